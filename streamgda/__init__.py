@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from streamgda.estimators.checkpoint import Checkpoint
     from streamgda.estimators.drift import DriftMonitor
     from streamgda.estimators.feature_selection import SeparabilitySelector
+    from streamgda.estimators.pca import PCA
     from streamgda.estimators.prequential import PrequentialResult, prequential
     from streamgda.estimators.warmup import warmup
     from streamgda.models.covariance_test import CovarianceTest, covariance_test
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "PCA",
     "BernoulliNB",
     "Checkpoint",
     "ClassMoments",
@@ -88,6 +90,7 @@ _MODULES = {
     "GroupedMoments": "moments",
     "LinearDiscriminants": "models.discriminants",
     "MeansTest": "models.means_test",
+    "PCA": "estimators.pca",
     "PairwiseMoments": "moments",
     "PrequentialResult": "estimators.prequential",
     "QuadraticDiscriminants": "models.discriminants",

@@ -80,6 +80,17 @@ def _of_type(
     return S[0] if is_tied(covariance_type) else S
 
 
+def principal_components(X: np.ndarray, k: int) -> tuple[np.ndarray, ...]:
+    """Axes, variances, coordinates and squared distances from the subspace, of centred rows."""
+    centred = X - X[0]
+    centred = centred - centred.mean(axis=0)
+    _, singular, axes = np.linalg.svd(centred, full_matrices=False)
+    axes = axes[:k] * np.sign([axis[np.abs(axis).argmax()] for axis in axes[:k]])[:, None]
+    coordinates = centred @ axes.T
+    residual = ((centred - coordinates @ axes) ** 2).sum(axis=1)
+    return axes, singular[:k] ** 2 / (len(X) - 1), coordinates, residual
+
+
 def grouped(groups: np.ndarray, weights: np.ndarray | None = None) -> dict[object, np.ndarray]:
     """Which rows each group has, by its label; groups without weight are none."""
     seen = groups if weights is None else groups[weights > 0]

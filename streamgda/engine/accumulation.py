@@ -128,7 +128,7 @@ class Accumulation:
         groups = {} if slab.groups is None else {"groups": slab.groups}
         moments._update(
             slab.X,
-            slab.y,
+            one_class(slab.X) if slab.y is None else slab.y,
             slab.weight,
             first_row=slab.first_row,
             rule=self.rule,
@@ -310,6 +310,7 @@ def accumulate_into(
     moments : ClassMoments
         Rows in memory that need one slab are added in place.
     rows : Rows
+        Without labels, they are of one class, 0.
     decay : float, optional
         Factor that all weights are multiplied by afterwards.
     expected : ndarray, sorted, optional
@@ -324,9 +325,8 @@ def accumulate_into(
     """
     X = None if options else rows.at_once
     if X is not None:
-        return moments._update(
-            X, rows.y, rows.weight, rule=rows.rule, expected=expected, decay=decay
-        )
+        y = one_class(X) if rows.y is None else rows.y
+        return moments._update(X, y, rows.weight, rule=rows.rule, expected=expected, decay=decay)
     asked = Accumulation(
         covariance_type=moments.covariance_type,
         fourth_moments=moments.fourth_moments,
@@ -342,6 +342,11 @@ def accumulate_into(
     if decay is not None:
         added *= decay
     return added
+
+
+def one_class(X: Any) -> np.ndarray:
+    """Return the labels of rows without labels: one for all of them."""
+    return np.zeros(len(X), np.int64)
 
 
 def accumulate_again(

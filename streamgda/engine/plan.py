@@ -164,6 +164,8 @@ def plan_moments(
     n_groups = count_groups(rows.groups) if isinstance(moments, GroupedMoments) else 0
     scratch = moments._scratch_bytes(n_features)
 
+    if labels is None:
+        return plan(1), rows
     most = labels.n_rows
     if labels.dtype is not None and labels.dtype.kind in "biu" and labels.dtype.itemsize == 1:
         most = min(most, 256)

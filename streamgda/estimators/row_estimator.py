@@ -116,6 +116,8 @@ class Scorer:
         Name of the method.
     single : bool
         Rows of float32 have results of float32.
+    of_features : bool
+        Rows have the features that the estimator was fitted with.
     """
 
     name: str
@@ -126,6 +128,7 @@ class Scorer:
     options: Mapping[str, Any] = field(default_factory=dict)
     method: str = "predict"
     single: bool = False
+    of_features: bool = True
 
     def filling(self, rule: RowRule, fill: Any = None) -> Scorer:
         """Return the function with a result for invalid rows, or an error if `rule` raises one.
@@ -177,7 +180,7 @@ class Scorer:
             More of the fingerprint.
         """
         classes, fill = self.model.classes, None
-        by_class = self.columns == classes.size and self.method != "transform"
+        by_class = self.columns == classes.size and not self.method.endswith("transform")
         if self.options.get("on_invalid") == "fill":
             value = self.options["fill"]  # dates are no integers
             fill = value.item() if value.dtype.kind in "biuf" else value[()]
@@ -232,7 +235,8 @@ class RowEstimator(Saved, BaseEstimator):
         out, fill = scoring.pop("out", None), scoring.pop("fill", None)
         keys = scoring.pop("keys", None)
         read = Rows.of(X, actions=SCORING, **scoring)
-        rows, filling = validate_rows(self, read.X), scorer.filling(read.rule, fill)
+        rows = validate_rows(self, read.X) if scorer.of_features else as_source(read.X)
+        filling = scorer.filling(read.rule, fill)
         scores = filling.score(rows, out, keys=keys)
         single = scorer.single and out is None and rows.dtype == np.float32
         return scores.astype(np.float32) if single else scores
@@ -250,7 +254,7 @@ def _fill_number(fill: Any) -> np.ndarray:
 # --- validation, as in scikit-learn, for containers of every kind --------------------------------
 
 
-def validate_rows(estimator: Any, X: Any) -> Any:
+def validate_rows(estimator: Any, X: Any, *, reset: bool = False) -> Any:
     """Return rows whose width and feature names fit the estimator.
 
     Parameters
@@ -269,14 +273,16 @@ def validate_rows(estimator: Any, X: Any) -> Any:
         For rows that the estimator cannot use. Their values are checked when they are read.
     """
     if isinstance(X, RowSource):
-        return _validate_header(estimator, X, reset=False)
-    return X if _fit_already(estimator, X) else _validate(estimator, X, reset=False)
+        return _validate_header(estimator, X, reset)
+    ready = not reset and _fit_already(estimator, X)
+    return X if ready else _validate(estimator, X, reset=reset)
 
 
 def validate_labelled(estimator: Any, rows: Rows, *, reset: bool) -> Rows:
     """Return rows and labels that fit the estimator and each other; see `validate_rows`.
 
-    Labels are a masked array if some are missing and their rule skips such rows.
+    Estimators that require no labels may have none. Labels are a masked array if some are missing
+    and their rule skips such rows.
 
     Parameters
     ----------
@@ -286,6 +292,8 @@ def validate_labelled(estimator: Any, rows: Rows, *, reset: bool) -> Rows:
         Whether the estimator gets width and names from these rows.
     """
     X, y, rule = rows.X, rows.y, rows.rule
+    if y is None and not get_tags(estimator).target_tags.required:
+        return replace(rows, X=validate_rows(estimator, X, reset=reset))
     if y is None:
         raise InvalidParameterError(
             f"y is missing: {type(estimator).__name__} requires y to be passed, but the target y "

@@ -30,12 +30,13 @@ from streamgda.models.model import (
     check_priors,
     copied,
     length,
+    read_dense,
 )
 from streamgda.moments import ClassMoments
 from streamgda.moments.covariance_types import Structure, structure_of
 from streamgda.moments.roots import Distances, LinearFunctions, rank, valid_roots
-from streamgda.rows.arrays import as_kernel_rows, row_type
-from streamgda.rows.invalid_rows import all_finite, refuse_not_finite
+from streamgda.rows.arrays import as_kernel_rows
+from streamgda.rows.invalid_rows import refuse_not_finite
 from streamgda.rows.labels import with_label
 from streamgda.rows.names import restored_names
 from streamgda.rows.sparse import CompressedRows
@@ -379,10 +380,7 @@ class GaussianModel(Model):
             if not np.isfinite(X.values).all():
                 refuse_not_finite(X, first_row)
             return as_kernel_rows(X, _FLOAT64)
-        rows = as_kernel_rows(X, row_type(X.dtype).dtype)
-        if rows.dtype.kind == "f" and not all_finite(rows):
-            refuse_not_finite(rows, first_row)
-        return rows
+        return read_dense(X, first_row)
 
     def _distances(
         self, X: np.ndarray, scale: float, offsets: np.ndarray, margin: float = np.inf

@@ -20,7 +20,8 @@ from streamgda.kernels import scoring
 from streamgda.kernels.scoring import compare_with_truth
 from streamgda.models.calibration import likelihoods
 from streamgda.rows import named_rows
-from streamgda.rows.invalid_rows import as_matrix
+from streamgda.rows.arrays import as_kernel_rows, row_type
+from streamgda.rows.invalid_rows import all_finite, as_matrix, refuse_not_finite
 from streamgda.rows.names import join_names, saved_names
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
@@ -106,6 +107,14 @@ def checked_names(X: Any, names: tuple[str, ...] | None) -> Any:
         X, found = named_rows(X)
         join_names(names, found, "this model", InvalidDataError)
     return X
+
+
+def read_dense(X: np.ndarray, first_row: int) -> np.ndarray:
+    """Return rows as kernels read them; raise `InvalidDataError` for NaN and infinity."""
+    rows = as_kernel_rows(X, row_type(X.dtype).dtype)
+    if rows.dtype.kind == "f" and not all_finite(rows):
+        refuse_not_finite(rows, first_row)
+    return rows
 
 
 def check_width(X: np.ndarray, n_features: int) -> None:

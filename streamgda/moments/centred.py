@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
+from scipy import linalg
 from scipy.linalg import blas
 
 from streamgda.errors import InvalidDataError, MergeError
@@ -773,6 +774,43 @@ def total_scatter(sums: CentredSums) -> np.ndarray:
     """Return the scatter of all rows about their common mean, shape (d, d), from matrices."""
     gaps, count = between_means(sums), sums.count[sums.count > 0]
     return symmetric(sums.scatter.sum(axis=0)) + (gaps.T * count) @ gaps
+
+
+def principal_axes(sums: CentredSums, n_axes: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the principal axes of all rows, and the sums of squares along them.
+
+    Parameters
+    ----------
+    sums : CentredSums
+        Sums with matrices.
+    n_axes : int, optional
+        Number of axes; by default all.
+
+    Returns
+    -------
+    squares : ndarray, shape (n_axes,)
+        In falling order.
+    axes : ndarray, shape (n_axes, d)
+        Orthonormal rows; the largest entry of each is positive.
+
+    Raises
+    ------
+    MergeError
+        If sums overflow.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = total_scatter(sums)
+    if not np.isfinite(total).all():
+        raise MergeError(OVERFLOW)
+    d = len(total)
+    if n_axes is None:
+        squares, vectors = linalg.eigh(total, lower=True, driver="evd")
+    else:
+        squares, vectors = linalg.eigh(total, subset_by_index=(d - n_axes, d - 1), lower=True)
+    axes = vectors[:, ::-1].T
+    largest = np.abs(axes).argmax(axis=1)
+    signs = np.sign(axes[np.arange(len(axes)), largest])
+    return np.maximum(squares[::-1], 0), axes * signs[:, None]
 
 
 def total_variance(sums: CentredSums) -> np.ndarray:

@@ -8,7 +8,6 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-from scipy import linalg
 
 from streamgda import storage
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
@@ -20,8 +19,8 @@ from streamgda.moments.centred import (
     CentredSums,
     NotFinite,
     fourth_of_rows,
+    principal_axes,
     scratch_bytes,
-    total_scatter,
 )
 from streamgda.moments.covariance_types import Structure, check_covers, structure_of, symmetric
 from streamgda.moments.exact import ExactSums
@@ -922,15 +921,7 @@ class ClassMoments(Moments):
         sums = self.centred()
         d = sums.n_features
         n_components = as_integer("n_components", n_components, f"1 to {d}", 1, d)
-        with np.errstate(over="ignore", invalid="ignore"):
-            total = total_scatter(sums)
-        if not np.isfinite(total).all():
-            raise MergeError(OVERFLOW)
-        _, vectors = linalg.eigh(total, subset_by_index=(d - n_components, d - 1), lower=True)
-        components = vectors[:, ::-1].T
-        largest = np.abs(components).argmax(axis=1)
-        signs = np.sign(components[np.arange(n_components), largest])
-        return components * signs[:, None]
+        return principal_axes(sums, n_components)[1]
 
     def project(self, components: Any, offset: Any = None) -> Self:
         """Return the moments of ``(x - offset) @ components.T``, without reading the rows again.

@@ -35,6 +35,7 @@ _CLASSES = {
     "model": "models.gaussian.GaussianModel",
     "moments": "moments.class_moments.ClassMoments",
     "pairwise": "moments.pairwise.PairwiseMoments",
+    "principal components": "models.principal_components.PrincipalComponents",
     "window": "moments.window.SlidingWindow",
 }
 

@@ -18,6 +18,7 @@ from samples import (
 
 import streamgda
 from streamgda import (
+    PCA,
     ClassMoments,
     DriftMonitor,
     GaussianNB,
@@ -96,6 +97,7 @@ def test_every_class_is_found_in_a_fresh_process(tmp_path):
         GroupedMoments().update(X, y, y),
         PairwiseMoments().update(X, y),
         SlidingWindow(50).update(X, y),
+        PCA(2).fit(X),
         SeparabilitySelector(2).fit(X, y),
         DriftMonitor(moments, window=100),
         ThresholdClassifier().fit(X[y < 2], y[y < 2]),

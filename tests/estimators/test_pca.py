@@ -1,0 +1,220 @@
+"""PCA from moments: scikit-learn's answers and checks, an oracle, every container, offsets."""
+
+import pickle
+
+import dask.array as da
+import naive
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import datasets, decomposition
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from streamgda import PCA, ClassMoments, accumulate, load
+from streamgda.errors import (
+    InvalidDataError,
+    InvalidParameterError,
+    MergeError,
+    SingularCovarianceError,
+)
+
+IRIS, LABELS = datasets.load_iris(return_X_y=True)
+
+
+def correlated(n=300, d=6, offset=0.0):
+    rng = np.random.default_rng(7)
+    return rng.normal(size=(n, d)) @ rng.normal(size=(d, d)) + offset
+
+
+# Of all components, those along which nothing varies are arbitrary, with weights and without.
+@parametrize_with_checks([PCA(2), PCA(1, whiten=True)])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("n_components", [None, 1, 3, 0.5, 0.99, "mle"])
+@pytest.mark.parametrize("X", [IRIS, correlated(), datasets.load_wine().data], ids=len)
+def test_answers_are_those_of_scikit_learn(X, n_components):
+    mine = PCA(n_components).fit(X)
+    theirs = decomposition.PCA(n_components, svd_solver="covariance_eigh").fit(X)
+    assert mine.n_components_ == theirs.n_components_
+    assert mine.n_samples_ == theirs.n_samples_
+    scale = theirs.explained_variance_[0]
+    for name in ("mean_", "explained_variance_", "explained_variance_ratio_", "noise_variance_"):
+        np.testing.assert_allclose(
+            getattr(mine, name), getattr(theirs, name), rtol=1e-11, atol=1e-13 * scale, err_msg=name
+        )
+    np.testing.assert_allclose(mine.singular_values_, theirs.singular_values_, rtol=1e-9)
+    np.testing.assert_allclose(mine.components_, theirs.components_, atol=1e-10)
+    np.testing.assert_allclose(mine.transform(X), theirs.transform(X), atol=1e-8)
+    np.testing.assert_allclose(mine.get_covariance(), theirs.get_covariance(), atol=1e-10 * scale)
+    np.testing.assert_allclose(mine.score_samples(X), theirs.score_samples(X), rtol=1e-6)
+    assert mine.score(X) == pytest.approx(theirs.score(X))
+    identity = mine.get_covariance() @ mine.get_precision()
+    np.testing.assert_allclose(identity, np.eye(X.shape[1]), atol=1e-6)
+    assert mine.get_feature_names_out().tolist() == theirs.get_feature_names_out().tolist()
+
+
+def test_whitened_coordinates_are_those_of_scikit_learn():
+    X = correlated()
+    mine = PCA(3, whiten=True).fit(X)
+    theirs = decomposition.PCA(3, whiten=True, svd_solver="covariance_eigh").fit(X)
+    np.testing.assert_allclose(mine.transform(X), theirs.transform(X), atol=1e-11)
+    back = theirs.inverse_transform(theirs.transform(X))
+    np.testing.assert_allclose(mine.inverse_transform(mine.transform(X)), back, atol=1e-11)
+    np.testing.assert_array_equal(mine.get_covariance(), PCA(3).fit(X).get_covariance())
+
+
+def test_most_likely_number_of_components_is_that_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    for rank in (1, 2, 5, 8):
+        X = rng.normal(size=(400, rank)) @ rng.normal(size=(rank, 9)) + rng.normal(size=(400, 9))
+        theirs = decomposition.PCA("mle", svd_solver="covariance_eigh").fit(X)
+        assert PCA("mle").fit(X).n_components_ == theirs.n_components_
+    digits = datasets.load_digits().data  # of rank 61, in 64 features
+    assert PCA("mle").fit(digits).n_components_ == 61
+    assert PCA("mle").fit(rng.normal(size=(9, 1))).n_components_ == 1
+
+
+@pytest.mark.parametrize("offset", [0, 1e3, 1e7])
+def test_offsets_cost_no_digits(offset):
+    X = correlated(offset=offset)
+    axes, variances, coordinates, residual = naive.principal_components(X, 2)
+    pca = PCA(2).fit(X)
+    np.testing.assert_allclose(pca.explained_variance_, variances, rtol=1e-12)
+    np.testing.assert_allclose(pca.components_, axes, atol=1e-11)
+    np.testing.assert_allclose(pca.transform(X), coordinates, atol=1e-10)
+    np.testing.assert_allclose(pca.residual(X), residual, rtol=1e-9, atol=1e-11)
+
+
+@given(st.lists(st.integers(1, 59), unique=True, max_size=6), st.integers(0, 2**31))
+@settings(max_examples=25, deadline=None)
+def test_rows_are_cut_and_labelled_in_any_way(cuts, seed):
+    X = np.random.default_rng(seed).normal(size=(60, 4)) + 1e6
+    y = np.random.default_rng(seed).integers(0, 3, 60)
+    whole = PCA().fit(X)
+    cut, parts = PCA(), np.split(np.arange(60), sorted(cuts))
+    for part in parts:
+        cut.partial_fit(X[part])
+    moments = sum(accumulate(X[part], y[part]) for part in parts)
+    tied = PCA.from_moments(moments.reduce("tied"))
+    for pca in (cut, PCA.from_moments(moments), tied):
+        assert pca.n_samples_ == 60
+        np.testing.assert_allclose(pca.explained_variance_, whole.explained_variance_, rtol=1e-9)
+        np.testing.assert_allclose(pca.residual(X), whole.residual(X), atol=1e-9)
+    np.testing.assert_allclose(moments.pca(4), whole.components_, atol=1e-6)
+
+
+def test_bytes_are_exact_however_they_are_cut():
+    X = np.random.default_rng(1).integers(0, 256, (500, 12)).astype(np.uint8)
+    whole, cut = PCA(3).fit(X), PCA(3)
+    for start in range(0, 500, 37):
+        cut.partial_fit(X[start : start + 37])
+    assert cut.moments_.exact
+    np.testing.assert_array_equal(cut.components_, whole.components_)
+    np.testing.assert_array_equal(
+        PCA.from_moments(accumulate(X, X[:, 0] % 3), n_components=3).components_, whole.components_
+    )
+
+
+def test_weights_are_repetitions():
+    X, weights = correlated(40), np.arange(40) % 4
+    weighted = PCA(2).fit(X, sample_weight=weights)
+    repeated = PCA(2).fit(np.repeat(X, weights, axis=0))
+    assert weighted.n_samples_ == repeated.n_samples_
+    np.testing.assert_allclose(weighted.components_, repeated.components_, atol=1e-12)
+    np.testing.assert_allclose(weighted.noise_variance_, repeated.noise_variance_)
+
+
+METHODS = ("transform", "residual", "score_samples")
+
+
+def test_rows_of_every_container(tmp_path):
+    X = (100 * correlated(500)).astype(np.int16)  # which are summed without rounding
+    expected = PCA(2).fit(X)
+    stored = zarr.create_array(tmp_path / "X", data=X, chunks=(70, 6))
+    mapped = np.memmap(tmp_path / "mapped", np.int16, "w+", shape=X.shape)
+    mapped[:] = X
+    lazy = da.from_array(X, chunks=(90, 3))
+    unknown = lazy[da.from_array(np.ones(500, bool), chunks=90)]
+    for rows in (stored, mapped, lazy, unknown, pd.DataFrame(X)):
+        np.testing.assert_array_equal(PCA(2).fit(rows).components_, expected.components_)
+        for name in METHODS:
+            found = getattr(expected, name)(rows)
+            assert isinstance(found, da.Array) == isinstance(rows, da.Array)
+            np.testing.assert_array_equal(found, getattr(expected, name)(X))
+        assert expected.score(rows) == expected.score(X)
+    coordinates = expected.transform(stored, out=tmp_path / "coordinates")
+    np.testing.assert_array_equal(coordinates[:], expected.transform(X))
+    back = expected.inverse_transform(coordinates, out=np.empty((500, 6)))
+    np.testing.assert_array_equal(back, expected.inverse_transform(expected.transform(X).tolist()))
+
+
+def test_invalid_rows_and_names():
+    X = correlated(100)
+    X[3, 1], X[7] = np.nan, -9
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    pca = PCA(2).fit(frame, nodata=-9, on_invalid="skip")
+    assert (pca.n_samples_, pca.moments_.n_skipped) == (98, 2)
+    assert pca.feature_names_in_.tolist() == list("abcdef")
+    filled = pca.residual(frame, nodata=-9, on_invalid="fill", fill=-1)
+    assert (np.flatnonzero(filled == -1) == [3, 7]).all()
+    with pytest.raises(InvalidDataError, match=r"X\[3, 1\]|row 3"):
+        pca.transform(frame)
+    with pytest.raises(InvalidDataError, match="feature names"):
+        pca.transform(frame[list("fedcba")], nodata=-9, on_invalid="fill")
+
+
+def test_float32_rows_have_float32_coordinates():
+    X = correlated(100).astype(np.float32)
+    pca = PCA(2).fit(X)
+    assert pca.transform(X).dtype == pca.transform(da.from_array(X)).dtype == np.float32
+    assert pca.residual(X).dtype == np.float64
+
+
+def test_saved_as_it_was_fitted(tmp_path):
+    X = correlated()
+    pca = PCA(0.9, whiten=True).fit(X).set_params(n_components=1)
+    pca.save(tmp_path / "pca.zip")
+    for loaded in (load(tmp_path / "pca.zip"), pickle.loads(pickle.dumps(pca))):
+        assert loaded.get_params() == pca.get_params()
+        np.testing.assert_array_equal(loaded.transform(X), pca.transform(X))
+        more = loaded.partial_fit(X + 1)
+        np.testing.assert_array_equal(
+            more.components_, PCA(1, whiten=True).fit(X).partial_fit(X + 1).components_
+        )
+
+
+@pytest.mark.parametrize(
+    ("params", "match"),
+    [
+        ({"n_components": 0}, "n_components=0; expected an integer from 1 to .*=4"),
+        ({"n_components": 5}, "at most 4"),
+        ({"n_components": 1.0}, "a share between 0 and 1"),
+        ({"n_components": "all"}, "'mle'"),
+        ({"whiten": "yes"}, "True or False"),
+        ({"svd_solver": "eigen"}, "covariance_eigh"),
+    ],
+)
+def test_parameters_out_of_range(params, match):
+    with pytest.raises(InvalidParameterError, match=match):
+        PCA(**params).fit(IRIS)
+
+
+def test_rows_that_have_no_components():
+    with pytest.raises(InvalidDataError, match="n_samples=1"):
+        PCA().fit(IRIS[:1])
+    with pytest.raises(InvalidDataError, match="larger weights"):
+        PCA().fit(IRIS, sample_weight=np.full(150, 1e-3))
+    with pytest.raises(InvalidParameterError, match="n_samples >= n_features"):
+        PCA("mle").fit(IRIS[:3])
+    with pytest.raises(MergeError, match="covariances between features"):
+        PCA.from_moments(accumulate(IRIS, LABELS, covariance_type="diag"))
+    with pytest.raises(InvalidDataError, match="no rows"):
+        PCA.from_moments(ClassMoments())
+    flat = PCA().fit(np.c_[IRIS, np.ones(150)])
+    with pytest.raises(SingularCovarianceError, match="fewer components"):
+        flat.score_samples(np.c_[IRIS, np.ones(150)])
