@@ -34,7 +34,7 @@ from streamgda.rows.labels import (
     with_label,
 )
 from streamgda.rows.names import Names
-from streamgda.rows.sources import RowSource
+from streamgda.rows.sources import RowSource, check_shape
 from streamgda.runtime.parameters import as_numbers, refuse, shown
 from streamgda.storage.saved import Saved
 
@@ -343,8 +343,7 @@ def _validate(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
 
 
 def _validate_header(estimator: Any, rows: RowSource, reset: bool) -> RowSource:
-    if len(rows.shape) != 2:
-        raise InvalidDataError(f"X has shape {rows.shape}; expected a 2D array of rows x features")
+    check_shape(rows.shape)
     _check_names(estimator, rows.feature_names, reset)
     width = int(rows.shape[1])
     if reset:

@@ -28,7 +28,8 @@ from streamgda.rows.labels import (
     find,
     without_mask,
 )
-from streamgda.rows.sparse import CompressedRows
+from streamgda.rows.sources import check_shape
+from streamgda.rows.sparse import CompressedRows, check_type
 from streamgda.runtime.parameters import as_numbers, refuse, shown
 
 
@@ -68,14 +69,8 @@ def as_maskable_matrix(X: Any, sparse: bool = False) -> Any:
             raise InvalidDataError(f"X holds objects that are not numbers: {error}") from None
     if X.dtype.kind == "b":
         X = X.view(np.uint8)
-    if X.dtype.kind not in "iuf":
-        what = "Complex data not supported: X" if X.dtype.kind == "c" else "X"
-        raise InvalidDataError(f"{what} has dtype {X.dtype}; real numbers are expected")
-    if X.ndim != 2:
-        raise InvalidDataError(
-            f"X has shape {X.shape}; expected a 2D array of rows x features (one row: "
-            f"X.reshape(1, -1), one feature: X.reshape(-1, 1), images: X.reshape(len(X), -1))"
-        )
+    check_type(X.dtype)
+    check_shape(X.shape)
     return X
 
 
@@ -126,38 +121,6 @@ def all_finite(values: np.ndarray) -> bool:
     # The sum, which takes less time and no memory, leaves a doubt if it is not finite.
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(values.sum())) or bool(np.isfinite(values).all())
-
-
-def refuse_not_finite(X: Any, first_row: int = 0, numbers: np.ndarray | None = None) -> None:
-    """Raise an error that names the first value of `X` that is NaN or infinite.
-
-    Rows are numbered from `first_row`, with the offsets in `numbers` if given.
-
-    Raises
-    ------
-    InvalidDataError
-        Always: if all values are finite, their sums overflow.
-    """
-    if type(X) is CompressedRows:
-        bad_rows = np.flatnonzero(X.rows_with(~np.isfinite(X.values)))[:1]
-        if bad_rows.size:
-            numbers = bad_rows if numbers is None else numbers[bad_rows]
-        X = np.array([X.row(r) for r in bad_rows]).reshape(bad_rows.size, X.n_features)
-    for rows, block in blocks(X, row_type(X.dtype).dtype):
-        bad = np.argwhere(~np.isfinite(block))
-        if bad.size:
-            r, j = bad[0]
-            name = "NaN" if np.isnan(block[r, j]) else "infinity"
-            row = int(rows.start + r if numbers is None else numbers[rows.start + r]) + first_row
-            raise InvalidDataError(
-                f"Input X contains {name}: row {row}, column {j} is {block[r, j]}. Every value "
-                f"must be finite; {SKIP_OR_FILL}",
-                *("X", row, int(j)),
-            )
-    raise InvalidDataError(
-        "Input X contains values whose sums or squares overflow float64 (infinity or a value too "
-        "large for dtype('float64')); scale the data down, or the weights"
-    )
 
 
 # --- rules ----------------------------------------------------------------------------------------
@@ -333,6 +296,33 @@ def _as_unlabelled(given: Any) -> np.ndarray:
 
 
 CHECK_SUMS = RowRule()  # rows are not searched: a sum that is not finite is an error
+
+
+def refuse_not_finite(X: Any, first_row: int = 0, numbers: np.ndarray | None = None) -> None:
+    """Raise an error that names the first value of `X` that is NaN or infinite.
+
+    Rows are numbered from `first_row`, with the offsets in `numbers` if given.
+
+    Raises
+    ------
+    InvalidDataError
+        Always: if all values are finite, their sums overflow.
+    """
+    bad = CHECK_SUMS.rows(X)
+    if not bad.size:
+        raise InvalidDataError(
+            "Input X contains values whose sums or squares overflow float64 (infinity or a value "
+            "too large for dtype('float64')); scale the data down, or the weights"
+        )
+    values = X.row(bad[0]) if type(X) is CompressedRows else X[bad[0]]
+    column = int(np.isfinite(values).argmin())
+    name = "NaN" if np.isnan(values[column]) else "infinity"
+    row = first_row + int(bad[0] if numbers is None else numbers[bad[0]])
+    raise InvalidDataError(
+        f"Input X contains {name}: row {row}, column {column} is {values[column]}. Every value "
+        f"must be finite; {SKIP_OR_FILL}",
+        *("X", row, column),
+    )
 
 
 def row_rule(

@@ -314,12 +314,17 @@ def placing(*sources: RowSource) -> Iterator[None]:
 
 def check_rows(rows: RowSource, *companions: RowSource) -> None:
     """Raise `InvalidDataError` unless all have shape (n_rows,) and X (n_rows, n_features)."""
-    if len(rows.shape) != 2:
+    check_shape(rows.shape)
+    check_lengths(rows, *companions)
+
+
+def check_shape(shape: tuple[int, ...]) -> None:
+    """Raise `InvalidDataError` unless it is that of rows, (n_rows, n_features)."""
+    if len(shape) != 2:
         raise InvalidDataError(
-            f"X has shape {rows.shape}; expected a 2D array of rows x features (one row: "
+            f"X has shape {shape}; expected a 2D array of rows x features (one row: "
             f"X.reshape(1, -1), one feature: X.reshape(-1, 1), images: X.reshape(len(X), -1))"
         )
-    check_lengths(rows, *companions)
 
 
 def check_lengths(rows: RowSource, *companions: RowSource) -> None:

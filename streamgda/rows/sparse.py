@@ -116,9 +116,7 @@ class CompressedRows:
         """
         if X.ndim != 2:
             raise InvalidDataError(f"X has shape {X.shape}; expected a 2D array of rows x features")
-        if X.dtype.kind not in "biuf":
-            what = "Complex data not supported: X" if X.dtype.kind == "c" else "X"
-            raise InvalidDataError(f"{what} has dtype {X.dtype}; real numbers are expected")
+        check_type(X.dtype)
         if X.shape[1] > _MOST_FEATURES:
             raise InvalidDataError(f"X has {X.shape[1]} features; at most 2**31 - 1 are possible")
         try:
@@ -134,3 +132,10 @@ class CompressedRows:
         bounds = rows.indptr.astype(np.int64)
         columns = np.ascontiguousarray(rows.indices, np.int32)
         return cls(values, columns, bounds[:-1], bounds[1:], rows.shape[1])
+
+
+def check_type(dtype: np.dtype) -> None:
+    """Raise `InvalidDataError` for rows that are no real numbers."""
+    if dtype.kind not in "biuf":
+        what = "Complex data not supported: X" if dtype.kind == "c" else "X"
+        raise InvalidDataError(f"{what} has dtype {dtype}; real numbers are expected")
