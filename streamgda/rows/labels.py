@@ -62,7 +62,7 @@ def coded_labels(
     """
     if type(y) is np.ndarray and y.dtype.kind in "biu" and y.ndim == 1:
         return y  # as most labels are
-    labels = _coded(y if type(y) is np.ndarray else read_labels(y, what))
+    labels = read_labels(y, what)
     if maskable and labels.ndim == 1:
         coded = type(labels) is CodedLabels
         missing = are_missing(labels.values)[labels.codes] if coded else are_missing(labels)
@@ -117,18 +117,19 @@ def without_mask(labels: Labels) -> Labels:
     return labels if type(labels) is CodedLabels else np.asarray(labels)
 
 
-def read_labels(y: object, what: str) -> Any:
-    """Return labels as an array, a masked one if some are masked, or by their codes."""
+def read_labels(y: Any, what: str) -> Any:
+    """Return labels as an array, masked if some are, or by their codes.
+
+    Many labels of all kinds but integers have codes.
+    """
+    labels = y
     if isinstance(y, list | tuple) and y and isinstance(y[0], str | bytes):
-        return np.asarray(y, object)  # others among them do not become strings
-    labels = as_array(y, what)
-    if not hasattr(y, "dtype") and type(labels) is np.ndarray and _may_have_changed(labels):
-        return np.asarray(y, object)
-    return labels
-
-
-def _coded(labels: Any) -> Any:
-    """Return many labels by their codes, if they are an array of anything but integers."""
+        coded = coded_texts(y) if len(y) > _FEW else None
+        labels = coded or np.asarray(y, object)  # others among them do not become strings
+    elif type(y) is not np.ndarray:
+        labels = as_array(y, what)
+        if not hasattr(y, "dtype") and type(labels) is np.ndarray and _may_have_changed(labels):
+            labels = np.asarray(y, object)
     plain = type(labels) is not CodedLabels and not is_masked(labels)
     if not plain or labels.ndim != 1 or labels.size <= _FEW or labels.dtype.kind not in "OTUSfmM":
         return labels
