@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         LinearDiscriminants,
         QuadraticDiscriminants,
     )
+    from streamgda.models.distances import distance
     from streamgda.models.drift import DriftReport
     from streamgda.models.feature_selection import select_features
     from streamgda.models.gaussian import GaussianModel
@@ -68,6 +69,7 @@ __all__ = [
     "ThresholdClassifier",
     "accumulate",
     "covariance_test",
+    "distance",
     "load",
     "means_test",
     "open_store",
@@ -98,6 +100,7 @@ _MODULES = {
     "SlidingWindow": "moments",
     "accumulate": "engine",
     "covariance_test": "models.covariance_test",
+    "distance": "models.distances",
     "load": "storage.saved",
     "means_test": "models.means_test",
     "open_store": "rows.opening",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from scipy import linalg
 
 COVARIANCE_TYPES = ("full", "tied", "diag", "tied_diag", "spherical", "tied_spherical")
 
@@ -468,6 +469,11 @@ def divergence(m: np.ndarray, S: np.ndarray, n: np.ndarray, T: np.ndarray) -> fl
     """``tr (S - T)(T^-1 - S^-1) / 2 + tr (S^-1 + T^-1)(m - n)(m - n)' / 2``."""
     P, Q, outer = np.linalg.inv(S), np.linalg.inv(T), np.outer(m - n, m - n)
     return float(np.trace((S - T) @ (Q - P)) + np.trace((P + Q) @ outer)) / 2
+
+
+def frechet(m: np.ndarray, S: np.ndarray, n: np.ndarray, T: np.ndarray) -> float:
+    """``|m-n|^2 + tr(S + T - 2 (S T)^1/2)``."""
+    return float((m - n) @ (m - n) + np.trace(S + T - 2 * np.real(linalg.sqrtm(S @ T))))
 
 
 def kullback_leibler(m: np.ndarray, S: np.ndarray, n: np.ndarray, T: np.ndarray) -> float:

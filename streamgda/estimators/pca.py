@@ -11,7 +11,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from streamgda.errors import InvalidParameterError
 from streamgda.estimators.moment_classifier import MomentEstimator, fitted
 from streamgda.estimators.row_estimator import Scorer, Scoring, takes
-from streamgda.models.principal_components import PrincipalComponents, in_one_class
+from streamgda.models.principal_components import PrincipalComponents
 from streamgda.moments import ClassMoments
 from streamgda.rows import as_source
 from streamgda.runtime.parameters import as_flag, check_type, refuse
@@ -302,7 +302,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
         2
         """
         check_type("moments", moments, ClassMoments, "ClassMoments")
-        return super().from_moments(in_one_class(moments), **params)
+        moments._structure.check_covariances("PCA.from_moments")
+        return super().from_moments(moments._in_one_class(), **params)
 
     # --- fitted attributes --------------------------------------------------------------------
 

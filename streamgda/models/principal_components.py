@@ -15,7 +15,6 @@ from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCo
 from streamgda.models.model import by_chunks, check_width, copied, read_dense
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import principal_axes
-from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.roots import LinearFunctions
 from streamgda.rows.invalid_rows import as_matrix
 from streamgda.rows.names import restored_names, saved_names
@@ -26,14 +25,6 @@ from streamgda.storage.saved import Saved, State
 _ARRAYS = ("mean", "mean_low", "components", "variances", "shares")
 _EPS = np.finfo(np.float64).eps
 _LEAST_VARIANCE = 1e-15  # in Minka's formula, as in scikit-learn
-
-
-def in_one_class(moments: ClassMoments) -> ClassMoments:
-    """Return the moments of the same rows as one class, 0, whose scatter is that of all rows."""
-    moments._structure.check_covariances("PCA.from_moments")
-    sums: Any = moments._held_sums()
-    one = sums.placed(np.zeros(sums.count.size, np.int64), 1)
-    return moments._with_sums(np.zeros(1, np.int64), one, structure=structure_of("full"))
 
 
 @dataclass(frozen=True)
@@ -82,7 +73,7 @@ class PrincipalComponents(Saved):
 
     @classmethod
     def of(cls, moments: ClassMoments, n_components: Any, whiten: bool) -> Self:
-        """Return the components of rows of one class, see `in_one_class`.
+        """Return the components of rows of one class.
 
         Raises
         ------

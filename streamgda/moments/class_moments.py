@@ -889,6 +889,12 @@ class ClassMoments(Moments):
         assert self._sums is not None  # there are classes
         return self._with_sums(classes, self._sums.placed(at, classes.size))
 
+    def _in_one_class(self, label: Any = 0) -> Self:
+        """Return the moments of all rows as those of one class, without fourth moments."""
+        sums = self._held_sums().placed(np.zeros(self._classes.size, np.int64), 1)
+        sums.fourth = None
+        return self._with_sums(np.array([label]), sums, structure_of(self._structure.kind))
+
     def pca(self, n_components: int) -> np.ndarray:
         """Return the principal components of all rows, from the scatter within and between classes.
 
