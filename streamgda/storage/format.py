@@ -35,7 +35,7 @@ import re
 import zlib
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -44,21 +44,17 @@ from streamgda.errors import (
     InvalidParameterError,
     ReadError,
     SourceError,
-    SourceNotFoundError,
 )
 from streamgda.runtime.parameters import shown
-from streamgda.runtime.retry import brief, is_temporary, with_retries
+from streamgda.runtime.retry import brief, is_temporary
 from streamgda.storage.opening import (
     close,
     local_path,
-    open_node,
+    locate,
     reread_if_replaced,
     stranger,
     writing,
 )
-
-if TYPE_CHECKING:
-    import zarr
 
 FORMAT = "streamgda"
 VERSION = 4
@@ -77,6 +73,10 @@ _PADDED_BYTES = 1 << 20  # most bytes of text labels that are padded to a greate
 _CHUNK_BYTES = 1 << 23
 _FEW_PARTS = 16
 _BINDING = "streamgda_checksum"  # the attribute of arrays
+_COMPARED = (  # entries of an array's metadata
+    *("zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding"),
+    *("codecs", "storage_transformers", "attributes"),
+)
 _INT64 = np.dtype(np.int64)
 _NARROW = (np.dtype(np.uint32), np.dtype(np.int32))  # stored types of int64 arrays that fit
 
@@ -182,26 +182,23 @@ def read(store: Any, kind: str | None = None) -> tuple[str, dict[str, Any], dict
     FormatError
         If the store holds anything else, has an unknown version, or is damaged.
     """
-    with _opened(store) as group:
-        head, checksum = _description(group, kind)
+    with _opened(store) as (group, attributes):
+        head, checksum = _description(group, attributes, kind)
         try:
             binding = {} if head["version"] == 3 else {_BINDING: checksum}
-            arrays = {
-                name: with_retries(partial(_array, group, name, binding, *spec))
-                for name, spec in head["arrays"].items()
-            }
+            arrays = {n: _array(group, n, binding, *spec) for n, spec in head["arrays"].items()}
         except Exception as error:  # a store may raise any kind, and so may impossible numbers
             if is_temporary(error):
-                raise ReadError(f"{group.store_path} cannot be read: {brief(error)}") from error
-            raise FormatError(f"{group.store_path} is damaged: {error!r}") from error
+                raise ReadError(f"{group} cannot be read: {brief(error)}") from error
+            raise FormatError(f"{group} is damaged: {error!r}") from error
         return str(head["kind"]), dict(head["attributes"]), arrays
 
 
 @reread_if_replaced
 def kind_of(store: Any) -> str:
     """Return the kind of a saved group; errors as of `read`."""
-    with _opened(store) as group:
-        return str(_description(group, None)[0]["kind"])
+    with _opened(store) as (group, attributes):
+        return str(_description(group, attributes, None)[0]["kind"])
 
 
 def checksum_of(description: Mapping[str, Any]) -> int:
@@ -213,37 +210,33 @@ def checksum_of(description: Mapping[str, Any]) -> int:
 
 
 @contextlib.contextmanager
-def _opened(store: Any) -> Iterator[zarr.Group]:
-    """Open a group through a store that passes on only what `write` writes."""
-    import zarr  # noqa: PLC0415
-
+def _opened(store: Any) -> Iterator[tuple[Any, Any]]:
+    """Open a group to read bytes, without zarr; provide it with its attributes."""
     from streamgda.storage.guards import Guarded  # noqa: PLC0415  (it needs zarr)
 
+    found, inside = locate(store)
     try:
-        group = open_node(store, guard=Guarded)
-        if not isinstance(group, zarr.Group):
-            raise FormatError(f"{store} is a zarr array, not a group that streamgda saved")
-    except (SourceError, SourceNotFoundError) as error:
-        cause = error.__cause__
-        if cause is None:  # a path where nothing is
-            raise
-        if local_path(store) is None and is_temporary(cause):
-            raise ReadError(f"{store} cannot be read: {brief(cause)}") from cause
-        raise FormatError(f"{store} is not a zarr group that can be read: {cause!r}") from cause
-    try:
-        yield group
+        try:
+            group = Guarded(found, inside)
+            attributes = group.metadata().get("attributes")
+        except Exception as error:  # the kind depends on the store
+            if local_path(store) is None and is_temporary(error):
+                raise ReadError(f"{store} cannot be read: {brief(error)}") from error
+            message = f"{store} is not a zarr group that can be read: {error!r}"
+            raise FormatError(message) from error
+        yield group, attributes
     finally:
-        close(store, group.store)
+        close(store, found)
 
 
-def _description(group: zarr.Group, kind: str | None) -> tuple[dict[str, Any], int]:
+def _description(group: Any, attributes: Any, kind: str | None) -> tuple[dict[str, Any], int]:
     """Return the description of a group and its checksum, after checking all but the arrays."""
-    head = group.attrs.get(FORMAT)
+    head = attributes.get(FORMAT) if isinstance(attributes, dict) else None
     if not isinstance(head, dict) or head.get("format") != FORMAT:
-        raise FormatError(f"{group.store_path} is a zarr group, but not one that streamgda saved")
+        raise FormatError(f"{group} is a zarr group, but not one that streamgda saved")
     if type(head.get("version")) is not int or head["version"] not in _READABLE:
         raise FormatError(
-            f"{group.store_path} has format version {head.get('version')!r}; this streamgda reads "
+            f"{group} has format version {head.get('version')!r}; this streamgda reads "
             f"version {', '.join(map(str, _READABLE))}. Update streamgda"
         )
     checksum = head.pop("checksum", None)
@@ -252,17 +245,17 @@ def _description(group: zarr.Group, kind: str | None) -> tuple[dict[str, Any], i
     except RecursionError:
         intact = False
     if not intact:
-        raise FormatError(f"{group.store_path} is damaged: its description has another checksum")
+        raise FormatError(f"{group} is damaged: its description has another checksum")
     if kind is not None and head.get("kind") != kind:
-        raise FormatError(f"{group.store_path} holds {head.get('kind')!r}, expected {kind!r}")
+        raise FormatError(f"{group} holds {head.get('kind')!r}, expected {kind!r}")
     parts = {"kind": str, "arrays": dict, "attributes": dict}
     if not all(isinstance(head.get(name), part) for name, part in parts.items()):
-        raise FormatError(f"{group.store_path} is damaged: its description is incomplete")
+        raise FormatError(f"{group} is damaged: its description is incomplete")
     return head, checksum
 
 
 def _array(
-    group: zarr.Group,
+    group: Any,
     name: str,
     attributes: dict[str, Any],
     shape: Any,
@@ -270,6 +263,10 @@ def _array(
     crc: Any,
     meant: Any,
 ) -> np.ndarray:
+    """Return an array whose metadata must be what `write` writes.
+
+    It is created from its bytes, every chunk in its full length.
+    """
     if len(name) > 100 or not re.fullmatch(r"[\w-]+(/[\w-]+)*", name):
         raise ValueError(f"{name!r} is not a name of an array")
     if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
@@ -278,10 +275,21 @@ def _array(
     narrow = dtype in _NARROW and meant == _INT64.str
     if dtype.str != dtype_name or dtype.kind not in NUMBERS or not (narrow or dtype.str == meant):
         raise ValueError(f"{name!r} has dtype {dtype_name!r} for {meant!r}")
-    guarded: Any = group.store
-    metadata = _metadata(tuple(shape), dtype) | {"attributes": attributes}
-    guarded.expect(f"{group.path}/{name}".lstrip("/"), metadata)
-    array = np.asarray(group[name][...], order="C")
+    found = group.metadata(name)
+    expected = _metadata(tuple(shape), dtype) | {"attributes": attributes}
+    for key in _COMPARED:
+        if found.get(key) != expected.get(key):
+            raise FormatError(
+                f"{name} has {key} {found.get(key)!r:.200}, expected {expected.get(key)}"
+            )
+    chunk_shape = expected["chunk_grid"]["configuration"]["chunk_shape"]
+    n_bytes, data = math.prod(chunk_shape) * dtype.itemsize, bytearray()
+    n_chunks = -(-shape[0] // chunk_shape[0]) if shape else 1
+    for number in range(n_chunks if math.prod(shape) else 0):
+        place = [str(number), *["0"] * len(shape)][: len(shape)]
+        data += group.chunk("/".join([name, "c", *place]), n_bytes)
+    del data[math.prod(shape) * dtype.itemsize :]
+    array: np.ndarray = np.ndarray(tuple(shape), dtype, data)
     if _checksum(array) != crc:
         raise ValueError(f"{name!r} does not match its checksum")
     return array.astype(_INT64 if narrow else dtype.newbyteorder("="), copy=False)

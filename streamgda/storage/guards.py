@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import math
 import re
 import threading
 import zipfile
@@ -16,22 +15,21 @@ from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import zarr
 from zarr.abc.store import RangeByteRequest
 from zarr.buffer.cpu import Buffer
-from zarr.storage import LocalStore, MemoryStore, WrapperStore, ZipStore
+from zarr.core.buffer import default_buffer_prototype
+from zarr.core.sync import sync
+from zarr.storage import LocalStore, MemoryStore, StorePath, WrapperStore, ZipStore
 
 from streamgda.errors import FormatError, SourceError
+from streamgda.runtime.retry import with_retries
 from streamgda.storage.format import MOST_METADATA
 from streamgda.storage.opening import as_target, path_of
 from streamgda.storage.replacing import replacing
 
-_KEYS = (
-    *("zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding"),
-    *("codecs", "storage_transformers", "attributes"),
-)
 _METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
+_PROTOTYPE = default_buffer_prototype()
 _WIDEST = 1 << 20  # most bytes, or bits, of an element
 _UNIX = 3  # the system that all zip files name, so that their bytes are the same on every system
 _READ_UNSEEN = 1 << 23  # most bytes that are requested before their number is checked
@@ -46,6 +44,7 @@ class _Bounded(WrapperStore):
         if isinstance(store, ZipStore):
             members = _members(store.path)
             self._check_members(members)
+            sync(StorePath.open(store, ""))
             self._sizes = {member.filename: member.file_size for member in members}
 
     def _check_members(self, members: list[zipfile.ZipInfo]) -> None:
@@ -93,17 +92,17 @@ class _Bounded(WrapperStore):
 
 
 class Guarded(_Bounded):
-    """A store that allows reading only groups and expected arrays.
+    """A group in a store, whose values are read as bytes, none of them longer than expected.
 
-    Saved files may come from an untrusted source. Their metadata could create a terabyte of fill
-    values from nothing, name codecs that expand without end, or leave the directory through links.
-    Therefore metadata must equal the expected metadata, every chunk must exist in its full length,
-    uncompressed, and arrays are created only after their bytes have been read. Files that are too
-    long are not read at all.
+    Saved files may come from an untrusted source. Read by zarr, their metadata could create a
+    terabyte of fill values from nothing, name codecs that expand without end, or leave the
+    directory through links. Files that are too long are not read at all.
 
     Parameters
     ----------
     store : zarr store
+    inside : str
+        Path of the group in the store.
 
     Raises
     ------
@@ -112,13 +111,12 @@ class Guarded(_Bounded):
         many of them.
     """
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: Any, inside: str) -> None:
         super().__init__(store)
-        self._expected: dict[str, dict[str, Any]] = {}
-        self._chunks: dict[str, Any] = {}
+        self._start = f"{inside}/" if inside else ""
 
     def __str__(self) -> str:
-        return str(self._store)
+        return f"{self._store}/{self._start}".rstrip("/")
 
     def _check_members(self, members: list[zipfile.ZipInfo]) -> None:
         path = self._store.path
@@ -131,52 +129,26 @@ class Guarded(_Bounded):
             raise FormatError(f"{path} is not a regular file within the directory")
         return super()._size_of_file(root, key)
 
-    def expect(self, path: str, metadata: dict[str, Any]) -> None:
-        """Allow reading an array with this metadata, which is chunked along its first axis only."""
-        self._expected[path] = metadata
-
-    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
-        """Return the value of a key.
-
-        Raises
-        ------
-        FormatError
-            If the value is not the expected one.
-        """
-        if key in self._chunks:
-            return self._chunks.pop(key)
-        value = await self._metadata(key, prototype)
+    def metadata(self, name: str = "") -> dict[str, Any]:
+        """Return the metadata of an array in the group, or of the group itself."""
+        key = f"{name}/zarr.json".lstrip("/")
+        value = with_retries(lambda: sync(self._metadata(self._start + key, _PROTOTYPE)))
         if value is None:
-            return None
-        path = key.removesuffix("zarr.json").rstrip("/")
-        metadata = json.loads(value.to_bytes())
-        if path not in self._expected:
-            if not isinstance(metadata, dict) or metadata.get("node_type") != "group":
-                raise FormatError(f"{key} is not the metadata of a group")
-            metadata.pop("consolidated_metadata", None)
-            return prototype.buffer.from_bytes(json.dumps(metadata).encode())
-        expected = self._expected[path]
-        for name in _KEYS:
-            if metadata.get(name) != expected.get(name):
-                raise FormatError(
-                    f"{key} has {name} {metadata.get(name)!r:.200}, expected {expected.get(name)}"
-                )
-        await self._read_chunks(path, prototype)
-        return prototype.buffer.from_bytes(json.dumps(expected).encode())
+            raise FormatError(f"{key} is missing")
+        found = json.loads(value.to_bytes())
+        if not isinstance(found, dict) or found.get("node_type") != ("array" if name else "group"):
+            raise FormatError(f"{key} is not the metadata of {'an array' if name else 'a group'}")
+        return found
 
-    async def _read_chunks(self, path: str, prototype: Any) -> None:
-        shape = self._expected[path]["shape"]
-        chunk_shape = self._expected[path]["chunk_grid"]["configuration"]["chunk_shape"]
-        n_bytes = math.prod(chunk_shape) * np.dtype(self._expected[path]["data_type"]).itemsize
-        n_chunks = -(-shape[0] // chunk_shape[0]) if shape else 1
-        for number in range(n_chunks if math.prod(shape) else 0):
-            key = "/".join([path, "c", *[str(number), *["0"] * len(shape)][: len(shape)]])
-            chunk = await self._value(key, prototype, n_bytes)
-            if chunk is None:
-                raise FormatError(f"chunk {key} is missing")
-            if len(chunk) != n_bytes:
-                raise FormatError(f"chunk {key} does not have {n_bytes} bytes")
-            self._chunks[key] = chunk
+    def chunk(self, key: str, n_bytes: int) -> bytes:
+        """Return a chunk of an array, which must have this length."""
+        value = with_retries(lambda: sync(self._value(self._start + key, _PROTOTYPE, n_bytes)))
+        if value is None:
+            raise FormatError(f"chunk {key} is missing")
+        if len(value) != n_bytes:
+            raise FormatError(f"chunk {key} does not have {n_bytes} bytes")
+        chunk: bytes = value.to_bytes()
+        return chunk
 
 
 def check_stored(members: list[zipfile.ZipInfo], size: int, name: Any) -> None:

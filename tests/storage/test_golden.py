@@ -24,7 +24,12 @@ from streamgda import (
 FOLDERS = sorted(GOLDEN.glob("version*"))
 NAMED, GROUPED = GOLDEN / "names", GOLDEN / "groups"
 FILES = sorted(file for folder in FOLDERS for file in folder.glob("*.zip"))
-NEW_PARAMETERS = {"standardize": False, "solver": "svd", "covariance_estimator": None}
+NEW_PARAMETERS = {
+    "temperature": 1.0,
+    "standardize": False,
+    "solver": "svd",
+    "covariance_estimator": None,
+}
 
 EVERY_FILE = pytest.mark.parametrize(
     "file", FILES, ids=lambda file: f"{file.parent.name}-{file.stem}"
