@@ -16,9 +16,8 @@ from moment_checks import (
     snapshot,
     take_path,
 )
-from samples import KINDS, assert_equal_to_rounding, blobs, held, make
 
-from streamgda import ClassMoments, accumulate
+from streamgda import ClassMoments
 from streamgda.errors import InvalidParameterError
 
 # --- rows of every kind -----------------------------------------------------------------------
@@ -74,13 +73,6 @@ def test_any_width(covariance_type, dtype, d, monkeypatch):
     take_path("large", monkeypatch)
     rtol = 1e-6 if dtype == "float32" else 1e-12
     assert_moments(ClassMoments(covariance_type).update(X, y), X, y, rtol=rtol)
-
-
-@pytest.mark.parametrize(("dtype", "covariance_type"), [("uint8", "full"), ("float32", "tied")])
-def test_a_large_width(covariance_type, dtype):
-    X, y = sample(13, 785, 2, dtype=dtype)
-    moments = ClassMoments(covariance_type).update(X, y)
-    assert_moments(moments, X, y, rtol=1e-6 if dtype == "float32" else 1e-12)
 
 
 @pairs(
@@ -190,50 +182,3 @@ def test_unknown_covariance_type(covariance_type):
         ClassMoments(covariance_type)
     with pytest.raises(InvalidParameterError, match="use one of full, tied, diag"):
         ClassMoments().reduce(covariance_type)
-
-
-SOME = pytest.mark.parametrize("name", ["full", "tied", "GaussianNB", "BernoulliNB"])
-
-
-def weighted_rows():
-    X, y = blobs()
-    weights = np.random.default_rng(1).uniform(0, 2, 300)
-    weights[::7] = 0
-    return X, y, weights
-
-
-@SOME
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("weights_kind", ["numpy", "list", "same as the rows"])
-def test_fit_and_partial_fit(name, kind, weights_kind):
-    X, y, weights = weighted_rows()
-    expected = make(name).fit(X, y, weights)
-
-    def given(part):
-        w = weights[part]
-        w = w.tolist() if weights_kind == "list" else w
-        w = held(w, kind) if weights_kind == "same as the rows" else w
-        return held(X[part], kind), held(y[part], kind), w
-
-    whole, first, second = (given(part) for part in (slice(None), slice(0, 170), slice(170, 300)))
-    fitted = make(name).fit(*whole)
-    assert_equal_to_rounding(fitted, expected, whole[0])
-    parts = make(name)
-    for X_part, y_part, w_part in (first, second):
-        parts.partial_fit(X_part, y_part, sample_weight=w_part)
-    assert_equal_to_rounding(parts, expected, whole[0])
-    assert fitted.score(*whole) == pytest.approx(expected.score(X, y, weights))
-
-
-@pytest.mark.parametrize("kind", [*KINDS, "batches"])
-def test_accumulate(kind):
-    X, y, weights = weighted_rows()
-    expected = ClassMoments().update(X, y, weights)
-    if kind == "batches":
-        parts = np.array_split(np.arange(300), 7)
-        found = accumulate((X[part], y[part], weights[part]) for part in parts)
-    else:
-        found = accumulate(held(X, kind), held(y, kind), sample_weight=held(weights, kind))
-    np.testing.assert_allclose(found.class_count, expected.class_count, rtol=1e-13)
-    np.testing.assert_allclose(found.means, expected.means, rtol=1e-12)
-    np.testing.assert_allclose(found.covariance(), expected.covariance(), rtol=1e-10)

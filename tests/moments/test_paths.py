@@ -1,7 +1,5 @@
 """Every path that rows can take gives the same moments, as accurate as they can be."""
 
-from concurrent.futures import ThreadPoolExecutor
-from fractions import Fraction
 from itertools import pairwise
 
 import naive
@@ -23,7 +21,6 @@ from moment_checks import (
 )
 
 from streamgda.kernels.products import LEAST_ROWS
-from streamgda.kernels.sums import two_sum
 from streamgda.moments import ClassMoments
 from streamgda.moments import centred as sums_module
 from streamgda.runtime import threads
@@ -102,21 +99,6 @@ def test_same_bits_for_any_number_of_threads(dtype, path, monkeypatch, use_threa
                 with threads.limit(1):
                     states.append(snapshot(ClassMoments(covariance_type).update(X, y, weights)))
         assert all(state == states[0] for state in states)
-
-
-def test_two_threads_update_two_moments_at_once(use_threads):
-    use_threads(2)
-    X, y = sample(30_000, 20)
-    parts = [(X[::2], y[::2]), (X[1::2], y[1::2])]
-    expected = [snapshot(ClassMoments().update(*part)) for part in parts]
-
-    def update(part):
-        rows, labels = part
-        return snapshot(ClassMoments().update(rows, labels))
-
-    with ThreadPoolExecutor(2) as pool:
-        for _ in range(5):
-            assert list(pool.map(update, parts)) == expected
 
 
 @pytest.fixture(scope="module")
@@ -299,12 +281,3 @@ def test_means_that_jump_cost_few_digits(covariance_type, d, weighted, monkeypat
         known = slice(0, rows.stop)
         expected = naive.covariance(X[known], y[known], covariance_type, weights[known])
         assert_accurate(moments, expected, 1e-10)
-
-
-def test_two_sum():
-    rng = np.random.default_rng(0)
-    a, b = rng.normal(size=(2, 300)) * 10.0 ** rng.integers(-20, 20, (2, 300))
-    total, rest = two_sum(a, b)
-    assert (total == a + b).all()
-    for i in range(300):
-        assert Fraction(total[i]) + Fraction(rest[i]) == Fraction(a[i]) + Fraction(b[i])
