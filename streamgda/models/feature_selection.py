@@ -235,7 +235,22 @@ def _subset_of_pairs(
         return features, _Sums((terms[0].T, terms[1].T), least=0.0)
     values = values / (scale * scale[:, None])
     if measure.by_overlap or not structure.per_class:
-        return features, _Overlaps(values, means, measure)
+        hosts = np.arange(first.size)
+        if structure.per_class:
+            values = np.concatenate([(values[first] + values[second]) / 2, values])
+        else:
+            hosts *= 0
+
+        def overlaps(distances: np.ndarray, logs: np.ndarray) -> Terms:
+            distances = np.maximum(distances, 0).T
+            if not measure.by_overlap:  # each divergence is half the squared distance
+                return distances / 2, distances / 2
+            if not structure.per_class:
+                return distances, np.zeros_like(distances)
+            between, own = np.split(logs, [first.size])
+            return distances, np.maximum(between - (own[first] + own[second]) / 2, 0).T
+
+        return features, _Swept(values, means[first] - means[second], hosts, overlaps)
     start, end = np.concatenate([[first, second], [second, first]], axis=1)
     gaps = means[start] - means[end]
 
@@ -245,7 +260,7 @@ def _subset_of_pairs(
 
     # tr(S_j^-1 S_i) less the number of features is the trace of a difference.
     about = values[start] - values[end] + gaps[:, :, None] * gaps[:, None, :]
-    return features, _Traces(values, about, end, divergences)
+    return features, _Swept(values, about, end, divergences)
 
 
 def _divergence(v: np.ndarray, w: np.ndarray, squares: np.ndarray) -> np.ndarray:
@@ -301,7 +316,7 @@ def _subset_of_folds(
         return values, values
 
     if covariances.ndim > 2:
-        return features, _Traces(covariances, scatters, np.arange(len(scatters)), ratios)
+        return features, _Swept(covariances, scatters, np.arange(len(scatters)), ratios)
     return features, _Sums(ratios(scatters / covariances, np.log(covariances)), least=-np.inf)
 
 
@@ -378,29 +393,42 @@ class _Sums:
 
 
 class _Swept:
-    """A subset of the features of some covariances, as swept matrices and log-determinants."""
+    """A subset of the features of some covariances, as swept matrices and log-determinants.
 
-    def __init__(self, matrices: np.ndarray) -> None:
-        self.matrices = matrices
-        self.logs = np.zeros((len(matrices), 1))
-        self._variances = self.pivots().copy()
+    Terms combine traces of inverse covariances times scatters with the log-determinants. The
+    scatters, shape (n, d, d), or the vectors that they are products of, shape (n, d), are kept in
+    the coordinates of the matrices of their hosts.
+    """
 
-    def pivots(self) -> np.ndarray:
+    def __init__(
+        self, covariances: np.ndarray, scatters: np.ndarray, hosts: np.ndarray, combine: Combine
+    ) -> None:
+        self._matrices, self._logs = covariances, np.zeros((len(covariances), 1))
+        self._variances = self._pivots().copy()
+        self._scatters, self._hosts, self._combine = scatters, hosts, combine
+        self._traces = np.zeros((len(scatters), 1))
+
+    def _pivots(self) -> np.ndarray:
         """Return the diagonals, shape (n_matrices, d): positive for features not in the subset."""
-        return np.einsum("gii->gi", self.matrices)
+        return np.einsum("gii->gi", self._matrices)
+
+    def _toggled_traces(self, pivots: np.ndarray) -> np.ndarray:
+        vectors = self._scatters.ndim == 2
+        squares = self._scatters**2 if vectors else np.einsum("pii->pi", self._scatters)
+        return self._traces + squares / pivots[self._hosts]
+
+    def terms(self) -> Terms:
+        pivots = self._pivots()
+        return self._combine(self._toggled_traces(pivots), self._logs + np.log(np.abs(pivots)))
 
     def share(self) -> np.ndarray:
-        return np.asarray((self.pivots() / self._variances).min(axis=0))
+        return np.asarray((self._pivots() / self._variances).min(axis=0))
 
-    def toggled_logs(self) -> np.ndarray:
-        """Return the log-determinants after each feature is toggled, shape (n_matrices, d)."""
-        return self.logs + np.log(np.abs(self.pivots()))
-
-    def sweep(self, k: int) -> np.ndarray:
-        """Add or remove a feature; return by which multiples of its vector the others change."""
-        changes = np.empty(self.matrices.shape[:2])
-        self.logs[:, 0] += np.log(np.abs(self.matrices[:, k, k]))
-        for matrix, change in zip(self.matrices, changes, strict=True):
+    def toggle(self, k: int) -> None:
+        pivots, changes = self._pivots().copy(), np.empty(self._matrices.shape[:2])
+        self._traces = self._toggled_traces(pivots)[:, [k]]
+        self._logs += np.log(np.abs(pivots[:, [k]]))
+        for matrix, change in zip(self._matrices, changes, strict=True):
             row, pivot = matrix[k].copy(), matrix[k, k]
             change[:] = -row / pivot
             change[k] = 1 / abs(pivot) - 1
@@ -408,62 +436,9 @@ class _Swept:
             row /= abs(pivot)
             row[k] = -1 / pivot
             matrix[k] = matrix[:, k] = row
-        return changes
-
-
-class _Overlaps(_Swept):
-    """Terms of the Bhattacharyya distances, or of any measure for a pooled covariance."""
-
-    def __init__(self, covariances: np.ndarray, means: np.ndarray, measure: Measure) -> None:
-        first, second = np.triu_indices(len(means), 1)
-        self._gaps = means[first] - means[second]
-        self._distance = np.zeros((len(first), 1))
-        self._halves = not measure.by_overlap  # each divergence is half the squared distance
-        self._first, self._second, self._host = first, second, first * 0
-        if len(covariances) > 1:
-            self._host = len(means) + np.arange(len(first))
-            between = (covariances[first] + covariances[second]) / 2
-            covariances = np.concatenate([covariances, between])
-        else:
-            self._first = self._second = self._host
-        super().__init__(covariances)
-
-    def terms(self) -> Terms:
-        logs = self.toggled_logs()
-        logs = logs[self._host] - (logs[self._first] + logs[self._second]) / 2
-        distance = self._distance + self._gaps**2 / self.pivots()[self._host]
-        distance = np.maximum(distance.T, 0)
-        if self._halves:
-            return distance / 2, distance / 2
-        return distance, np.maximum(logs.T, 0)
-
-    def toggle(self, k: int) -> None:
-        gap = self._gaps[:, k].copy()
-        self._distance[:, 0] += gap**2 / self.matrices[self._host, k, k]
-        self._gaps += self.sweep(k)[self._host] * gap[:, None]
-
-
-class _Traces(_Swept):
-    """Terms that combine traces of inverse covariances times scatters with log-determinants.
-
-    The scatters are kept in the coordinates of the swept matrices of their hosts.
-    """
-
-    def __init__(
-        self, covariances: np.ndarray, scatters: np.ndarray, hosts: np.ndarray, combine: Combine
-    ) -> None:
-        super().__init__(covariances)
-        self._scatters, self._hosts, self._combine = scatters, hosts, combine
-        self._trace = np.zeros((len(scatters), 1))
-
-    def terms(self) -> Terms:
-        squares = np.einsum("pii->pi", self._scatters)
-        traces = self._trace + squares / self.pivots()[self._hosts]
-        return self._combine(traces, self.toggled_logs())
-
-    def toggle(self, k: int) -> None:
-        self._trace[:, 0] += self._scatters[:, k, k] / self.matrices[self._hosts, k, k]
-        changes = self.sweep(k)
+        if self._scatters.ndim == 2:
+            self._scatters += changes[self._hosts] * self._scatters[:, [k]]
+            return
         for scatter, host in zip(self._scatters, self._hosts, strict=True):
             change, row = changes[host], scatter[k].copy()
             half = row + change * (scatter[k, k] / 2)

@@ -261,13 +261,9 @@ class Moments(Saved):
                 f"combine; both must describe the same columns"
             )
 
-    def _names_with_rows(self, found: Names | None) -> Names | None:
-        """Return the names of the features once rows are added whose features have these names."""
-        return join_names(self._feature_names, found, "these moments", InvalidDataError)
-
-    def _names_with(self, other: Moments) -> Names | None:
-        """Return the names of the features of these moments and others together."""
-        return join_names(self._feature_names, other._feature_names, "these moments", MergeError)
+    def _names_with(self, found: Names | None, error: type[Exception] = MergeError) -> Names | None:
+        """Return the names of the features once rows or moments with these names are added."""
+        return join_names(self._feature_names, found, "these moments", error)
 
     def _name_features(self, names: Names | None) -> None:
         """Give the features names, if these are known and there are rows.
@@ -278,8 +274,7 @@ class Moments(Saved):
             If the features have other names.
         """
         if names is not None and self.n_features is not None:
-            held = self._feature_names
-            self._feature_names = join_names(held, names, "these moments", MergeError)
+            self._feature_names = self._names_with(names)
 
     def _refuse_empty(self) -> NoReturn:
         raise InvalidDataError("these moments hold no rows; call update(X, y) first")

@@ -402,7 +402,9 @@ class ClassMoments(Moments):
         y = rule.as_labels(y, first_row)
         with self._lock:
             self._check_shapes(X, y)
-            names = self._feature_names if named is None else self._names_with_rows(named)
+            names = (
+                self._feature_names if named is None else self._names_with(named, InvalidDataError)
+            )
             if not y.size:
                 return self
             if self._keeps_fourth and self._sums is not None:
@@ -655,7 +657,7 @@ class ClassMoments(Moments):
                 f"both with fourth_moments=True, or both without"
             )
         self._check_width(other)
-        return self._names_with(other)
+        return self._names_with(other.feature_names)
 
     def _check_contains(self, other: ClassMoments) -> np.ndarray:
         """Return the numbers here of the other's classes; refuse rows that are not included."""

@@ -217,7 +217,7 @@ class PairwiseMoments(Moments):
         X, named = named_rows(X)
         X, y = as_maskable_matrix(X), rule.as_labels(y, first_row)
         self._check_shapes(X, y)
-        self._names_with_rows(named)
+        self._names_with(named, InvalidDataError)
         if sample_weight is None:
             weights = np.ones(y.size)
         else:
@@ -300,7 +300,7 @@ class PairwiseMoments(Moments):
         if other._arrays is None:
             return
         self._check_width(other)
-        names = self._names_with(other)
+        names = self._names_with(other.feature_names)
         classes = label_codes.join_labels(self._classes, other._classes)
         if self._arrays is None or classes.size > self._classes.size:
             grown = self._empty(classes, (self._arrays or other._arrays)["origin"])
