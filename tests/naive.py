@@ -561,3 +561,34 @@ def temperature(joint: np.ndarray, truth: np.ndarray, weights: np.ndarray) -> fl
         left, right = high - share * (high - low), low + share * (high - low)
         low, high = (low, right) if at(left) > at(right) else (left, high)
     return math.exp((low + high) / 2)
+
+
+# --- rows with gaps ---------------------------------------------------------------------------
+
+
+def marginal_joint(
+    x: np.ndarray, means: np.ndarray, covariances: np.ndarray, priors: np.ndarray
+) -> np.ndarray:
+    """Ln p(x_o, y=k) of the features of a row that are not NaN, for covariances (K, d, d)."""
+    o = ~np.isnan(x)
+    joint = []
+    for mean, covariance, prior in zip(means, covariances, priors, strict=True):
+        block, gap = covariance[np.ix_(o, o)], x[o] - mean[o]
+        distance = gap @ np.linalg.solve(block, gap)
+        spread = np.linalg.slogdet(2 * np.pi * block)[1]
+        joint.append(math.log(prior) - (spread + distance) / 2)
+    return np.array(joint)
+
+
+def imputed(
+    x: np.ndarray, means: np.ndarray, covariances: np.ndarray, priors: np.ndarray
+) -> np.ndarray:
+    """The row with the means of the missing features given the others."""
+    o, joint = ~np.isnan(x), marginal_joint(x, means, covariances, priors)
+    shares = np.exp(joint - joint.max())
+    shares /= shares.sum()
+    out = np.where(o, x, 0.0)
+    for share, mean, covariance in zip(shares, means, covariances, strict=True):
+        gap = np.linalg.solve(covariance[np.ix_(o, o)], x[o] - mean[o])
+        out[~o] += share * (mean[~o] + covariance[np.ix_(~o, o)] @ gap)
+    return out

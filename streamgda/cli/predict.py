@@ -40,6 +40,7 @@ def predict(
     max_memory: str | None = None,
     on_invalid: Literal["raise", "fill"] = "raise",
     nodata: float | None = None,
+    on_missing: Literal["raise", "marginal"] = "raise",
     fill: str | None = None,
     overwrite: bool = False,
     **reading: Any,
@@ -75,6 +76,8 @@ def predict(
         Raise an error for rows with NaN, infinity or --nodata, or write --fill for them.
     nodata : FLOAT
         Value that marks a missing measurement.
+    on_missing : {"raise", "marginal"}
+        Score rows with NaN or --nodata by the features that they have.
     fill : VALUE
         Written for invalid rows: a label that is no class, by default -1 or an empty text; or a
         number, by default NaN.
@@ -113,7 +116,7 @@ def predict(
         options = {"reject": reject, "reject_label": _label(reject_label, dtype, "--reject-label")}
     value = _label(fill, dtype if method == "predict" else np.dtype(float), "--fill")
     rows = Rows.of(X, nodata=nodata, on_invalid=on_invalid, actions=SCORING)
-    X, scorer = rows.X, estimator._scorer(method, **options).filling(rows.rule, value)
+    X, scorer = rows.X, estimator._scorer(method, **options).filling(rows.rule, value, on_missing)
     classes = (
         list(map(str, estimator.classes_)) if dtype.kind in "SmM" else estimator.classes_.tolist()
     )

@@ -14,7 +14,7 @@ from streamgda.errors import UnsupportedError
 from streamgda.estimators import export
 from streamgda.estimators.gaussian import GaussianClassifier, GivenCovariances
 from streamgda.estimators.moment_classifier import fitted
-from streamgda.estimators.row_estimator import Scoring, takes
+from streamgda.estimators.row_estimator import GapScoring, takes
 from streamgda.models.covariance import Covariances, Regularisation
 from streamgda.models.discriminants import discriminant_directions
 from streamgda.moments import ClassMoments
@@ -142,13 +142,13 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
         """Class means, shape (n_classes, n_features); NaN for a class without rows."""
         return self._held.means
 
-    @takes(Scoring)
-    def decision_function(self, X: Any, **scoring: Unpack[Scoring]) -> Any:
+    @takes(GapScoring)
+    def decision_function(self, X: Any, **scoring: Unpack[GapScoring]) -> Any:
         """Return the discriminants of the classes, or the log-odds of the second of two.
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill, keys : see `predict`
+        X, out, features, nodata, on_invalid, fill, keys, on_missing : see `predict`
             Rows, the destination of the result, and how rows are read.
 
         Returns

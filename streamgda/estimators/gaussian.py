@@ -24,6 +24,7 @@ from streamgda.errors import (
 from streamgda.estimators.calibration import add_up
 from streamgda.estimators.moment_classifier import MomentClassifier, fitted
 from streamgda.estimators.row_estimator import (
+    GapScoring,
     Scorer,
     Scoring,
     calls_within,
@@ -428,7 +429,7 @@ class GaussianClassifier(MomentClassifier):
     @overload
     def predict(self, X: Any, *, out: Any = ..., **options: Any) -> Any: ...
 
-    @takes(Scoring)
+    @takes(GapScoring)
     def predict(
         self, X: Any, *, reject: float = 0.0, reject_label: Any = None, **scoring: Any
     ) -> Any:
@@ -462,6 +463,10 @@ class GaussianClassifier(MomentClassifier):
         keys : str or sequence of str, optional
             Names of columns of the table that is scored, which are copied to an `out` that is a
             table.
+        on_missing : {"raise", "marginal"}
+            Treat rows with NaN, masked values or `nodata` as invalid, or score them by the
+            distribution of the features that they have; the others are integrated out, which is
+            exact. Invalid are then rows with infinity, and rows without any feature.
 
         Returns
         -------
@@ -507,6 +512,9 @@ class GaussianClassifier(MomentClassifier):
             function = partial(model.relative_mahalanobis, background=background)
             columns, own = model.classes.size, state_of(background)[1]
             return Scorer(method, function, model, None, columns, own, method)
+        if method == "impute" and not options:
+            model, width = self.model_, self.n_features_in_
+            return Scorer("filled", model.filled, model, None, width, method=method)
         if method != "predict" or not options.keys() <= {"reject", "reject_label"}:
             return super()._scorer(method, **options)
         reject = options.get("reject", 0.0)
@@ -521,12 +529,59 @@ class GaussianClassifier(MomentClassifier):
         return Scorer("predict_or_reject", function, model, labels, None, rule)
 
     @takes(Scoring)
-    def mahalanobis(self, X: Any, **scoring: Unpack[Scoring]) -> Any:
-        """Return the squared Mahalanobis distance to each class.
+    def impute(self, X: Any, **scoring: Unpack[Scoring]) -> Any:
+        r"""Return the rows with their gaps filled by the means of what is missing.
+
+        The mean of the missing features given the others, over the classes,
+
+        .. math:: E[x_m | x_o] = \sum_k p(k | x_o) \big(m_{km}
+                  + \Sigma_{k,mo} \Sigma_{k,oo}^{-1} (x_o - m_{ko})\big)
+
+        Predictions need no imputation: see ``on_missing`` of `predict`.
 
         Parameters
         ----------
         X, out, features, nodata, on_invalid, fill, keys : see `predict`
+            Rows, whose gaps are NaN, masked values or `nodata`, the destination of the result, and
+            how rows are read.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_features); or as for `predict`
+            Rows; those without any feature are invalid.
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            As for `predict`.
+        UnsupportedError
+            If features depend on each other, so that the density leaves out directions.
+
+        References
+        ----------
+        R. J. A. Little and D. B. Rubin: Statistical analysis with missing data, Wiley, 2002,
+        section 11.2.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import QuadraticDiscriminantAnalysis
+        >>> X, y = load_iris(return_X_y=True)
+        >>> qda = QuadraticDiscriminantAnalysis().fit(X, y)
+        >>> row = np.array([[5.1, 3.5, np.nan, 0.2]])
+        >>> qda.impute(row).round(2), qda.predict(row, on_missing="marginal")
+        (array([[5.1 , 3.5 , 1.47, 0.2 ]]), array([0]))
+        """
+        return self._scored("impute", X, scoring)
+
+    @takes(GapScoring)
+    def mahalanobis(self, X: Any, **scoring: Unpack[GapScoring]) -> Any:
+        """Return the squared Mahalanobis distance to each class.
+
+        Parameters
+        ----------
+        X, out, features, nodata, on_invalid, fill, keys, on_missing : see `predict`
             Rows, the destination of the result, and how rows are read.
 
         Returns

@@ -31,10 +31,10 @@ from streamgda.errors import (
 from streamgda.estimators.calibration import likelihoods_of
 from streamgda.estimators.export import Counterpart
 from streamgda.estimators.row_estimator import (
+    GapScoring,
     Reading,
     RowEstimator,
     Scorer,
-    Scoring,
     names_in,
     takes,
     validate_labelled,
@@ -1011,7 +1011,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
     @overload
     def predict(self, X: Any, *, out: Any = ..., **options: Any) -> Any: ...
 
-    @takes(Scoring)
+    @takes(GapScoring)
     def predict(self, X: Any, **scoring: Any) -> Any:
         """Return the most probable class of each row.
 
@@ -1040,6 +1040,10 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         keys : str or sequence of str, optional
             Names of columns of the table that is scored, which are copied to an `out` that is a
             table.
+        on_missing : {"raise", "marginal"}
+            Treat rows with NaN, masked values or `nodata` as invalid, or score them by the
+            distribution of the features that they have; the others are integrated out, which is
+            exact. Invalid are then rows with infinity, and rows without any feature.
 
         Returns
         -------
@@ -1125,13 +1129,13 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         right = find(true, classes) == find(predicted[counts], classes)
         return float(np.average(right, weights=weights[counts] if weights.size else None))
 
-    @takes(Scoring)
-    def predict_proba(self, X: Any, **scoring: Unpack[Scoring]) -> Any:
+    @takes(GapScoring)
+    def predict_proba(self, X: Any, **scoring: Unpack[GapScoring]) -> Any:
         """Return the probability of each class.
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill, keys : see `predict`
+        X, out, features, nodata, on_invalid, fill, keys, on_missing : see `predict`
             Rows, the destination of the result, and how rows are read.
 
         Returns
@@ -1156,13 +1160,13 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         """
         return self._scored("predict_proba", X, scoring)
 
-    @takes(Scoring)
-    def predict_log_proba(self, X: Any, **scoring: Unpack[Scoring]) -> Any:
+    @takes(GapScoring)
+    def predict_log_proba(self, X: Any, **scoring: Unpack[GapScoring]) -> Any:
         """Return the logarithm of `predict_proba`, exact even if that is rounded to zero.
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill, keys : see `predict`
+        X, out, features, nodata, on_invalid, fill, keys, on_missing : see `predict`
             Rows, the destination of the result, and how rows are read.
 
         Returns
@@ -1186,13 +1190,13 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         """
         return self._scored("predict_log_proba", X, scoring)
 
-    @takes(Scoring)
-    def predict_joint_log_proba(self, X: Any, **scoring: Unpack[Scoring]) -> Any:
+    @takes(GapScoring)
+    def predict_joint_log_proba(self, X: Any, **scoring: Unpack[GapScoring]) -> Any:
         """Return the joint log-likelihood ln p(x, y=k) of each class.
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill, keys : see `predict`
+        X, out, features, nodata, on_invalid, fill, keys, on_missing : see `predict`
             Rows, the destination of the result, and how rows are read.
 
         Returns
@@ -1216,13 +1220,13 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         """
         return self._scored("predict_joint_log_proba", X, scoring)
 
-    @takes(Scoring)
-    def score_samples(self, X: Any, **scoring: Unpack[Scoring]) -> Any:
+    @takes(GapScoring)
+    def score_samples(self, X: Any, **scoring: Unpack[GapScoring]) -> Any:
         """Return the log-density ln p(x) of each row.
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill, keys : see `predict`
+        X, out, features, nodata, on_invalid, fill, keys, on_missing : see `predict`
             Rows, the destination of the result, and how rows are read.
 
         Returns

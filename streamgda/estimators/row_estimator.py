@@ -16,6 +16,7 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from streamgda import engine
 from streamgda.engine.fingerprints import fingerprint_method
 from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.models.marginals import CACHE_BYTES, Marginals
 from streamgda.rows import Rows, as_source
 from streamgda.rows.arrays import is_masked, unmasked
 from streamgda.rows.codes import CodedLabels
@@ -39,6 +40,8 @@ from streamgda.runtime.parameters import as_numbers, refuse, shown
 from streamgda.storage.saved import Saved
 
 _SHOWN = 5  # names in a message, as in scikit-learn's
+_DEFAULTS = {"on_invalid": "raise", "on_missing": "raise"}  # of options; the others are None
+_GAPS = {"impute": "marginal"}  # methods that are about gaps
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -75,6 +78,12 @@ class Scoring(TypedDict, total=False):
     keys: Sequence[str] | str | None
 
 
+class GapScoring(Scoring, total=False):
+    """Options of methods that also take rows with gaps; see `MomentClassifier.predict`."""
+
+    on_missing: str
+
+
 def takes(options: Any) -> Callable[[Method], Method]:
     """Show options in the signature of a method, for ``help()`` and for scikit-learn's routing."""
 
@@ -82,9 +91,7 @@ def takes(options: Any) -> Callable[[Method], Method]:
         signature, kind = inspect.signature(method), inspect.Parameter.KEYWORD_ONLY
         own = [*signature.parameters.values()][:-1]  # without those that are unpacked
         more = [
-            inspect.Parameter(
-                name, kind, default="raise" if name == "on_invalid" else None, annotation=annotation
-            )
+            inspect.Parameter(name, kind, default=_DEFAULTS.get(name), annotation=annotation)
             for name, annotation in options.__annotations__.items()
         ]
         method.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
@@ -118,6 +125,8 @@ class Scorer:
         Rows of float32 have results of float32.
     of_features : bool
         Rows have the features that the estimator was fitted with.
+    held : int
+        Bytes that it keeps besides the model.
     """
 
     name: str
@@ -129,27 +138,34 @@ class Scorer:
     method: str = "predict"
     single: bool = False
     of_features: bool = True
+    held: int = 0
 
-    def filling(self, rule: RowRule, fill: Any = None) -> Scorer:
+    def filling(self, rule: RowRule, fill: Any = None, on_missing: str = "raise") -> Scorer:
         """Return the function with a result for invalid rows, or an error if `rule` raises one.
 
         Parameters
         ----------
         rule : RowRule
         fill : label or number, optional
+        on_missing : {"raise", "marginal"}
             See `MomentClassifier.predict`.
 
         Raises
         ------
         InvalidParameterError
             For a `fill` that cannot be among the results.
+        UnsupportedError
+            For gaps, where the function has no answer for rows with these.
         """
+        if on_missing not in ("raise", "marginal"):
+            raise refuse("on_missing", on_missing, "'raise' or 'marginal'")
         if rule.action == "raise" and fill is not None:
             raise InvalidParameterError(
                 f"fill={shown(fill)}, and on_invalid='raise': no row is filled; pass "
                 f"on_invalid='fill'"
             )
-        if rule is CHECK_SUMS:
+        marginal = on_missing == "marginal"
+        if rule is CHECK_SUMS and not marginal:
             return self
         labels = self.labels
         value = np.zeros((), np.float64 if labels is None else labels.dtype)
@@ -161,7 +177,14 @@ class Scorer:
                 labels = with_label(labels, "fill", fill, self.model.classes)
                 value = labels[-1:].reshape(())
         options["fill"] = value
-        function = Filled(self.function, rule, value)
+        function: Any = Filled(self.function, rule, value)
+        if marginal:
+            own = self.options
+            function = Marginals(self.model, self.name, self.columns, own, rule, value)
+            options["on_missing"] = on_missing
+            return replace(
+                self, function=function, labels=labels, options=options, held=CACHE_BYTES
+            )
         return replace(self, function=function, labels=labels, options=options)
 
     @property
@@ -196,7 +219,7 @@ class Scorer:
             classes=classes if by_class else None,
             fill=fill,
             fingerprint=None if out is None else self.fingerprint | (about or {}),
-            held=int(self.model.packed_bytes) + sum(own),
+            held=int(self.model.packed_bytes) + sum(own) + self.held,
             **options,
         )
 
@@ -216,27 +239,29 @@ class RowEstimator(Saved, BaseEstimator):
         """
         raise NotImplementedError
 
-    def _check_options(self, method: str, given: Any, options: Any) -> None:
+    def _check_options(self, method: str, given: Any) -> None:
+        known = inspect.signature(getattr(type(self), method)).parameters
         for name in given:
-            if name not in options.__annotations__:
+            if name not in known:
                 raise TypeError(
                     f"{type(self).__name__}.{method}() got an unexpected keyword argument {name!r}"
                 )
 
     def _read(self, method: str, X: Any, y: Any, weight: Any, reading: Reading) -> Rows:
         """Return labelled rows as a method reads them."""
-        self._check_options(method, reading, Reading)
+        self._check_options(method, reading)
         return Rows.of(X, y, weight, **reading)
 
     def _scored(self, method: str, X: Any, scoring: Any, **options: Any) -> Any:
         """Score rows by a method with options of its own."""
-        self._check_options(method, scoring, Scoring)
+        self._check_options(method, scoring)
         scorer = self._scorer(method, **options)
         out, fill = scoring.pop("out", None), scoring.pop("fill", None)
         keys = scoring.pop("keys", None)
+        on_missing = scoring.pop("on_missing", _GAPS.get(method, "raise"))
         read = Rows.of(X, actions=SCORING, **scoring)
         rows = validate_rows(self, read.X) if scorer.of_features else as_source(read.X)
-        filling = scorer.filling(read.rule, fill)
+        filling = scorer.filling(read.rule, fill, on_missing)
         scores = filling.score(rows, out, keys=keys)
         single = scorer.single and out is None and rows.dtype == np.float32
         return scores.astype(np.float32) if single else scores

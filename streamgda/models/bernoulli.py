@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NoReturn, Self
 
@@ -196,6 +196,21 @@ class BernoulliModel(Model):
         return model
 
     # --- derived attributes -------------------------------------------------------------------
+
+    @property
+    def used_features(self) -> np.ndarray:
+        """Features of the density; rows without any of them have none."""
+        return np.arange(self.n_features)
+
+    def marginal(self, observed: Any) -> Self:
+        """Return the model of some of the features, the others summed out."""
+        at, names = np.asarray(observed), self.feature_names
+        return replace(
+            self,
+            log_one=self.log_one[:, at],
+            log_zero=self.log_zero[:, at],
+            feature_names=None if names is None else tuple(names[j] for j in at),
+        )
 
     @property
     def packed_bytes(self) -> int:

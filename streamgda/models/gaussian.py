@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda import storage
-from streamgda.errors import InvalidParameterError
+from streamgda.errors import InvalidParameterError, UnsupportedError
 from streamgda.kernels import scoring
 from streamgda.kernels.scoring import PANEL_FEATURES
 from streamgda.models.covariance import (
@@ -502,6 +502,92 @@ class GaussianModel(Model):
         out = np.empty((length(X), used.shape[1]))
         functions = self._functions(used.T, -(point @ used))
         return self._score(X, functions, copied, out, first_row)
+
+    # --- rows with gaps -----------------------------------------------------------------------
+
+    @property
+    def used_features(self) -> np.ndarray:
+        """Features of the density; rows without any of them have none."""
+        return self.features
+
+    def marginal(self, observed: Any) -> Self:
+        """Return the model of some of the features, the others integrated out.
+
+        Parameters
+        ----------
+        observed : array-like of int
+            Numbers of the features, in order.
+
+        Returns
+        -------
+        GaussianModel
+            Model of rows of these features. It has no p-values.
+
+        Raises
+        ------
+        UnsupportedError
+            If the density leaves out directions, as that of `LinearDiscriminantAnalysis` does where
+            features depend on each other.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from streamgda import QuadraticDiscriminantAnalysis
+        >>> X, y = np.array([[1.0, 2], [3, 5], [4, 3], [6, 1], [9, 2], [8, 4]]), [0, 0, 0, 1, 1, 1]
+        >>> qda = QuadraticDiscriminantAnalysis().fit(X, y)
+        >>> alone = QuadraticDiscriminantAnalysis().fit(X[:, :1], y)
+        >>> np.allclose(qda.model_.marginal([0]).posterior(X[:, :1]), alone.predict_proba(X[:, :1]))
+        True
+        """
+        if self.rank < self.features.size:
+            raise UnsupportedError(
+                f"features depend on each other, and the density leaves out "
+                f"{self.features.size - self.rank} directions: it has no marginal; give a shrinkage"
+            )
+        at, names, low = np.asarray(observed), self.feature_names, self.means_low
+        kept = np.flatnonzero(np.isin(self.features, at))
+        roots = np.ascontiguousarray(self.structure.marginal(self.roots, kept))
+        return replace(
+            self,
+            means=self.means[:, at],
+            features=np.searchsorted(at, self.features[kept]),
+            roots=roots,
+            log_determinants=self.structure.log_determinants(roots),
+            feature_names=None if names is None else tuple(names[j] for j in at),
+            means_low=None if low is None else low[:, at],
+            degrees=None,
+            unbiased=None,
+        )
+
+    def filled(self, rows: np.ndarray, observed: np.ndarray, posterior: np.ndarray) -> np.ndarray:
+        """Return rows of some features with the means of the others given these.
+
+        Parameters
+        ----------
+        rows : ndarray, shape (n_rows, n_observed)
+            Rows of the observed features.
+        observed : ndarray of int
+            Numbers of these features, in order.
+        posterior : ndarray, shape (n_rows, n_classes)
+            Posteriors of the rows, by `marginal`.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_features)
+            The rows with all features.
+        """
+        missing = np.setdiff1d(np.arange(self.n_features), observed)
+        given, wanted = (np.flatnonzero(np.isin(self.features, at)) for at in (observed, missing))
+        at, others = self.features[given], self.features[wanted]
+        out = np.empty((len(rows), self.n_features))
+        out[:, observed] = rows
+        means = np.where(np.isnan(self.means), self.xbar, self.means)
+        out[:, missing] = posterior @ means[:, missing]
+        regressions = [self.structure.regression(root, given, wanted) for root in self.roots]
+        for k, group in enumerate(self.structure.groups(len(means))):
+            shifts = (out[:, at] - means[k, at]) @ regressions[group].T
+            out[:, others] += posterior[:, k, None] * shifts
+        return out
 
     # --- distances and outliers ---------------------------------------------------------------
 

@@ -332,6 +332,14 @@ class Structure:
         """Return the log-determinants of the covariances with these roots, shape (groups,)."""
         return np.asarray(-np.log(roots).sum(axis=1))
 
+    def marginal(self, roots: np.ndarray, at: np.ndarray) -> np.ndarray:
+        """Return the roots for some of the features."""
+        return roots[:, at]
+
+    def regression(self, root: np.ndarray, at: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Return the coefficients of other features given some, shape (n_others, n_given)."""
+        return np.zeros((others.size, at.size))
+
     def solve(self, root: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         """Return the products of vectors, shape (n, d), and the inverse covariance."""
         return vectors * root
@@ -415,6 +423,12 @@ class Matrix(Structure):
         if (self.diagonal(roots) > 0).all():
             return np.asarray(-2 * np.log(self.diagonal(roots)).sum(axis=1))
         return np.array([roots_of.log_determinant(self.whitening(root)) for root in roots])
+
+    def marginal(self, roots: np.ndarray, at: np.ndarray) -> np.ndarray:
+        return np.stack([roots_of.marginal(root, at) for root in roots])
+
+    def regression(self, root: np.ndarray, at: np.ndarray, others: np.ndarray) -> np.ndarray:
+        return roots_of.regression(root, at, others)
 
     def solve(self, root: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         return np.asarray((vectors @ root.T) @ root)

@@ -143,6 +143,30 @@ def log_determinant(kept: np.ndarray) -> float:
     return float(-2 * np.log(linalg.svdvals(kept)).sum())
 
 
+def marginal(root: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Return the root for some of the features, from a root of full rank."""
+    upper = linalg.qr(_covariance_root(root)[at].T, mode="r", check_finite=False)[0][: at.size]
+    upper[upper.diagonal() < 0] *= -1
+    lower = np.ascontiguousarray(upper.T)
+    lapack.invert_lower(lower)
+    return lower
+
+
+def regression(root: np.ndarray, at: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return the coefficients of other features given some, from a root of full rank."""
+    factor = _covariance_root(root)
+    axes, upper = linalg.qr(factor[at].T, mode="economic", check_finite=False)
+    along = axes.T @ factor[others].T
+    return np.asarray(linalg.solve_triangular(upper, along, check_finite=False).T)
+
+
+def _covariance_root(root: np.ndarray) -> np.ndarray:
+    """Return the lower Cholesky factor of the covariance."""
+    factor = root.copy()
+    lapack.invert_lower(factor)
+    return factor
+
+
 def rank_limit(tol: float, d: int) -> float:
     """Return the largest eigenvalue of a correlation matrix that counts as zero."""
     return max(tol**2, d * float(np.finfo(float).eps))
