@@ -40,6 +40,7 @@ from streamgda.models.covariance import (
 )
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.leave_one_out import GaussianLeaveOneOut
+from streamgda.models.marginals import filled
 from streamgda.models.model import check_classes, check_priors
 from streamgda.models.sampling import Sampler, codes_to_sample, sample
 from streamgda.moments import ClassMoments
@@ -514,7 +515,7 @@ class GaussianClassifier(MomentClassifier):
             return Scorer(method, function, model, None, columns, own, method)
         if method == "impute" and not options:
             model, width = self.model_, self.n_features_in_
-            return Scorer("filled", model.filled, model, None, width, method=method)
+            return Scorer("filled", filled, model, None, width, method=method)
         if method != "predict" or not options.keys() <= {"reject", "reject_label"}:
             return super()._scorer(method, **options)
         reject = options.get("reject", 0.0)

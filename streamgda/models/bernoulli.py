@@ -198,7 +198,7 @@ class BernoulliModel(Model):
     # --- derived attributes -------------------------------------------------------------------
 
     @property
-    def used_features(self) -> np.ndarray:
+    def _used_features(self) -> np.ndarray:
         """Features of the density; rows without any of them have none."""
         return np.arange(self.n_features)
 

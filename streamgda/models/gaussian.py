@@ -506,7 +506,7 @@ class GaussianModel(Model):
     # --- rows with gaps -----------------------------------------------------------------------
 
     @property
-    def used_features(self) -> np.ndarray:
+    def _used_features(self) -> np.ndarray:
         """Features of the density; rows without any of them have none."""
         return self.features
 
@@ -558,36 +558,6 @@ class GaussianModel(Model):
             degrees=None,
             unbiased=None,
         )
-
-    def filled(self, rows: np.ndarray, observed: np.ndarray, posterior: np.ndarray) -> np.ndarray:
-        """Return rows of some features with the means of the others given these.
-
-        Parameters
-        ----------
-        rows : ndarray, shape (n_rows, n_observed)
-            Rows of the observed features.
-        observed : ndarray of int
-            Numbers of these features, in order.
-        posterior : ndarray, shape (n_rows, n_classes)
-            Posteriors of the rows, by `marginal`.
-
-        Returns
-        -------
-        ndarray, shape (n_rows, n_features)
-            The rows with all features.
-        """
-        missing = np.setdiff1d(np.arange(self.n_features), observed)
-        given, wanted = (np.flatnonzero(np.isin(self.features, at)) for at in (observed, missing))
-        at, others = self.features[given], self.features[wanted]
-        out = np.empty((len(rows), self.n_features))
-        out[:, observed] = rows
-        means = np.where(np.isnan(self.means), self.xbar, self.means)
-        out[:, missing] = posterior @ means[:, missing]
-        regressions = [self.structure.regression(root, given, wanted) for root in self.roots]
-        for k, group in enumerate(self.structure.groups(len(means))):
-            shifts = (out[:, at] - means[k, at]) @ regressions[group].T
-            out[:, others] += posterior[:, k, None] * shifts
-        return out
 
     # --- distances and outliers ---------------------------------------------------------------
 

@@ -55,7 +55,7 @@ class Marginals:
     Attributes
     ----------
     model : Model
-        Model of all features, with methods ``marginal`` and ``used_features``.
+        Model of all features, with a method ``marginal``.
     method : str
         One of `METHODS`.
     columns : int or None
@@ -93,7 +93,7 @@ class Marginals:
         X = as_maskable_matrix(X)
         gaps, values = self.rule.missing(X), np.ma.getdata(X)
         gaps, infinite = gaps | np.isnan(values), np.isinf(values) & ~gaps
-        empty = gaps[:, self.model.used_features].all(axis=1)
+        empty = gaps[:, self.model._used_features].all(axis=1)
         invalid = empty | infinite.any(axis=1)
         if self.rule.action == "raise" and invalid.any():
             _refuse(infinite, int(invalid.argmax()), first_row)
@@ -107,7 +107,7 @@ class Marginals:
             given = values[np.ix_(rows, observed)]
             model = self._model_of(pattern.tobytes(), observed)
             if self.method == "filled":
-                out[rows] = self.model.filled(given, observed, model.posterior(given))
+                out[rows] = filled(self.model, given, observed, model.posterior(given))
             else:
                 out[rows] = getattr(model, self.method)(given, **self.options)
         return out
@@ -141,3 +141,34 @@ def _refuse(infinite: np.ndarray, at: int, first_row: int) -> None:
         f"result of your own",
         *("X", row),
     )
+
+
+def filled(model: Any, rows: np.ndarray, observed: np.ndarray, posterior: np.ndarray) -> np.ndarray:
+    """Return rows of some features with the means of the others given these.
+
+    Parameters
+    ----------
+    model : GaussianModel
+    rows : ndarray, shape (n_rows, n_observed)
+        Rows of the observed features.
+    observed : ndarray of int
+        Numbers of these features, in order.
+    posterior : ndarray, shape (n_rows, n_classes)
+        Posteriors of the rows, by the marginal model.
+
+    Returns
+    -------
+    ndarray, shape (n_rows, n_features)
+    """
+    missing = np.setdiff1d(np.arange(model.n_features), observed)
+    given, wanted = (np.flatnonzero(np.isin(model.features, at)) for at in (observed, missing))
+    at, others = model.features[given], model.features[wanted]
+    out = np.empty((len(rows), model.n_features))
+    out[:, observed] = rows
+    means = np.where(np.isnan(model.means), model.xbar, model.means)
+    out[:, missing] = posterior @ means[:, missing]
+    regressions = [model.structure.regression(root, given, wanted) for root in model.roots]
+    for k, group in enumerate(model.structure.groups(len(means))):
+        shifts = (out[:, at] - means[k, at]) @ regressions[group].T
+        out[:, others] += posterior[:, k, None] * shifts
+    return out
