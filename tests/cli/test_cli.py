@@ -49,17 +49,6 @@ def test_the_way_from_a_table_to_figures(command: Command, tmp_path: Path) -> No
     assert json.loads(described.out)["parameters"] == {"reg_param": 0.25}
 
 
-def test_version_costs_no_heavy_import() -> None:
-    program = (
-        "import sys\nfrom streamgda.cli import main\n"
-        "try: main(['--version'])\n"
-        "finally: print({'dask', 'matplotlib', 'zarr'} & set(sys.modules))"
-    )
-    ended = child(program=program)
-    assert (ended.code, ended.err) == (0, "")
-    assert ended.out == f"streamgda {streamgda.__version__}\nset()\n"
-
-
 def test_warmup_compiles_or_finds_kernels(command: Command) -> None:
     ended = command("warmup", "--types", "float64", "--kinds", "gnb")
     assert (ended.code, ended.err) == (0, "streamgda: gnb on float64 (1 of 1)\n")

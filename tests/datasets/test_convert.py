@@ -3,9 +3,6 @@
 import gzip
 import io
 import struct
-import subprocess
-import sys
-from pathlib import Path
 
 import dask.array as da
 import dask.dataframe as dd
@@ -28,7 +25,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from streamgda import datasets
 from streamgda.datasets import GaussianStream, convert
 from streamgda.errors import (
     InvalidDataError,
@@ -394,18 +390,3 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, kind):
         group["X"].nbytes / 2,
         lambda: convert(source, tmp_path / "out", chunk_rows=rows // 40, overwrite=True),
     )
-
-
-def test_import_is_light():
-    program = (
-        "import sys, types\n"
-        "package = types.ModuleType('streamgda')\n"  # whose own imports are another matter
-        f"package.__path__ = [{str(Path(datasets.__file__).parents[1])!r}]\n"
-        "sys.modules['streamgda'] = package\n"
-        "import streamgda.datasets\n"
-        "print(sorted({'zarr', 'dask', 'pandas', 'sklearn', 'scipy', 'numba'} & set(sys.modules)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"

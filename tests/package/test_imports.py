@@ -176,24 +176,6 @@ def test_other_libraries_are_used_by_their_public_names():
 # --- importing ----------------------------------------------------------------------------------
 
 
-def test_importing_the_package_loads_no_library_that_it_may_not_need():
-    # scikit-learn itself loads pandas and rich where they are installed.
-    code = """
-import sys, numba, scipy.linalg, sklearn.base, sklearn.metrics
-before = set(sys.modules)
-import streamgda, streamgda.plots
-from streamgda import *
-print(*sorted({name.split(".")[0] for name in set(sys.modules) - before}))
-"""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True
-    )
-    loaded = set(done.stdout.split())
-    assert "streamgda" in loaded
-    heavy = {"dask", "distributed", "zarr", "matplotlib", "pandas", "rich", "typer"}
-    assert heavy & loaded == set()
-
-
 def test_public_names_are_there():
     """Names that are imported when they are used are those that type checkers find."""
     assert len({*streamgda.__all__}) == len(streamgda.__all__)  # ruff keeps them sorted
@@ -212,20 +194,33 @@ def test_submodules_are_found_and_other_names_are_not():
 
 
 def test_nothing_is_loaded_before_it_is_used():
-    """The command line reads its options, and shows help, without the libraries that compute."""
+    """The version and the options need no library that computes; all names no dask and no zarr."""
+    # scikit-learn itself loads pandas and rich where they are installed.
     code = """
 import sys
-import streamgda.cli, streamgda.datasets
-print(*{name.split(".")[0] for name in sys.modules})
-streamgda.QuadraticDiscriminantAnalysis
-print(*{name.split(".")[0] for name in sys.modules})
+def loaded(before=()):
+    print(*{name.split(".")[0] for name in sys.modules if name not in before})
+import streamgda.datasets
+from streamgda.cli import main
+try: main(["--version"])
+except SystemExit: loaded()
+import numba, scipy.linalg, sklearn.base, sklearn.metrics
+before = set(sys.modules)
+import streamgda.plots
+from streamgda import *
+loaded(before)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    before, after = (set(line.split()) for line in done.stdout.splitlines())
-    heavy = {"numba", "llvmlite", "scipy", "sklearn", "dask", "zarr", "rich", "psutil", "asyncio"}
-    assert heavy & before == set()
-    assert {"numba", "scipy", "sklearn"} <= after
-    assert {"dask", "zarr"} & after == set()
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    version, *lines = done.stdout.splitlines()
+    assert version == f"streamgda {streamgda.__version__}"
+    first, others = (set(line.split()) for line in lines)
+    assert "typer" in first
+    heavy = {"numba", "llvmlite", "scipy", "sklearn", "rich", "psutil", "asyncio"}
+    unused = {"dask", "distributed", "zarr", "matplotlib", "pandas"}
+    assert (heavy | unused) & first == set()
+    assert (unused | {"rich"}) & others == set()
+    assert "streamgda" in others
 
 
 def test_a_changed_kernel_makes_all_cached_kernels_stale(tmp_path):
