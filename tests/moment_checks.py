@@ -56,6 +56,19 @@ def snapshot(moments):
     }
 
 
+def some_moments(covariance_type="full", dtype="float64", labels=(3, -1, 3, 7)):
+    """Moments to save."""
+    X = np.random.default_rng(0).integers(0, 100, (4, 3)).astype(dtype)
+    return ClassMoments(covariance_type).update(X / 7 if dtype == "float64" else X, labels)
+
+
+def assert_same(a, b):
+    """Check that the states are equal to the bit."""
+    assert snapshot(a) == snapshot(b)
+    assert a.classes.dtype == b.classes.dtype
+    assert (a.classes == b.classes).all()
+
+
 def assert_moments(moments, X, y, weights=None, rtol=1e-12):
     """Check that they are those of the rows, within the accuracy of float64."""
     expected = naive.moments(X, y, weights)

@@ -3,7 +3,7 @@
 import naive
 import numpy as np
 import pytest
-from naive_hypotheses import box_m, manova
+from naive import box_m, manova
 from samples import blobs, bytes_of
 from scipy import stats
 from sklearn.datasets import load_iris

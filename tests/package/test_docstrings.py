@@ -1,6 +1,8 @@
-"""Docstrings of public objects are complete, by numpydoc's validation."""
+"""Public objects are in the reference, with docstrings complete by numpydoc's validation."""
 
 import inspect
+import re
+from pathlib import Path
 
 import pytest
 from numpydoc.validate import validate
@@ -51,3 +53,14 @@ def test_public_docstrings_are_complete(name):
         if called and "\nRaises\n" not in found["docstring"]:
             problems.append(f"{path}: it does not say which exceptions are raised")
     assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("module", [streamgda, streamgda.datasets, streamgda.plots])
+def test_every_public_name_is_in_the_reference(module):
+    page = (Path(__file__).parents[2] / "docs" / "api" / "index.rst").read_text()
+    found, current = set(), ""
+    for start, name in re.findall(r"^\.\. currentmodule:: (\S+)|^   (\w+)$", page, re.MULTILINE):
+        current = start or current
+        if name and current == module.__name__:
+            found.add(name)
+    assert found - {"errors"} == set(module.__all__)

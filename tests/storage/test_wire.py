@@ -8,7 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 from damage import GOLDEN, LOADERS
-from saved_states import assert_same, some_moments
+from moment_checks import assert_same, some_moments
 
 from streamgda import (
     ClassMoments,
