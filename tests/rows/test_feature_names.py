@@ -17,7 +17,6 @@ import streamgda
 from streamgda import (
     FisherDiscriminant,
     GaussianDiscriminantAnalysis,
-    GaussianDiscriminantCV,
     GaussianModel,
     GaussianNB,
     LinearDiscriminantAnalysis,
@@ -249,18 +248,6 @@ def test_files_keep_names(saved):
             type(saved).load(store)
 
 
-@pytest.mark.parametrize("name", ["QDA", "LDA", "GaussianNB", "BernoulliNB"])
-def test_an_estimator_is_saved_with_its_names_once(name, tmp_path):
-    fitted = make(name).fit(FRAME, LABELS)
-    fitted.save(tmp_path / "fitted.zip")
-    loaded = streamgda.load(tmp_path / "fitted.zip")
-    assert tuple(loaded.feature_names_in_) == loaded.moments_.feature_names == NAMES
-    assert loaded.model_.feature_names == NAMES
-    _, attributes, _ = storage.read(tmp_path / "fitted.zip", "estimator")
-    assert str(attributes).count("length") == 1
-    np.testing.assert_array_equal(loaded.predict(FRAME), fitted.predict(FRAME))
-
-
 @pytest.mark.parametrize("source", ["frame", "zarr", "dask frame"])
 def test_a_checkpoint_of_other_names_is_refused(source, tmp_path):
     path = tmp_path / "pass.zip"
@@ -327,18 +314,14 @@ def test_missing_names_are_warned_of_as_in_scikit_learn(container):
         plain.model_.predict(FRAME)
 
 
-def test_searches_and_thresholds_have_the_names():
+def test_thresholds_have_the_names():
     two = LABELS < 2
-    search = GaussianDiscriminantCV({"covariance_type": ["tied"]}, cv=2)
-    search.fit(stored(FRAME[two]), LABELS[two])
-    assert search.best_estimator_.moments_.feature_names == NAMES
     threshold = ThresholdClassifier().fit(FRAME[two], LABELS[two])
-    for fitted in (search, search.best_estimator_, threshold, threshold.estimator_):
+    for fitted in (threshold, threshold.estimator_):
         assert fitted.feature_names_in_.tolist() == [*NAMES]
         with pytest.raises(ValueError, match="same order"):
             fitted.predict(TURNED)
     assert not hasattr(threshold.fit(ROWS[two], LABELS[two]), "feature_names_in_")
-    assert not hasattr(search.fit(ROWS[two], LABELS[two]), "feature_names_in_")
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

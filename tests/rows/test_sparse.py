@@ -110,18 +110,6 @@ def test_predictions_are_those_of_dense_rows(estimator, form, weighted):
     np.testing.assert_array_equal(model.predict(sparse), labels)
 
 
-@pytest.mark.parametrize("binarize", [0.0, 2.0, None])
-def test_agrees_with_scikit_learn(binarize):
-    X, y, weights = rows()
-    sparse = sp.csr_matrix(X > 0.5) * 1.0 if binarize is None else sp.csr_matrix(X)
-    theirs = naive_bayes.BernoulliNB(binarize=binarize).fit(sparse, y, weights)
-    ours = BernoulliNB(binarize=binarize).fit(sparse, y, weights)
-    np.testing.assert_allclose(ours.feature_count_, theirs.feature_count_, atol=1e-12)
-    np.testing.assert_allclose(
-        ours.predict_joint_log_proba(sparse), theirs.predict_joint_log_proba(sparse), rtol=1e-11
-    )
-
-
 def test_features_far_from_zero_do_not_cancel():
     random = np.random.default_rng(0)
     X = random.normal(1e8, 1, (300, 6)) + np.arange(300)[:, None] % 2

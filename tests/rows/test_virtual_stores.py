@@ -84,27 +84,17 @@ def test_reading(kind, virtual):
 
 
 @pytest.mark.parametrize("make", [lambda: repository(filled=False), obstore.store.MemoryStore])
-def test_saving(make):
+@pytest.mark.parametrize("what", ["model", "probabilities"])
+def test_saving_and_writing(make, what):
     made = make()
     store = made if not hasattr(made, "writable_session") else made.writable_session("main")
-    NB.save(store)
-    NB.save(store)
+    for _ in range(2 if what == "model" else 1):
+        NB.save(store) if what == "model" else NB.predict_proba(X, out=store)
     if store is not made:
-        store.commit("a model")
+        store.commit(what)
         store = made.readonly_session("main")
-    np.testing.assert_array_equal(load(store).predict_proba(X), NB.predict_proba(X))
-
-
-@pytest.mark.parametrize("make", [lambda: repository(filled=False), obstore.store.MemoryStore])
-def test_writing_predictions(make):
-    made = make()
-    store = made if not hasattr(made, "writable_session") else made.writable_session("main")
-    NB.predict_proba(X, out=store)
-    if store is not made:
-        store.commit("probabilities")
-        store = made.readonly_session("main")
-    rows, _ = open_store(store, y=None)
-    np.testing.assert_array_equal(rows[:], NB.predict_proba(X))
+    found = load(store).predict_proba(X) if what == "model" else open_store(store, y=None)[0][:]
+    np.testing.assert_array_equal(found, NB.predict_proba(X))
 
 
 def test_several_arrays_in_a_session():
