@@ -35,7 +35,7 @@ from streamgda.rows.labels import (
     with_label,
 )
 from streamgda.rows.names import Names
-from streamgda.rows.sources import RowSource, check_shape
+from streamgda.rows.sources import RowSource, refuse_shape
 from streamgda.runtime.parameters import as_numbers, refuse, shown
 from streamgda.storage.saved import Saved
 
@@ -368,7 +368,8 @@ def _validate(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
 
 
 def _validate_header(estimator: Any, rows: RowSource, reset: bool) -> RowSource:
-    check_shape(rows.shape)
+    if len(rows.shape) != 2:
+        refuse_shape(rows.shape)
     _check_names(estimator, rows.feature_names, reset)
     width = int(rows.shape[1])
     if reset:

@@ -208,10 +208,11 @@ class Rows:
         X = self.X
         if is_plain(X):
             return X if X.nbytes <= _PLANNED_BYTES else None
-        if SparseRows.accepts(X):
-            X = as_source(X)
-        small = isinstance(X, RowSource) and X.n_rows > 0 and X.copied_bytes <= _COPIED_BYTES
-        return X.whole() if small else None
+        if not isinstance(X, RowSource):
+            if not SparseRows.accepts(X):
+                return None
+            X = SparseRows.of(X, "X")
+        return X.whole() if X.n_rows > 0 and X.copied_bytes <= _COPIED_BYTES else None
 
     @property
     def executor(self) -> str:

@@ -28,8 +28,8 @@ from streamgda.rows.labels import (
     find,
     without_mask,
 )
-from streamgda.rows.sources import check_shape
-from streamgda.rows.sparse import CompressedRows, check_type
+from streamgda.rows.sources import refuse_shape
+from streamgda.rows.sparse import CompressedRows, refuse_type
 from streamgda.runtime.parameters import as_numbers, refuse, shown
 
 
@@ -69,8 +69,10 @@ def as_maskable_matrix(X: Any, sparse: bool = False) -> Any:
             raise InvalidDataError(f"X holds objects that are not numbers: {error}") from None
     if X.dtype.kind == "b":
         X = X.view(np.uint8)
-    check_type(X.dtype)
-    check_shape(X.shape)
+    if X.dtype.kind not in "iuf":
+        refuse_type(X.dtype)
+    if X.ndim != 2:
+        refuse_shape(X.shape)
     return X
 
 

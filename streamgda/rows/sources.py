@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, Self
 
 import numpy as np
 
@@ -314,17 +314,17 @@ def placing(*sources: RowSource) -> Iterator[None]:
 
 def check_rows(rows: RowSource, *companions: RowSource) -> None:
     """Raise `InvalidDataError` unless all have shape (n_rows,) and X (n_rows, n_features)."""
-    check_shape(rows.shape)
+    if len(rows.shape) != 2:
+        refuse_shape(rows.shape)
     check_lengths(rows, *companions)
 
 
-def check_shape(shape: tuple[int, ...]) -> None:
-    """Raise `InvalidDataError` unless it is that of rows, (n_rows, n_features)."""
-    if len(shape) != 2:
-        raise InvalidDataError(
-            f"X has shape {shape}; expected a 2D array of rows x features (one row: "
-            f"X.reshape(1, -1), one feature: X.reshape(-1, 1), images: X.reshape(len(X), -1))"
-        )
+def refuse_shape(shape: tuple[int, ...]) -> NoReturn:
+    """Raise `InvalidDataError` for another shape than that of rows, (n_rows, n_features)."""
+    raise InvalidDataError(
+        f"X has shape {shape}; expected a 2D array of rows x features (one row: X.reshape(1, -1), "
+        f"one feature: X.reshape(-1, 1), images: X.reshape(len(X), -1))"
+    )
 
 
 def check_lengths(rows: RowSource, *companions: RowSource) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
@@ -116,7 +116,8 @@ class CompressedRows:
         """
         if X.ndim != 2:
             raise InvalidDataError(f"X has shape {X.shape}; expected a 2D array of rows x features")
-        check_type(X.dtype)
+        if X.dtype.kind not in "biuf":
+            refuse_type(X.dtype)
         if X.shape[1] > _MOST_FEATURES:
             raise InvalidDataError(f"X has {X.shape[1]} features; at most 2**31 - 1 are possible")
         try:
@@ -134,8 +135,7 @@ class CompressedRows:
         return cls(values, columns, bounds[:-1], bounds[1:], rows.shape[1])
 
 
-def check_type(dtype: np.dtype) -> None:
+def refuse_type(dtype: np.dtype) -> NoReturn:
     """Raise `InvalidDataError` for rows that are no real numbers."""
-    if dtype.kind not in "biuf":
-        what = "Complex data not supported: X" if dtype.kind == "c" else "X"
-        raise InvalidDataError(f"{what} has dtype {dtype}; real numbers are expected")
+    what = "Complex data not supported: X" if dtype.kind == "c" else "X"
+    raise InvalidDataError(f"{what} has dtype {dtype}; real numbers are expected")

@@ -15,7 +15,7 @@ from streamgda.engine.dask import cluster
 from streamgda.errors import InvalidDataError
 from streamgda.rows import FIELDS, Rows, as_source
 from streamgda.rows.codes import CodedLabels
-from streamgda.rows.sources import RowSource, Transformation, check_shape
+from streamgda.rows.sources import RowSource, Transformation, refuse_shape
 from streamgda.runtime import threads
 
 
@@ -35,7 +35,8 @@ def as_rows(source: RowSource) -> Any:
         If they are not two-dimensional.
     """
     X = _as_array(source)
-    check_shape(X.shape)
+    if X.ndim != 2:
+        refuse_shape(X.shape)
     if np.isnan(X.shape[1]):
         raise InvalidDataError("X has an unknown number of features; call X.compute_chunk_sizes()")
     X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
