@@ -20,9 +20,9 @@ from streamgda.errors import (
 from streamgda.models.covariance import Covariances, Regularisation, average, estimate, factorise
 from streamgda.models.gaussian import GaussianModel, gaps_to
 from streamgda.models.model import Model, check_classes, check_width, checked_names
-from streamgda.models.shrinkage import AUTO, fourth_of_scaled, ledoit_wolf, shrinkage_of
+from streamgda.models.shrinkage import AUTO, fourth_of_scaled, shrinkage_of
 from streamgda.moments import ClassMoments
-from streamgda.moments.centred import class_variance, total_scatter
+from streamgda.moments.centred import class_variance
 from streamgda.moments.covariance_types import pooled, structure_of
 from streamgda.moments.fourth import TOTAL
 from streamgda.moments.roots import LinearFunctions
@@ -926,18 +926,15 @@ def total_covariance(moments: ClassMoments, how: Regularisation, amount: float) 
     amount : float
         Amount of shrinkage; ``"auto"`` has one of all rows instead, from a second pass over them.
     """
-    sums = moments.centred()
-    n = float(sums.count.sum())
-    covariance = total_scatter(sums) / n
-    variances = np.ones(len(covariance))
-    if how.shrinkage == AUTO:
-        variances = class_variance(sums, total=True)[0]
-        scaled = covariance / np.sqrt(np.outer(variances, variances))
-        effective = sums.effective_count(lambda counts: counts.sum(axis=0, keepdims=True))
-        fourth = float(fourth_of_scaled(moments, TOTAL, AUTO).sum())
-        amount = ledoit_wolf(scaled, float(effective[0]), fourth / n)
-    mean = (covariance.diagonal() / variances).mean()
-    return np.asarray((1 - amount) * covariance + amount * mean * np.diag(variances))
+    together = moments.relabel(dict.fromkeys(moments.classes, moments.classes[0]))
+    auto = how.shrinkage == AUTO
+    if auto:
+        fourth = fourth_of_scaled(moments, TOTAL, AUTO)
+        together._keep_scaled({TOTAL: fourth.sum(keepdims=True)})
+        unit = class_variance(together.centred(), total=True)
+        amount = float(shrinkage_of(together, AUTO, structure_of("tied"), unit, TOTAL)[0])
+    alone = Regularisation(shrinkage=amount, standardize=auto)
+    return estimate(together, "tied", alone, drop_constant=False).values[0]
 
 
 def eigen_directions(

@@ -606,16 +606,14 @@ class GaussianModel(Model):
             roots = root_beside(root, total.values[0])[None]
         else:
             roots, _ = factorise(total, how)
-        sums, centre = moments._held_sums().without_products(), self.means[largest]
-        shares = sums.count / sums.count.sum()
-        gap = (shares[:, None] * ((sums.mean - centre) + sums.mean_low)).sum(axis=0)
-        mean = centre + gap
+        sums = moments._held_sums().without_products()
+        everyone = sums.placed(np.zeros(sums.count.size, np.int64), 1)
         return replace(
             self,
             classes=self.classes[:1],
             priors=np.ones(1),
-            means=mean[None],
-            means_low=None if self.means_low is None else ((centre - mean) + gap)[None],
+            means=everyone.mean,
+            means_low=None if self.means_low is None else everyone.mean_low,
             features=total.features,
             roots=roots,
             log_determinants=self.structure.log_determinants(roots),
