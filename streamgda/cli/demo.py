@@ -9,7 +9,7 @@ import tempfile
 import time
 import warnings
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from streamgda.cli import screen
 from streamgda.cli.evaluate import Evaluation, count, show_confusion
@@ -54,21 +54,21 @@ def demo(*, mnist: Path | None = None, store: Path | None = None, picture: Path 
         warnings.simplefilter("ignore", category=ConstantFeatureWarning)
         train, validation, test = _write_parts(mnist, folder)
         trained, everything = _read_once(train, validation)
-        models = [
-            _fit(name, kind, trained, everything, validation, test)
+        models = {
+            name: _fit(kind, trained, everything, validation, test)
             for name, kind in _MODELS.items()
-        ]
-        best = max(models, key=lambda model: model.validated)
+        }
+        best = max(models, key=lambda name: models[name][1])
+        estimator, _, tested, _ = models[best]
         screen.say()
         columns = ("smoothing", "accuracy (validation)", "accuracy (test)", "test rows/s")
-        screen.show_table(("model", *columns), [model.row() for model in models])
-        screen.say(
-            f"\nBest on the validation rows: {best.name}. Its confusion matrix on test rows:"
-        )
-        show_confusion(best.evaluation)
+        screen.show_table(("model", *columns), [(name, *row) for name, (*_, row) in models.items()])
+        screen.say(f"\nBest on the validation rows: {best}. Its confusion matrix on test rows:")
+        show_confusion(tested)
         if store is not None:
-            best.estimator.save(folder / "model")
-        drawn = _draw(best, test, picture)
+            estimator.save(folder / "model")
+        title = f"{best}, test rows: accuracy {tested.accuracy:.3f}"
+        drawn = _draw(estimator, title, test, picture)
     show_next(mnist, store)
     screen.say(f"\n{drawn}")
 
@@ -117,24 +117,6 @@ def _parts(mnist: Path | None) -> dict[str, Rows]:
 # --- Models -------------------------------------------------------------------------------------
 
 
-class _Fitted(NamedTuple):
-    """A model of the rows of training and validation, with the best smoothing for the latter."""
-
-    name: str
-    smoothing: float
-    validated: float  # accuracy on the validation rows, of the model of the training rows
-    estimator: Any
-    evaluation: Evaluation  # on the test rows
-    seconds: float  # taken by the evaluation
-
-    def row(self) -> tuple[str, ...]:
-        """Return the row of the table."""
-        tested = self.evaluation
-        accuracies = f"{self.validated:.4f}", f"{tested.accuracy:.4f}"
-        speed = f"{tested.confusion.sum() / self.seconds:,.0f}"
-        return self.name, f"{self.smoothing:g}", *accuracies, speed
-
-
 def _read_once(train: Rows, validation: Rows) -> tuple[Any, Any]:
     """Return the moments of the training rows, and of training and validation rows together."""
     from streamgda import accumulate  # noqa: PLC0415
@@ -156,9 +138,13 @@ def _read_once(train: Rows, validation: Rows) -> tuple[Any, Any]:
 
 
 def _fit(
-    name: str, kind: str, trained: Any, everything: Any, validation: Rows, test: Rows
-) -> _Fitted:
-    """Choose the smoothing with the highest accuracy on the validation rows, and fit all rows."""
+    kind: str, trained: Any, everything: Any, validation: Rows, test: Rows
+) -> tuple[Any, float, Evaluation, tuple[str, ...]]:
+    """Fit all rows with the smoothing that predicts the validation rows best, and measure it.
+
+    Returns the estimator, its accuracy on these rows, what it predicts of the test rows, and a row
+    of the table.
+    """
     from streamgda import GaussianDiscriminantAnalysis  # noqa: PLC0415
     from streamgda.errors import SingularCovarianceError  # noqa: PLC0415
 
@@ -167,45 +153,42 @@ def _fit(
     for smoothing in _SMOOTHINGS:
         with contextlib.suppress(SingularCovarianceError):  # too little smoothing
             accuracies[smoothing] = make(trained, var_smoothing=smoothing).score(*validation)
-    best = max(accuracies, key=lambda smoothing: accuracies[smoothing])
-    estimator = make(everything, var_smoothing=best)
+    smoothing, validated = max(accuracies.items(), key=lambda each: each[1])
+    estimator = make(everything, var_smoothing=smoothing)
     count(estimator, *(array[:2] for array in test))  # compiles or loads the kernels
     started = time.perf_counter()
-    evaluation = count(estimator, *test)
-    seconds = time.perf_counter() - started
-    return _Fitted(name, best, accuracies[best], estimator, evaluation, seconds)
+    tested = count(estimator, *test)
+    speed = tested.confusion.sum() / (time.perf_counter() - started)
+    row = f"{smoothing:g}", f"{validated:.4f}", f"{tested.accuracy:.4f}", f"{speed:,.0f}"
+    return estimator, validated, tested, row
 
 
 # --- Report -------------------------------------------------------------------------------------
 
 
-def _draw(best: _Fitted, test: Rows, path: Path) -> str:
+def _draw(estimator: Any, title: str, test: Rows, path: Path) -> str:
     """Draw the means of the classes and the confusion matrix; return a line that says so."""
     try:
         require("matplotlib", "plot", "pictures")
     except MissingLibraryError as error:
         return f"{error}\n  lets the demo save a picture, too."
-    import matplotlib as mpl  # noqa: PLC0415
-
-    mpl.use("Agg")  # works without a screen
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     from streamgda import plots  # noqa: PLC0415
 
-    side = math.isqrt(best.estimator.n_features_in_)
-    figure = Figure((10, 5), layout="constrained")
+    side, n = math.isqrt(estimator.n_features_in_), len(estimator.classes_)
+    figure = Figure((10, 5), layout="constrained")  # works without a screen
     parts: Any = figure.subfigures(1, 2)
     left, right = parts
-    n = len(best.estimator.classes_)
-    plots.plot_means(best.estimator, (side, side), left.subplots(-(-n // 3), min(n, 3)))
+    plots.plot_means(estimator, (side, side), left.subplots(-(-n // 3), min(n, 3)))
     left.suptitle("class means")
-    plots.plot_confusion_matrix(best.estimator, *test, right.subplots(), colorbar=False)
-    right.suptitle(f"{best.name}, test rows: accuracy {best.evaluation.accuracy:.3f}")
+    plots.plot_confusion_matrix(estimator, *test, right.subplots(), colorbar=False)
+    right.suptitle(title)
     try:
         figure.savefig(path, dpi=150)
     except (OSError, ValueError) as error:  # no such folder, or no such type of file
         return f"The picture was not saved: {error}"
-    return f"A picture of {best.name} is in {path}"
+    return f"A picture of {title.partition(',')[0]} is in {path}"
 
 
 def show_next(mnist: Path | None, store: Path | None) -> None:

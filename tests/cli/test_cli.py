@@ -1,20 +1,15 @@
 """The command line: in separate processes if that matters; files and their content."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from importlib.metadata import entry_points
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import zarr
-from commands import NAMES, PROGRAM, Command, child, rows
+from commands import NAMES, PROGRAM, child, rows
 
 import streamgda
 from streamgda.cli import main
@@ -22,7 +17,7 @@ from streamgda.cli import main
 # --- in processes of their own --------------------------------------------------------------------
 
 
-def test_the_way_from_a_table_to_figures(command: Command, tmp_path: Path) -> None:
+def test_the_way_from_a_table_to_figures(command, tmp_path):
     X, y = rows()
     table, store, model = tmp_path / "t.csv", tmp_path / "t.zarr", tmp_path / "qda.zip"
     lines = ["kind,a,b,c"] + [f"{k},{a},{b},{c}" for (a, b, c), k in zip(X, y, strict=True)]
@@ -49,14 +44,14 @@ def test_the_way_from_a_table_to_figures(command: Command, tmp_path: Path) -> No
     assert json.loads(described.out)["parameters"] == {"reg_param": 0.25}
 
 
-def test_warmup_compiles_or_finds_kernels(command: Command) -> None:
+def test_warmup_compiles_or_finds_kernels(command):
     ended = command("warmup", "--types", "float64", "--kinds", "gnb")
     assert (ended.code, ended.err) == (0, "streamgda: gnb on float64 (1 of 1)\n")
     assert ended.out.startswith("kernels compiled or found in ")
 
 
 @pytest.mark.slow
-def test_a_bar_is_shown_to_who_is_watching(data: Path, tmp_path: Path) -> None:
+def test_a_bar_is_shown_to_who_is_watching(data, tmp_path):
     pty = pytest.importorskip("pty")
     ours, theirs = pty.openpty()
     model = tmp_path / "nb.zip"
@@ -94,7 +89,7 @@ def test_a_bar_is_shown_to_who_is_watching(data: Path, tmp_path: Path) -> None:
     assert b"\x1b" not in out
 
 
-def test_entry_point() -> None:
+def test_entry_point():
     (script,) = entry_points(group="console_scripts", name="streamgda")
     assert script.load() is main
 
@@ -108,9 +103,7 @@ def test_entry_point() -> None:
         ("convert --missing-labels ", ["raise", "keep"]),
     ],
 )
-def test_shell_completion(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, found: list
-) -> None:
+def test_shell_completion(monkeypatch, capsys, words, found):
     words = f"streamgda {words}"
     for name, value in [
         ("_STREAMGDA_COMPLETE", "complete_bash"),
@@ -127,9 +120,7 @@ def test_shell_completion(
 
 
 @pytest.mark.parametrize("column", ["2", "-1", "kind"])
-def test_convert_takes_a_column_by_name_or_number(
-    done: Callable[..., str], tmp_path: Path, column: str
-) -> None:
+def test_convert_takes_a_column_by_name_or_number(done, tmp_path, column):
     (tmp_path / "t.csv").write_text("a,b,kind\n1,2,5\n3,4,6\n")
     done("convert", tmp_path / "t.csv", tmp_path / "t.zarr", "--label-column", column)
     X, y = streamgda.open_store(tmp_path / "t.zarr")
@@ -138,9 +129,7 @@ def test_convert_takes_a_column_by_name_or_number(
 
 
 @pytest.mark.filterwarnings("default:.*the first column has no name")
-def test_convert_takes_the_options_of_tables(
-    command: Command, done: Callable[..., str], tmp_path: Path
-) -> None:
+def test_convert_takes_the_options_of_tables(command, done, tmp_path):
     source, store = tmp_path / "rows", tmp_path / "t.zarr"
     source.write_text("id;a;b;c;kind\n0;1;2;3;5\n1;3;4;5;6\n")
     options = ["--format", "csv", "--label-column", "kind", "--dtype", "uint8", "--overwrite"]
@@ -161,9 +150,7 @@ def test_convert_takes_the_options_of_tables(
     assert command("convert", source, store, *options, "--drop", "0", "--decimal", ",").code == 0
 
 
-def test_convert_takes_missing_values_and_tables_without_labels(
-    command: Command, done: Callable[..., str], tmp_path: Path
-) -> None:
+def test_convert_takes_missing_values_and_tables_without_labels(command, done, tmp_path):
     source, store = tmp_path / "t.csv", tmp_path / "t.zarr"
     source.write_text("a,b,kind\n1,?,x\n-9999,4,\n")
     assert command("convert", source, store, "--na", "?").err.endswith(
@@ -182,9 +169,7 @@ def test_convert_takes_missing_values_and_tables_without_labels(
     assert command("convert", source, store, "--no-default-na", "--overwrite").code == 0
 
 
-def test_convert_of_two_files_replaces_only_if_asked(
-    command: Command, done: Callable[..., str], tmp_path: Path
-) -> None:
+def test_convert_of_two_files_replaces_only_if_asked(command, done, tmp_path):
     np.save(tmp_path / "X.npy", np.arange(6).reshape(3, 2))
     np.save(tmp_path / "y.npy", [1, 0, 1])
     store = tmp_path / "new" / "t.zip"
@@ -202,7 +187,7 @@ def test_convert_of_two_files_replaces_only_if_asked(
 # --- info -----------------------------------------------------------------------------------------
 
 
-SAVED: dict[str, Callable[[np.ndarray, np.ndarray], Any]] = {
+SAVED = {
     "moments": streamgda.accumulate,
     "pairwise moments": lambda X, y: streamgda.PairwiseMoments().update(X, y),
     "sliding window": lambda X, y: streamgda.SlidingWindow(3).update(X, y),
@@ -233,7 +218,7 @@ TOLD = {
 
 
 @pytest.mark.parametrize("kind", SAVED)
-def test_info_describes_saved_objects(done: Callable[..., str], tmp_path: Path, kind: str) -> None:
+def test_info_describes_saved_objects(done, tmp_path, kind):
     X, y = rows()
     SAVED[kind](X, y).save(tmp_path / "it.zip")
     table = done("info", tmp_path / "it.zip")
@@ -253,7 +238,7 @@ def test_info_describes_saved_objects(done: Callable[..., str], tmp_path: Path, 
     assert all(str(count) in table for count in counts if "model" not in kind)
 
 
-def test_info_describes_stores(done: Callable[..., str], data: Path) -> None:
+def test_info_describes_stores(done, data):
     store = json.loads(done("info", data / "rows.zarr", "--json"))
     assert store["labels"] == "y"
     assert [(a["name"], a["shape"], a["chunks"]) for a in store["arrays"]] == [

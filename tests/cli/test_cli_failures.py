@@ -1,12 +1,9 @@
 """The command line on errors: one line that explains, and nothing left behind."""
 
-from __future__ import annotations
-
 import warnings
-from pathlib import Path
 
 import pytest
-from commands import Command, Ended, rows
+from commands import Ended, rows
 
 from streamgda.cli import main
 from streamgda.cli import screen as cli_screen
@@ -52,13 +49,8 @@ from streamgda.datasets import convert
     ],
 )
 def test_failures_are_one_line_and_leave_nothing(
-    command: Command,
-    data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: str,
-    message: str,
-) -> None:
+    command, data, tmp_path, monkeypatch, arguments, message
+):
     monkeypatch.chdir(tmp_path)
     (file := tmp_path / "some.file").write_text("text")
     ended = command(*(part.format(data=data, file=file) for part in arguments.split()))
@@ -88,13 +80,13 @@ def test_failures_are_one_line_and_leave_nothing(
         "elect",
     ],
 )
-def test_wrong_usage(command: Command, arguments: str) -> None:
+def test_wrong_usage(command, arguments):
     ended = command(*arguments.split())
     assert (ended.code, ended.out) == (2, "")
     assert "Usage: streamgda" in ended.err
 
 
-def test_warnings_are_one_line(command: Command, tmp_path: Path) -> None:
+def test_warnings_are_one_line(command, tmp_path):
     X, y = rows()
     X[:, 1] = 7
     convert(X, tmp_path / "rows.zarr", labels=y)
@@ -115,18 +107,16 @@ def test_warnings_are_one_line(command: Command, tmp_path: Path) -> None:
         (ConnectionError(), "ConnectionError"),
     ],
 )
-def test_errors_of_the_system_are_explained(
-    command: Command, monkeypatch: pytest.MonkeyPatch, error: Exception, line: str
-) -> None:
-    def fail(path: str) -> None:
+def test_errors_of_the_system_are_explained(command, monkeypatch, error, line):
+    def fail(path):
         raise error
 
     monkeypatch.setattr("streamgda.cli.info._describe", fail)
     assert command("info", "rows.zarr") == Ended(1, "", f"streamgda: {line}\n")
 
 
-def test_our_own_mistakes_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(path: str) -> None:
+def test_our_own_mistakes_are_not_hidden(monkeypatch):
+    def fail(path):
         raise KeyError("mistake")
 
     monkeypatch.setattr("streamgda.cli.info._describe", fail)
@@ -134,16 +124,14 @@ def test_our_own_mistakes_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> Non
         main(["info", "rows.zarr"])
 
 
-def test_tables_in_a_pipe_are_not_cut(capfd: pytest.CaptureFixture[str]) -> None:
+def test_tables_in_a_pipe_are_not_cut(capfd):
     cli_screen.show_table(("name", "rows"), [("a" * 300, "1"), ("b", "[red]")])
     _, first, second = capfd.readouterr().out.splitlines()
     assert first.split() == ["a" * 300, "1"]
     assert second.split() == ["b", "[red]"]
 
 
-def test_tables_in_a_terminal_have_a_rule_under_the_heading(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tables_in_a_terminal_have_a_rule_under_the_heading(capfd, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     cli_screen.show_table(("name", "rows"), [("a", "1")])
     out = capfd.readouterr().out

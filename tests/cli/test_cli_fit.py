@@ -1,18 +1,13 @@
 """The command line fits models, adds to moments, and selects models."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import naive
 import numpy as np
 import pytest
 import zarr
-from commands import NAMES, Command, interrupt_at, rows
+from commands import NAMES, interrupt_at, rows
 
 import streamgda
 from streamgda.datasets import convert
@@ -44,9 +39,7 @@ ESTIMATORS = {
         ("bernoulli", {"alpha": 0.5, "binarize": 0.25}),
     ],
 )
-def test_fit_is_the_estimators_fit(
-    done: Callable[..., str], data: Path, tmp_path: Path, kind: str, options: dict[str, Any]
-) -> None:
+def test_fit_is_the_estimators_fit(done, data, tmp_path, kind, options):
     arguments = [
         f"--{name.replace('_', '-')}={','.join(map(str, v)) if isinstance(v, list) else v}"
         for name, v in options.items()
@@ -60,9 +53,7 @@ def test_fit_is_the_estimators_fit(
     np.testing.assert_allclose(saved.predict_proba(X), expected.predict_proba(X), rtol=1e-9)
 
 
-def test_shrinkage_chooses_a_solver_that_takes_it(
-    command: Command, done: Callable[..., str], data: Path, tmp_path: Path
-) -> None:
+def test_shrinkage_chooses_a_solver_that_takes_it(command, done, data, tmp_path):
     fit = "fit", data / "rows.zarr", "--model", tmp_path / "m", "--shrinkage=0.1"
     for kind in ("qda", "lda"):
         done(*fit, "--kind", kind, "--overwrite")
@@ -87,8 +78,8 @@ def test_shrinkage_chooses_a_solver_that_takes_it(
     ],
 )
 def test_options_that_a_kind_does_not_have_are_wrong_usage(
-    command: Command, data: Path, tmp_path: Path, kind: str, option: str, taken: str
-) -> None:
+    command, data, tmp_path, kind, option, taken
+):
     model = tmp_path / "m.zip"
     ended = command("fit", data / "rows.zarr", "--model", model, "--kind", kind, option)
     assert (ended.code, ended.out) == (2, "")
@@ -97,9 +88,7 @@ def test_options_that_a_kind_does_not_have_are_wrong_usage(
     assert not model.exists()
 
 
-def test_fit_takes_weights(
-    command: Command, done: Callable[..., str], data: Path, tmp_path: Path
-) -> None:
+def test_fit_takes_weights(command, done, data, tmp_path):
     X, names = rows()
     y = np.unique(names, return_inverse=True)[1]
     weight = np.random.default_rng(0).uniform(0, 2, len(y))
@@ -113,9 +102,7 @@ def test_fit_takes_weights(
     assert "no array 'v'" in command(*arguments, "--weights", "v", "--overwrite").err
 
 
-def test_moments_make_other_models_without_reading(
-    done: Callable[..., str], data: Path, tmp_path: Path
-) -> None:
+def test_moments_make_other_models_without_reading(done, data, tmp_path):
     kept, model = tmp_path / "moments.zip", tmp_path / "m.zip"
     done("fit", data / "rows.zarr", "--model", model, "--moments", kept)
     out = done("fit", "--moments-in", kept, "--model", model, "--kind", "lda", "--overwrite")
@@ -125,9 +112,7 @@ def test_moments_make_other_models_without_reading(
     np.testing.assert_allclose(streamgda.load(model).coef_, expected.coef_, rtol=1e-9)
 
 
-def test_invalid_rows_are_left_out_and_counted(
-    command: Command, done: Callable[..., str], tmp_path: Path
-) -> None:
+def test_invalid_rows_are_left_out_and_counted(command, done, tmp_path):
     X, y = rows()
     X[3, 1], X[77, 0], X[200] = np.nan, -9999, -9999
     convert(X, tmp_path / "rows.zarr", labels=y, chunk_rows=50)
@@ -157,9 +142,7 @@ def test_invalid_rows_are_left_out_and_counted(
 
 
 @pytest.mark.parametrize("kind", ["nb", "bernoulli"])
-def test_unlabelled_rows_and_rows_without_labels_are_left_out(
-    command: Command, done: Callable[..., str], tmp_path: Path, kind: str
-) -> None:
+def test_unlabelled_rows_and_rows_without_labels_are_left_out(command, done, tmp_path, kind):
     X, names = rows()
     y = np.unique(names, return_inverse=True)[1]
     X[y == 0], X[y.argmax()] = np.nan, -9999
@@ -189,12 +172,8 @@ def test_unlabelled_rows_and_rows_without_labels_are_left_out(
 
 
 def test_an_interrupted_fit_names_its_checkpoint_and_resumes(
-    command: Command,
-    done: Callable[..., str],
-    data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    command, done, data, tmp_path, monkeypatch
+):
     kept, model = tmp_path / "kept", tmp_path / "nb.zip"
     fit = "fit", data / "rows.zarr", "--model", model, "--kind", "nb", "--checkpoint"
     assert command(*fit, model).code == 2  # it would be written to twice
@@ -212,7 +191,7 @@ def test_an_interrupted_fit_names_its_checkpoint_and_resumes(
     np.testing.assert_allclose(streamgda.load(model).theta_, expected.theta_, rtol=1e-12)
 
 
-def test_rows_are_added_to_moments(done: Callable[..., str], data: Path, tmp_path: Path) -> None:
+def test_rows_are_added_to_moments(done, data, tmp_path):
     (X, y), (more, more_y) = rows(), rows(90, seed=1)
     convert(more, tmp_path / "more.zarr", labels=more_y)
     kept, model = tmp_path / "moments", tmp_path / "m"
@@ -228,7 +207,7 @@ def test_rows_are_added_to_moments(done: Callable[..., str], data: Path, tmp_pat
     np.testing.assert_allclose(streamgda.load(model).theta_, expected.theta_)
 
 
-def test_moments_are_kept_where_the_model_cannot_be_made(command: Command, tmp_path: Path) -> None:
+def test_moments_are_kept_where_the_model_cannot_be_made(command, tmp_path):
     X, y = rows()
     convert(np.column_stack([X, X[:, 0]]), tmp_path / "rows.zarr", labels=y)
     kept, model = tmp_path / "moments.zip", tmp_path / "m.zip"
@@ -247,9 +226,7 @@ def test_moments_are_kept_where_the_model_cannot_be_made(command: Command, tmp_p
         ("lda", "0.5,-0.5,1", "priors must be non-negative"),
     ],
 )
-def test_wrong_priors_are_found_before_the_pass(
-    command: Command, tmp_path: Path, kind: str, priors: str, problem: str
-) -> None:
+def test_wrong_priors_are_found_before_the_pass(command, tmp_path, kind, priors, problem):
     X, y = rows()
     convert(X, tmp_path / "rows.zarr", labels=y)
     shutil.rmtree(tmp_path / "rows.zarr/X/c")  # its rows cannot be read
@@ -259,9 +236,7 @@ def test_wrong_priors_are_found_before_the_pass(
     assert problem in ended.err
 
 
-def test_a_model_is_replaced_only_if_that_is_wanted(
-    command: Command, data: Path, tmp_path: Path
-) -> None:
+def test_a_model_is_replaced_only_if_that_is_wanted(command, data, tmp_path):
     model = tmp_path / "m.zip"
     for fit in (["fit", "--kind", "nb"], ["select", "--grid", "reg_param=0.1", "--cv", "2"]):
         arguments = [fit[0], data / "rows.zarr", *fit[1:], "--model", model]
@@ -275,7 +250,7 @@ def test_a_model_is_replaced_only_if_that_is_wanted(
         assert command(*arguments, "--overwrite").code == 0
 
 
-def test_neither_model_nor_moments_replace_rows(command: Command, tmp_path: Path) -> None:
+def test_neither_model_nor_moments_replace_rows(command, tmp_path):
     X, y = rows()
     store = tmp_path / "rows.zarr"
     convert(X, store, labels=y)
@@ -287,7 +262,7 @@ def test_neither_model_nor_moments_replace_rows(command: Command, tmp_path: Path
     assert command("fit", store, "--model", tmp_path / "m", "--moments", tmp_path / "m").code == 2
 
 
-def test_arrays_of_other_names(done: Callable[..., str], tmp_path: Path) -> None:
+def test_arrays_of_other_names(done, tmp_path):
     X, y = rows()
     group = zarr.create_group(tmp_path / "rows.zarr")
     group.create_array("measured", data=X)
@@ -303,9 +278,7 @@ def test_arrays_of_other_names(done: Callable[..., str], tmp_path: Path) -> None
 # --- select --------------------------------------------------------------------------------------
 
 
-def test_select_saves_the_best_of_what_it_shows(
-    done: Callable[..., str], data: Path, tmp_path: Path
-) -> None:
+def test_select_saves_the_best_of_what_it_shows(done, data, tmp_path):
     X, y = rows()
     shown = done("select", data / "rows.zarr", "--model", tmp_path / "m.zip", "--cv=3", "--seed=7")
     search = streamgda.GaussianDiscriminantCV(cv=3, random_state=7).fit(X, y)
@@ -322,9 +295,7 @@ def test_select_saves_the_best_of_what_it_shows(
     np.testing.assert_allclose(saved.predict_proba(X), search.predict_proba(X), rtol=1e-9)
 
 
-def test_select_of_a_grid_for_programs(
-    done: Callable[..., str], data: Path, tmp_path: Path
-) -> None:
+def test_select_of_a_grid_for_programs(done, data, tmp_path):
     grid = ["--grid", "covariance-type=full,diag", "--grid", "shrinkage=none,0,0.5"]
     options = ["--scoring=joint_log_likelihood", "--json", *grid]
     shown = json.loads(done("select", data / "rows.zarr", "--model", tmp_path / "m", *options))
@@ -339,7 +310,7 @@ def test_select_of_a_grid_for_programs(
     assert [row["rank"] for row in shown["candidates"]][-1] in (5, 6)
 
 
-def test_select_scores_a_sample(done: Callable[..., str], data: Path, tmp_path: Path) -> None:
+def test_select_scores_a_sample(done, data, tmp_path):
     options = ["--grid", "reg_param=0.1,0.2", "--cv=2", "--json", "--sample=40"]
     shown = json.loads(done("select", data / "rows.zarr", "--model", tmp_path / "a", *options))
     search = streamgda.GaussianDiscriminantCV({"reg_param": [0.1, 0.2]}, cv=2, score_sample=40)
@@ -347,7 +318,7 @@ def test_select_scores_a_sample(done: Callable[..., str], data: Path, tmp_path: 
 
 
 @pytest.mark.filterwarnings("default:.*score nan")
-def test_select_says_which_candidates_are_singular(command: Command, tmp_path: Path) -> None:
+def test_select_says_which_candidates_are_singular(command, tmp_path):
     X, y = rows()
     convert(np.column_stack([X, X[:, 0]]), tmp_path / "rows.zarr", labels=y)
     arguments = ["select", tmp_path / "rows.zarr", "--model", tmp_path / "m"]

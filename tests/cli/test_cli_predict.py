@@ -1,18 +1,13 @@
 """The command line predicts, and reports the accuracy."""
 
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import zarr
-from commands import NAMES, PROGRAM, Command, child, interrupt_at, rows
+from commands import NAMES, PROGRAM, child, interrupt_at, rows
 from sklearn.metrics import classification_report, confusion_matrix, log_loss
 
 import streamgda
@@ -29,9 +24,7 @@ from streamgda.datasets import convert
         (("--density",), "score_samples"),
     ],
 )
-def test_written_labels_are_those_predicted_in_memory(
-    done: Callable[..., str], data: Path, tmp_path: Path, option: tuple[str, ...], method: str
-) -> None:
+def test_written_labels_are_those_predicted_in_memory(done, data, tmp_path, option, method):
     out = tmp_path / "out.zarr"
     done("predict", data / "qda.zip", data / "rows.zarr", "--out", out, *option)
     written = zarr.open_array(out, mode="r")
@@ -56,9 +49,8 @@ def test_written_labels_are_those_predicted_in_memory(
     ],
 )
 def test_invalid_and_rejected_rows_are_those_of_the_estimator(
-    command: Command, done: Callable[..., str], data: Path, tmp_path: Path, store: str,
-    options: dict[str, Any], out: str,
-) -> None:  # fmt: skip
+    command, done, data, tmp_path, store, options, out
+):
     X, y = rows()[0], streamgda.open_store(data / store)[1][:]
     estimator = streamgda.QuadraticDiscriminantAnalysis().fit(X, y)
     estimator.save(tmp_path / "m.zip")
@@ -82,9 +74,7 @@ def test_invalid_and_rejected_rows_are_those_of_the_estimator(
 
 
 @pytest.mark.slow
-def test_interrupted_scoring_names_its_output_and_resumes(
-    data: Path, tmp_path: Path, done: Callable[..., str]
-) -> None:
+def test_interrupted_scoring_names_its_output_and_resumes(data, tmp_path, done):
     program = f"""
 import os, signal, threading
 from streamgda.engine import plan
@@ -121,13 +111,7 @@ sources.RowSource.read = interrupted
     np.testing.assert_array_equal(labels[:], streamgda.load(data / "qda.zip").predict(rows()[0]))
 
 
-def test_half_written_scores_are_replaced_only_if_asked(
-    command: Command,
-    done: Callable[..., str],
-    data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_half_written_scores_are_replaced_only_if_asked(command, done, data, tmp_path, monkeypatch):
     out, other = tmp_path / "out.zarr", tmp_path / "nb.zip"
     streamgda.GaussianNB().fit(*rows()).save(other)
     with monkeypatch.context() as patch:
@@ -150,9 +134,7 @@ def test_half_written_scores_are_replaced_only_if_asked(
     np.testing.assert_array_equal(zarr.open_array(out, mode="r")[:], expected)
 
 
-def test_predict_replaces_nothing_but_predictions(
-    command: Command, done: Callable[..., str], data: Path, tmp_path: Path
-) -> None:
+def test_predict_replaces_nothing_but_predictions(command, done, data, tmp_path):
     X, y = rows()
     store, out = tmp_path / "rows.zarr", tmp_path / "out.zarr"
     convert(X, store, labels=y)
@@ -170,9 +152,7 @@ def test_predict_replaces_nothing_but_predictions(
     np.testing.assert_array_equal(streamgda.open_store(store)[0][:], X)
 
 
-def test_errors_of_single_rows_say_where_these_are(
-    command: Command, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_of_single_rows_say_where_these_are(command, tmp_path, data, monkeypatch):
     X, y = rows()
     X[130, 1] = np.nan
     store, out = tmp_path / "rows.zarr", tmp_path / "out.zarr"
@@ -189,9 +169,7 @@ def test_errors_of_single_rows_say_where_these_are(
 # --- evaluate -------------------------------------------------------------------------------------
 
 
-def test_evaluate_agrees_with_scikit_learn(
-    done: Callable[..., str], data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_evaluate_agrees_with_scikit_learn(done, data, monkeypatch):
     monkeypatch.setattr("streamgda.engine.plan._SLAB_BYTES", 100 * 24)
     X, y = rows()
     estimator = streamgda.load(data / "qda.zip")
@@ -210,9 +188,7 @@ def test_evaluate_agrees_with_scikit_learn(
             assert entry[name] == pytest.approx(expected[theirs])
 
 
-def test_evaluate_prints_tables_with_labels_as_they_are(
-    done: Callable[..., str], data: Path
-) -> None:
+def test_evaluate_prints_tables_with_labels_as_they_are(done, data):
     out = done("evaluate", data / "qda.zip", data / "rows.zarr")
     X, y = rows()
     counts = confusion_matrix(y, streamgda.load(data / "qda.zip").predict(X))
@@ -222,9 +198,7 @@ def test_evaluate_prints_tables_with_labels_as_they_are(
     assert max(map(len, out.splitlines())) < 100
 
 
-def test_rows_of_labels_that_the_model_does_not_know_are_wrong(
-    done: Callable[..., str], data: Path, tmp_path: Path
-) -> None:
+def test_rows_of_labels_that_the_model_does_not_know_are_wrong(done, data, tmp_path):
     X, y = rows()
     known = y != NAMES[1]
     estimator = streamgda.GaussianNB().fit(X[known], y[known])
@@ -239,9 +213,7 @@ def test_rows_of_labels_that_the_model_does_not_know_are_wrong(
     assert ["log-loss", "inf"] in [line.split() for line in table.splitlines()]
 
 
-def test_of_many_classes_the_worst_confusions_are_shown(
-    done: Callable[..., str], tmp_path: Path
-) -> None:
+def test_of_many_classes_the_worst_confusions_are_shown(done, tmp_path):
     y = np.repeat(np.arange(30), 10)
     X = y[:, None] + np.random.default_rng(0).normal(scale=0.1, size=(300, 2))
     X[y == 7] += 1  # taken for 8
@@ -255,7 +227,7 @@ def test_of_many_classes_the_worst_confusions_are_shown(
     assert worst.split() == ["7", "8", "10"]
 
 
-def test_labels_of_the_command_line_are_read_as_those_of_the_classes() -> None:
+def test_labels_of_the_command_line_are_read_as_those_of_the_classes():
     for text, classes, expected in (
         ("True", [False, True], True),
         ("2020-05-01", np.array(["2019"], "M8[Y]"), np.datetime64("2020-05-01")),

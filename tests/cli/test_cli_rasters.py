@@ -1,12 +1,8 @@
 """The command line on rasters: GeoTIFF and zarr in, GeoTIFF and zarr out."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import geopandas
@@ -17,7 +13,6 @@ import rasterio.features
 import shapely
 import xarray as xr
 import zarr
-from commands import Command
 from rasterio.transform import from_origin
 
 import streamgda
@@ -38,7 +33,7 @@ finally:
 """
 
 
-def create(path: Path, count: int, dtype: str, shape: tuple[int, int], **options: Any) -> Any:
+def create(path, count, dtype, shape, **options):
     return rasterio.open(
         path,
         "w",
@@ -54,7 +49,7 @@ def create(path: Path, count: int, dtype: str, shape: tuple[int, int], **options
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def scene(tmp_path_factory):
     """A folder with a scene of three bands, fields of which some pixels have a label, a model."""
     folder = tmp_path_factory.mktemp("scene")
     random = np.random.default_rng(0)
@@ -71,9 +66,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("fields", ["fields.tif", "fields.zarr"])
-def test_a_scene_is_fitted_evaluated_and_predicted(
-    done: Callable[..., str], scene: Path, tmp_path: Path, fields: str
-) -> None:
+def test_a_scene_is_fitted_evaluated_and_predicted(done, scene, tmp_path, fields):
     tif, model = scene / "scene.tif", tmp_path / "m.zip"
     labelled = ("--labels", scene / fields, "--unlabelled", "0")
     said = done("fit", tif, *labelled, "--on-invalid", "skip", "--model", model)
@@ -104,9 +97,7 @@ def test_a_scene_is_fitted_evaluated_and_predicted(
 
 
 @pytest.mark.parametrize("ending", ["gpkg", "geojson", "shp"])
-def test_polygons_are_labels(
-    done: Callable[..., str], command: Command, scene: Path, tmp_path: Path, ending: str
-) -> None:
+def test_polygons_are_labels(done, command, scene, tmp_path, ending):
     """The pixels whose centre is in a polygon, or that it touches, have the label of its column."""
     tif, model, fields = scene / "scene.tif", tmp_path / "m.zip", tmp_path / f"fields.{ending}"
     corners = [(13, 23), (212, 41), (352, 204)]
@@ -139,9 +130,7 @@ def test_polygons_are_labels(
     assert "no.gpkg does not exist; expected a file of polygons" in " ".join(ended.err.split())
 
 
-def test_cubes_of_xarray_with_labels_of_a_geotiff(
-    done: Callable[..., str], scene: Path, tmp_path: Path
-) -> None:
+def test_cubes_of_xarray_with_labels_of_a_geotiff(done, scene, tmp_path):
     """The nodata of the labels is no class, and names of dimensions are matched by meaning."""
     with rasterio.open(scene / "scene.tif") as file:
         cube = file.read()
@@ -160,9 +149,7 @@ def test_cubes_of_xarray_with_labels_of_a_geotiff(
     np.testing.assert_array_equal(fitted.means_, expected.means_)
 
 
-def test_cubes_in_zarr_that_name_their_dimensions(
-    done: Callable[..., str], scene: Path, tmp_path: Path
-) -> None:
+def test_cubes_in_zarr_that_name_their_dimensions(done, scene, tmp_path):
     store, model, out = tmp_path / "scene.zarr", tmp_path / "m.zip", tmp_path / "c.zarr"
     with np.load(scene / "arrays.npz") as arrays:
         X, y = arrays["X"], arrays["y"]
@@ -176,9 +163,7 @@ def test_cubes_in_zarr_that_name_their_dimensions(
     np.testing.assert_array_equal(zarr.open_array(out)[:], expected.reshape(SHAPE))
 
 
-def test_commands_refuse_rasters_that_do_not_fit(
-    command: Command, scene: Path, tmp_path: Path
-) -> None:
+def test_commands_refuse_rasters_that_do_not_fit(command, scene, tmp_path):
     tif, model = scene / "scene.tif", tmp_path / "m.zip"
     with create(tmp_path / "small.tif", 1, "uint8", (40, 49)) as file:
         file.write(np.ones((1, 40, 49), np.uint8))
@@ -208,7 +193,7 @@ def test_commands_refuse_rasters_that_do_not_fit(
 
 
 @pytest.mark.slow
-def test_a_large_scene_needs_little_memory(tmp_path: Path) -> None:
+def test_a_large_scene_needs_little_memory(tmp_path):
     """6 bands of 3,000 x 3,000 pixels of 16 bits, 108 MB, within 200 MB above the import."""
     random, n = np.random.default_rng(0), 3000
     tiled = {"tiled": True, "blockxsize": 256, "blockysize": 256}
@@ -226,7 +211,7 @@ def test_a_large_scene_needs_little_memory(tmp_path: Path) -> None:
             labels[random.random(labels.shape) < 0.8] = 0
             fields.write(labels.astype(np.uint8), window=window)
 
-    def peak(*arguments: object) -> float:
+    def peak(*arguments):
         command = [sys.executable, "-c", PEAK, *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
         return float(done.stdout.split()[-1])

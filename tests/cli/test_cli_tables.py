@@ -1,13 +1,9 @@
 """The command line over Parquet and text files."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import Command
 
 from streamgda import GaussianNB, load
 
@@ -24,13 +20,13 @@ TABLE = pa.table({"id": np.arange(N), "a": X[:, 0], "kind": NAMES, "b": X[:, 1]}
 
 
 @pytest.fixture(params=["rows.parquet", "rows.csv"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+def store(request, tmp_path):
     path = tmp_path / request.param
     (pq.write_table if path.suffix == ".parquet" else pc.write_csv)(TABLE, path)
     return path
 
 
-def test_every_command_takes_tables(tmp_path: Path, store: Path, command: Command) -> None:
+def test_every_command_takes_tables(tmp_path, store, command):
     model, out = tmp_path / "model", tmp_path / "p.csv"
     columns = ("--label", "kind", "--features", "a,b")
     assert command("fit", store, "--kind", "nb", "--model", model, *columns).code == 0
@@ -63,7 +59,7 @@ def test_every_command_takes_tables(tmp_path: Path, store: Path, command: Comman
     assert command("select", store, *columns, *best).code == 0
 
 
-def test_weights_are_no_feature(tmp_path: Path, command: Command) -> None:
+def test_weights_are_no_feature(tmp_path, command):
     path = tmp_path / "rows.parquet"
     pq.write_table(TABLE.drop_columns("id").append_column("w", pa.array(X[:, 0] ** 2)), path)
     model = tmp_path / "model"
@@ -73,7 +69,7 @@ def test_weights_are_no_feature(tmp_path: Path, command: Command) -> None:
     np.testing.assert_array_equal(load(model).theta_, expected.theta_)
 
 
-def test_every_command_takes_the_options_of_tables(tmp_path: Path, command: Command) -> None:
+def test_every_command_takes_the_options_of_tables(tmp_path, command):
     path, model = tmp_path / "rows.raw", tmp_path / "model"
     lines = [
         f"{i};{a:.9f};{name};{b:.9f}" for i, (a, b), name in zip(range(N), X, NAMES, strict=True)
@@ -103,9 +99,7 @@ def test_every_command_takes_the_options_of_tables(tmp_path: Path, command: Comm
         (("fit", "--model", "m", "--x", "rows"), "X='rows' names an array of zarr"),
     ],
 )
-def test_wrong_columns(
-    tmp_path: Path, store: Path, command: Command, arguments: tuple[str, ...], message: str
-) -> None:
+def test_wrong_columns(tmp_path, store, command, arguments, message):
     name, *options = arguments
     code, _, err = command(name, store, *options)
     assert code == 1
@@ -113,7 +107,7 @@ def test_wrong_columns(
     assert message in line
 
 
-def test_keys_need_a_table(tmp_path: Path, store: Path, command: Command) -> None:
+def test_keys_need_a_table(tmp_path, store, command):
     GaussianNB().fit(X, NAMES).save(tmp_path / "model")
     options = ("--features", "a,b", "--keys", "id", "--out", tmp_path / "p.zarr")
     code, _, err = command("predict", tmp_path / "model", store, *options)

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from grids import in_turn
 from samples import blobs
 from sklearn import datasets, discriminant_analysis, naive_bayes
 from sklearn.base import clone
@@ -57,9 +58,9 @@ def assert_same(ours, theirs, X):
 
 @pytest.mark.filterwarnings("ignore::streamgda.errors.ConstantFeatureWarning")
 @pytest.mark.filterwarnings("ignore::streamgda.errors.CollinearityWarning")
-@pytest.mark.parametrize("name", ["iris", "breast_cancer", "digits"])
-@pytest.mark.parametrize(("ours", "kind"), CONVERTED, ids=lambda case: getattr(case, "__name__", 0))
-def test_same_predictions(ours, kind, name):
+@in_turn("converted, name", CONVERTED, ["iris", "breast_cancer", "digits"])
+def test_same_predictions(converted, name):
+    ours, kind = converted
     X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
     X, y = X[::3], LETTERS[y[::3]]
     ours = clone(ours).fit(X, y, 1 + X[:, 0] % 2)

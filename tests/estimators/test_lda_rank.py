@@ -3,6 +3,7 @@
 import naive
 import numpy as np
 import pytest
+from grids import in_turn
 from sklearn import datasets, discriminant_analysis
 
 from streamgda import ClassMoments, GaussianModel
@@ -44,7 +45,6 @@ def one_scale_each():
 
 
 SETS = [doubled, one_hot, few_rows, classified, digits, one_scale_each]
-EVERY_SET = pytest.mark.parametrize("rows", SETS, ids=lambda rows: rows.__name__)
 
 
 def model_of(X, y, priors=None, tol=1e-4):
@@ -58,8 +58,7 @@ def assert_close(found, expected, rtol=1e-10):
     np.testing.assert_allclose(found, expected, rtol=0, atol=rtol * np.abs(expected).max())
 
 
-@EVERY_SET
-@pytest.mark.parametrize("with_priors", [False, True])
+@in_turn("rows, with_priors", SETS, [False, True, True, False])
 def test_models_agree_with_scikit_learn(rows, with_priors):
     X, y = rows()
     priors = (

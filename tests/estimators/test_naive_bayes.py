@@ -8,6 +8,7 @@ import naive
 import numpy as np
 import pandas as pd
 import pytest
+from grids import in_turn, pairs
 from samples import blobs, held
 from scipy import sparse
 from sklearn import datasets, naive_bayes
@@ -18,9 +19,6 @@ from streamgda import BernoulliNB, ClassMoments, GaussianNB, ThresholdClassifier
 from streamgda.engine import plan
 from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError
 from streamgda.storage.saved import restore, state_of
-
-PAIRS = [(GaussianNB, naive_bayes.GaussianNB), (BernoulliNB, naive_bayes.BernoulliNB)]
-EVERY_PAIR = pytest.mark.parametrize(("ours", "theirs"), PAIRS, ids=["gaussian", "bernoulli"])
 
 
 def rows(n=150, d=6, n_classes=3, seed=0):
@@ -66,15 +64,16 @@ class EachAlpha:
         return terms.sum(axis=2).T + self.class_log_prior_
 
 
-@pytest.mark.parametrize("alpha", [0, 1.5, 1e-12, [0.01, 1e-12, 0.5, 1, 2, 30], (1,) * 6])
-@pytest.mark.parametrize("force_alpha", [True, False])
-@pytest.mark.parametrize(
-    ("fit_prior", "prior"), [(True, None), (False, None), (True, [0.2, 0.3, 0.5])]
+@pairs(
+    "alpha, force_alpha, priors, weighted",
+    [0, 1.5, 1e-12, [0.01, 1e-12, 0.5, 1, 2, 30], (1,) * 6],
+    [True, False],
+    [(True, None), (False, None), (True, [0.2, 0.3, 0.5])],
+    [True, False],
 )
-@pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.filterwarnings("ignore:alpha too small")
-def test_all_parameters_of_bernoulli(alpha, force_alpha, fit_prior, prior, weighted):
-    X, y = rows()
+def test_all_parameters_of_bernoulli(alpha, force_alpha, priors, weighted):
+    (X, y), (fit_prior, prior) = rows(), priors
     weights = np.random.default_rng(1).uniform(0.1, 2, y.size) if weighted else None
     params = {"alpha": alpha, "force_alpha": force_alpha, "fit_prior": fit_prior}
     params |= {"class_prior": prior, "binarize": 0.3}
@@ -140,8 +139,11 @@ def test_an_alpha_for_each_feature_is_kept_and_saved(tmp_path):
     )
 
 
-@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array, sparse.coo_matrix, pd.DataFrame])
-@pytest.mark.parametrize("kind", [GaussianNB, BernoulliNB])
+@in_turn(
+    "form, kind",
+    [np.asarray, sparse.csr_array, sparse.coo_matrix, pd.DataFrame] * 2,
+    [GaussianNB, BernoulliNB, BernoulliNB, GaussianNB, BernoulliNB],
+)
 def test_rows_of_weight_zero_are_not_looked_at(kind, form):
     X, y = rows()
     weights = (np.arange(y.size) % 3 > 0) * 1.0
@@ -165,8 +167,7 @@ def weighted_wine(seed):
     return X, y, np.random.default_rng(seed).integers(0, 4, len(y)) / 2
 
 
-@pytest.mark.parametrize("var_smoothing", [1e-9, 1e-3, 0.0])
-@pytest.mark.parametrize("seed", range(3))
+@in_turn("var_smoothing, seed", [1e-9, 1e-3, 0.0], range(3))
 def test_smoothing_follows_the_variances_without_weights(var_smoothing, seed, tmp_path):
     X, y, w = weighted_wine(seed)
     theirs = naive_bayes.GaussianNB(var_smoothing=var_smoothing).fit(X, y, w)
@@ -271,16 +272,6 @@ def bernoulli_rows(n=200, d=7, seed=0, dtype=np.float64):
     return (rng.normal(rng.normal(size=(3, d))[y]) * 10).astype(dtype), y
 
 
-PARAMETERS = [
-    {},
-    {"alpha": 0.01},
-    {"alpha": 0.0, "force_alpha": False},
-    {"fit_prior": False},
-    {"class_prior": [0.2, 0.5, 0.3]},
-    {"binarize": 3.5},
-]
-
-
 @pytest.mark.parametrize("alpha", [1.0, 0.0])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_agrees_with_the_formula(alpha, weighted):
@@ -296,8 +287,11 @@ def test_agrees_with_the_formula(alpha, weighted):
     np.testing.assert_allclose(fitted.predict_proba(bits), naive.posterior(expected), atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["frame", "zarr", "dask", "memmap", "batches"])
-@pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.bool_])
+@in_turn(
+    "kind, dtype",
+    ["frame", "zarr", "dask", "memmap", "batches"],
+    [np.float32, np.uint8, np.bool_],
+)
 def test_rows_held_in_any_way(kind, dtype, tmp_path, monkeypatch):
     X, y = bernoulli_rows()
     X = np.abs(X).astype(np.uint8) % 4 if dtype == np.uint8 else (X + 2).astype(dtype)

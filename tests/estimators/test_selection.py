@@ -11,7 +11,7 @@ import pytest
 from grids import in_turn
 from samples import KINDS, assert_same_bits, blobs, bytes_of, held, results
 from sklearn.base import clone
-from sklearn.datasets import load_iris, load_wine
+from sklearn.datasets import load_wine
 from sklearn.exceptions import FitFailedWarning, NotFittedError
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import (
@@ -92,8 +92,7 @@ def passes(monkeypatch):
 # --- folds ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_folds", [2, 5, 10])
-@pytest.mark.parametrize("seed", [0, 1, 2**40])
+@in_turn("n_folds, seed", [2, 5, 10], [0, 1, 2**40])
 def test_folds_depend_on_row_numbers_alone(n_folds, seed):
     folds = fold_of(0, 40_000, n_folds, seed)
     assert fold_of(1234, 5678, n_folds, seed).tolist() == folds[1234:5678].tolist()
@@ -141,8 +140,7 @@ def test_three_hundred_groups_take_two_passes_and_few_sums(monkeypatch, passes):
     assert 300 < len(sums) <= 300 * 9  # about 300 * log2(300)
 
 
-@pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)
-@pytest.mark.parametrize("weighted", [False, True])
+@in_turn("covariance_type, weighted", naive.COVARIANCE_TYPES, [False, True])
 def test_joint_log_likelihood_is_that_of_the_rows(covariance_type, weighted):
     rows, y = blobs(200, 4, 4)
     rows += 1e3
@@ -259,8 +257,7 @@ def test_other_scores_of_the_same_pass_are_in_the_table_too():
                 np.testing.assert_allclose(found_there, expected, rtol=1e-12)
 
 
-@EVERY_SCORING
-@pytest.mark.parametrize("dtype", ["u1", "f4", "f8"])
+@in_turn("scoring, dtype", SCORINGS, ["u1", "f4", "f8"])
 def test_weights(scoring, dtype):
     weights = np.random.default_rng(0).integers(0, 4, N).astype(dtype)
     search = GaussianDiscriminantCV({"reg_param": [0.1]}, cv=3, scoring=scoring)
@@ -608,25 +605,3 @@ def test_accuracy_is_that_of_the_best_of_scikit_learn(monkeypatch):
     found = import_module("bench.choice").compare("wine", *load_wine(return_X_y=True), n_splits=2)
     assert found.candidates == 37
     assert found.ours >= found.theirs - 0.005
-
-
-@pytest.mark.parametrize("scale", [1e-4, 1e4])
-def test_units_make_no_difference_to_standardised_candidates(scale):
-    rows, y = load_wine(return_X_y=True)
-    units = scale ** np.linspace(-1, 1, rows.shape[1])
-    grid = [part for part in selection.GRID if "standardize" in part]
-    scores = [
-        GaussianDiscriminantCV(grid).fit(some, y).cv_results_["mean_test_neg_log_loss"]
-        for some in (rows, rows * units)
-    ]
-    np.testing.assert_allclose(*scores, rtol=1e-6)
-
-
-def test_singular_candidates_of_the_default_are_named_once():
-    rows, y = load_iris(return_X_y=True)
-    rows = np.column_stack([rows, rows[:, 0] + rows[:, 1]])
-    with pytest.warns(FitFailedWarning) as caught:
-        search = GaussianDiscriminantCV().fit(rows, y)
-    assert len(caught) == 1
-    assert "of 37 candidates score nan in some split" in str(caught[0].message)
-    assert search.best_score_ > 0.96

@@ -7,8 +7,8 @@ import warnings
 import naive
 import numpy as np
 import pytest
+from grids import in_turn
 from samples import KINDS, assert_same_bits, blobs, bytes_of, held, results, snapshot
-from scipy import sparse
 from sklearn import datasets, discriminant_analysis
 from sklearn.covariance import ledoit_wolf
 from sklearn.preprocessing import StandardScaler
@@ -108,8 +108,7 @@ def test_features_that_are_constant_in_a_class_keep_their_units():
 # --- wherever rows are ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("weighted", [False, True])
+@in_turn("kind, weighted", KINDS, [False, True])
 def test_every_kind_of_array_gives_the_same(kind, weighted):
     X, y = blobs(150, 4)
     weights = np.arange(len(y)) % 3 + 0.5 if weighted else None
@@ -257,16 +256,6 @@ def test_squares_of_all_ways_to_add_rows(covariance_type, n_rows):
     np.testing.assert_allclose(squares(later), expected, rtol=1e-12)
 
 
-def test_squares_of_wide_and_of_sparse_rows():
-    rng = np.random.default_rng(1)
-    X, y, weights = rng.normal(size=(400, 420)), np.arange(400) % 2, rng.uniform(0.5, 2, 400)
-    for moments in (
-        ClassMoments("full").update(X, y, weights),  # too large to be copied
-        ClassMoments("diag").update(sparse.csr_array(X), y, weights),
-    ):
-        np.testing.assert_allclose(squares(moments), expected_squares(y, weights, 2), rtol=1e-12)
-
-
 def test_squares_merge_fade_and_follow_views(tmp_path):
     X, y, weights = rows()
     whole, own = ClassMoments().update(X, y, weights), expected_squares(y, weights)
@@ -289,15 +278,6 @@ def test_squares_merge_fade_and_follow_views(tmp_path):
     np.testing.assert_allclose(squares(whole.select_classes([0, 2])), own[[0, 2]], rtol=1e-12)
     np.testing.assert_allclose(squares(whole.relabel({2: 0})), [own[0] + own[2], own[1]])
     np.testing.assert_allclose(whole.copy().declare([7]).centred().squares[:3], own)
-
-
-def test_unweighted_moments_keep_no_squares():
-    X, y, weights = rows()
-    assert ClassMoments().update(X, y).centred().squares is None
-    moments = ClassMoments().update(np.round(X).astype(np.int8), y)
-    assert moments.exact
-    assert moments.centred().squares is None
-    assert (ClassMoments().update(X, y, weights) + moments).centred().squares is not None
 
 
 # --- regularisation of standardised features: it does not depend on their units -------------------
@@ -367,15 +347,3 @@ def test_features_that_vary_only_between_classes_keep_the_independence_of_units(
     with pytest.warns(ConstantFeatureWarning):
         other = standardised(**HOW).fit(X * units, y)
     np.testing.assert_allclose(other.predict_proba(X * units), one.predict_proba(X), rtol=1e-10)
-
-
-def test_the_moments_suffice(tmp_path):
-    X, y = unlike_rows()
-    moments = ClassMoments("full").update(X, y)
-    made = GaussianDiscriminantAnalysis.from_moments(moments, standardize=True, **HOW)
-    fitted = standardised(**HOW).fit(X[:40], y[:40]).partial_fit(X[40:], y[40:])
-    np.testing.assert_allclose(made.covariance_, fitted.covariance_, rtol=1e-12)
-    made.save(tmp_path / "model.zip")
-    loaded = streamgda.load(tmp_path / "model.zip")
-    assert loaded.standardize is True
-    np.testing.assert_array_equal(loaded.predict_proba(X), made.predict_proba(X))

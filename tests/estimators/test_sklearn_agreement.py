@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from grids import in_turn
 from samples import blobs
 from sklearn import datasets, discriminant_analysis, naive_bayes
 from sklearn.covariance import EmpiricalCovariance
@@ -27,7 +28,6 @@ pytest.importorskip("sklearn", minversion="1.9")
 pytestmark = pytest.mark.filterwarnings("ignore::streamgda.errors.ConstantFeatureWarning")
 
 SETS = ["iris", "wine", "breast_cancer", "digits"]
-EVERY_SET = pytest.mark.parametrize("name", SETS)
 
 
 def load(name):
@@ -60,10 +60,9 @@ def random_priors(n_classes):
 SOLVERS = [("svd", None), ("lsqr", None), ("eigen", None), ("lsqr", 0.1), ("eigen", 0.1)]
 
 
-@EVERY_SET
-@pytest.mark.parametrize(("solver", "shrinkage"), SOLVERS)
-def test_lda_predictions(name, solver, shrinkage):
-    X, y = load(name)
+@in_turn("name, solved", SETS, SOLVERS)
+def test_lda_predictions(name, solved):
+    (X, y), (solver, shrinkage) = load(name), solved
     if name == "digits" and (solver, shrinkage) == ("eigen", None):
         X = X[:, X.std(axis=0) > 0]  # this solver needs an invertible covariance
     theirs = discriminant_analysis.LinearDiscriminantAnalysis(solver=solver, shrinkage=shrinkage)
@@ -71,22 +70,7 @@ def test_lda_predictions(name, solver, shrinkage):
     assert_same_predictions(ours, theirs.fit(X, y), X)
 
 
-@EVERY_SET
-def test_lda_attributes(name):
-    X, y = load(name)
-    theirs = discriminant_analysis.LinearDiscriminantAnalysis(store_covariance=True).fit(X, y)
-    ours = LinearDiscriminantAnalysis(store_covariance=True).fit(X, y)
-    for attribute in ("means_", "xbar_", "priors_", "covariance_"):
-        assert_close(getattr(ours, attribute), getattr(theirs, attribute), 1e-12)
-    for attribute in ("coef_", "intercept_", "explained_variance_ratio_"):
-        assert_close(getattr(ours, attribute), getattr(theirs, attribute), 1e-8)
-    assert_close(ours.decision_function(X), theirs.decision_function(X), 1e-8)
-    linear = (X @ ours.coef_.T + ours.intercept_).squeeze()
-    np.testing.assert_allclose(ours.decision_function(X), linear, rtol=1e-7, atol=1e-7)
-
-
-@EVERY_SET
-@pytest.mark.parametrize("n_components", [None, 1])
+@in_turn("name, n_components", SETS, [None, 1])
 def test_lda_transform(name, n_components):
     X, y = load(name)
     ours = LinearDiscriminantAnalysis(n_components=n_components).fit(X, y)
@@ -103,15 +87,12 @@ def test_lda_transform(name, n_components):
 # --- quadratic discriminant analysis ----------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "regularisation"),
-    [
-        *((name, {}) for name in SETS if name != "digits"),
-        *((name, {"reg_param": 0.1}) for name in SETS),
-        *((name, {"shrinkage": 0.1}) for name in SETS),
-    ],
+@in_turn(
+    "name, regularisation, with_priors",
+    ["iris", "digits", "wine", "digits", "breast_cancer"],
+    [{}, {"reg_param": 0.1}, {"shrinkage": 0.1}, {"shrinkage": 0.1}, {"reg_param": 0.1}],
+    [False, True],
 )
-@pytest.mark.parametrize("with_priors", [False, True])
 def test_qda(name, regularisation, with_priors):
     X, y = load(name)
     if "shrinkage" in regularisation:
@@ -144,9 +125,7 @@ def test_qda(name, regularisation, with_priors):
 # --- Gaussian naive Bayes ---------------------------------------------------------------------
 
 
-@EVERY_SET
-@pytest.mark.parametrize("var_smoothing", [1e-9, 1e-3])
-@pytest.mark.parametrize("with_priors", [False, True])
+@in_turn("name, var_smoothing, with_priors", SETS, [1e-9, 1e-3], [False, True, True])
 def test_gaussian_nb(name, var_smoothing, with_priors):
     X, y = load(name)
     priors = random_priors(np.unique(y).size) if with_priors else None
@@ -212,18 +191,6 @@ def test_distances_are_those_of_empirical_covariances():
 
 # --- constant features and float32 rows, beside scikit-learn------------------------------------
 
-SETTINGS = [
-    ("QuadraticDiscriminantAnalysis", {"reg_param": 0.1}),
-    ("QuadraticDiscriminantAnalysis", {"reg_param": 0.9}),
-    ("LinearDiscriminantAnalysis", {}),
-    ("LinearDiscriminantAnalysis", {"solver": "lsqr", "shrinkage": 0.1}),
-    ("LinearDiscriminantAnalysis", {"solver": "lsqr", "shrinkage": "auto"}),
-    ("LinearDiscriminantAnalysis", {"solver": "eigen", "shrinkage": 0.4}),
-    ("LinearDiscriminantAnalysis", {"solver": "eigen", "shrinkage": "auto"}),
-    ("GaussianNB", {}),
-    ("GaussianNB", {"var_smoothing": 0.1}),
-]
-
 
 def rows():
     X, y = blobs(150, 3)
@@ -238,13 +205,6 @@ def fitted(name, X, y, **params):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return getattr(module, name)(**params).fit(X, y), ours(**known).fit(X, y)
-
-
-@pytest.mark.parametrize(("name", "params"), SETTINGS)
-def test_labels_are_those_of_scikit_learn(name, params):
-    X, y = rows()
-    theirs, ours = fitted(name, X, y, **params)
-    np.testing.assert_array_equal(ours.predict(X), theirs.predict(X))
 
 
 @pytest.mark.parametrize("shrinkage", ["auto", 0.3])

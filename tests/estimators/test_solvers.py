@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from samples import assert_same_bits, blobs, held, results
+from grids import pairs
+from samples import blobs, held
 from sklearn import covariance, discriminant_analysis
 
 import streamgda
@@ -31,11 +32,9 @@ def assert_close(found, expected, rtol=1e-10):
     np.testing.assert_allclose(found, expected, rtol=0, atol=rtol * np.abs(expected).max())
 
 
-@pytest.mark.parametrize(("solver", "how"), SETTINGS)
-@pytest.mark.parametrize("priors", [None, PRIORS])
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_lda_agrees_with_scikit_learn(solver, how, priors, n_classes):
-    rows, y = X[n_classes > Y], Y[n_classes > Y]
+@pairs("setting, priors, n_classes", SETTINGS, [None, PRIORS], [2, 3])
+def test_lda_agrees_with_scikit_learn(setting, priors, n_classes):
+    (solver, how), rows, y = setting, X[n_classes > Y], Y[n_classes > Y]
     priors = None if priors is None else np.array(priors[:n_classes]) / sum(priors[:n_classes])
     options = {"priors": priors, "store_covariance": True, **how}
     theirs = discriminant_analysis.LinearDiscriminantAnalysis(solver, **options).fit(rows, y)
@@ -119,14 +118,3 @@ def test_refusals(make, tmp_path):
         given.fit(X, Y, np.ones(len(Y)))
     with pytest.raises(InvalidParameterError, match="cannot be saved"):
         given.fit(X, Y).save(tmp_path / "estimator")
-
-
-@pytest.mark.parametrize("kind", ["zarr", "dask", "frame"])
-def test_streams_and_stores_give_the_same(kind):
-    whole = LinearDiscriminantAnalysis("eigen", priors=PRIORS).fit(X, Y)
-    found = LinearDiscriminantAnalysis("eigen", priors=PRIORS)
-    found.partial_fit(held(X[:90], kind), held(Y[:90], kind)).partial_fit(X[90:], Y[90:])
-    if kind != "frame":
-        assert_close(found.coef_, whole.coef_)
-    again = LinearDiscriminantAnalysis.from_moments(whole.moments_, solver="eigen", priors=PRIORS)
-    assert_same_bits(results(again, X), results(whole, X))
