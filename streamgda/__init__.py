@@ -16,6 +16,8 @@ if TYPE_CHECKING:
         GaussianNB,
         LinearDiscriminantAnalysis,
         QuadraticDiscriminantAnalysis,
+        Ridge,
+        RidgeClassifier,
         ThresholdClassifier,
     )
     from streamgda.estimators.checkpoint import Checkpoint
@@ -64,6 +66,8 @@ __all__ = [
     "PrequentialResult",
     "QuadraticDiscriminantAnalysis",
     "QuadraticDiscriminants",
+    "Ridge",
+    "RidgeClassifier",
     "SeparabilitySelector",
     "SlidingWindow",
     "ThresholdClassifier",

@@ -4,6 +4,7 @@ Only they choose what executes a pass: this process, which reads slabs of rows i
 """
 
 from streamgda.engine.accumulation import accumulate, accumulate_again, accumulate_into
+from streamgda.engine.reading import with_targets
 from streamgda.engine.scoring import score
 
-__all__ = ["accumulate", "accumulate_again", "accumulate_into", "score"]
+__all__ = ["accumulate", "accumulate_again", "accumulate_into", "score", "with_targets"]

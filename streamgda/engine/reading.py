@@ -13,6 +13,7 @@ from streamgda.engine.progress import Progress, reporter
 from streamgda.errors import CheckpointError, MemoryBudgetError
 from streamgda.rows import Rows, as_source
 from streamgda.rows.sources import RowSource, Slab, check_lengths, placing
+from streamgda.rows.targets import RowsWithTargets
 
 
 def on_dask() -> Any:
@@ -54,6 +55,20 @@ def in_process(rows: Rows, at_once: bool = False) -> Rows:
     rows = replace(rows, **read)
     check_lengths(rows.X, *rows.beside)
     return rows
+
+
+def with_targets(rows: Rows) -> Rows:
+    """Return rows with their targets as further columns, and without labels.
+
+    Parameters
+    ----------
+    rows : Rows
+        Rows whose `y` is a source of targets; see `streamgda.rows.targets.targets_of`.
+    """
+    X, y = as_source(rows.X), rows.y
+    if "dask" in (X.executor, y.executor):
+        return replace(rows, X=as_source(on_dask().with_targets(X, y)), y=None)
+    return replace(rows, X=RowsWithTargets.beside(X, y), y=None)
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ from streamgda.estimators.discriminant import (
 )
 from streamgda.estimators.linear import LinearDiscriminantAnalysis
 from streamgda.estimators.naive_bayes import BernoulliNB, GaussianNB
+from streamgda.estimators.ridge import Ridge, RidgeClassifier
 from streamgda.estimators.selection import GaussianDiscriminantCV
 from streamgda.estimators.threshold import ThresholdClassifier
 
@@ -16,5 +17,7 @@ __all__ = [
     "GaussianNB",
     "LinearDiscriminantAnalysis",
     "QuadraticDiscriminantAnalysis",
+    "Ridge",
+    "RidgeClassifier",
     "ThresholdClassifier",
 ]

@@ -49,7 +49,7 @@ from streamgda.rows import Rows, as_source
 from streamgda.rows.arrays import SKIP_OR_FILL
 from streamgda.rows.invalid_rows import CHECK_SUMS, as_weights, labels_to_count
 from streamgda.rows.labels import as_labels, encode, find, join_labels, without_mask
-from streamgda.rows.names import ATTRIBUTE, restored_names
+from streamgda.rows.names import ATTRIBUTE, Names, restored_names
 from streamgda.rows.sources import check_lengths
 from streamgda.runtime.interruption import Lock
 from streamgda.runtime.memory import readable, spare_memory
@@ -246,6 +246,10 @@ class MomentEstimator(RowEstimator):
         return settings
 
     # --- learning ---------------------------------------------------------------------------
+
+    def _validated(self, rows: Rows, reset: bool) -> Rows:
+        """Return rows, and what is to be learnt of them, that fit the estimator and each other."""
+        return validate_labelled(self, rows, reset=reset)
 
     def _summed(self, rows: Rows) -> Rows:
         """Return the rows whose moments are kept: these, or a transformation of them.
@@ -521,7 +525,7 @@ class MomentEstimator(RowEstimator):
                 elif not afresh:
                     settings._check_one_pass()
                 if rows is not None:
-                    rows = validate_labelled(self, rows, reset=held is None)
+                    rows = self._validated(rows, reset=held is None)
                     single = self._float32_of_float32 and rows.X.dtype == np.float32
                     self._single = single and (held is None or self._single)
                 self._adopt(self._changed(change, adds, settings, held, rows), settings)
@@ -588,8 +592,12 @@ class MomentEstimator(RowEstimator):
         if held is not None:
             kept["fourth_moments"] = held.fourth_moments
         moments = engine.accumulate_into(ClassMoments(**kept), settings._summed(rows), **options)
-        moments._name_features(names_in(self))
+        moments._name_features(self._column_names())
         return moments
+
+    def _column_names(self) -> Names | None:
+        """Return the names of the columns that the moments are of."""
+        return names_in(self)
 
     def _check_fitted(self) -> None:
         """Raise an error unless the moments determine a model."""
@@ -849,11 +857,11 @@ class MomentEstimator(RowEstimator):
             return estimator
         moments = restore(ClassMoments, attributes["moments"], arrays_within(arrays, "moments"))
         estimator._adopt(moments, unfitted(cls, attributes))
-        estimator.n_features_in_ = int(moments.n_features or 0)
-        names = restored_names(attributes, moments.n_features)
+        estimator.n_features_in_ = estimator._restored_width(attributes)
+        names = restored_names(attributes, estimator.n_features_in_)
         if names is not None:
             estimator.feature_names_in_ = np.array(names, object)
-            moments._name_features(names)
+            moments._name_features(estimator._column_names())
         if "declared" in attributes:
             estimator._declared = declared = storage.unpack_labels(attributes["declared"])
             if moments.classes.size and (find(moments.classes, declared) < 0).any():
@@ -865,8 +873,12 @@ class MomentEstimator(RowEstimator):
                 raise ValueError("its model and its moments have different classes")
             if model.n_features != estimator.n_features_in_:
                 raise ValueError("its model and its moments have different features")
-            estimator._derived["model"] = replace(model, feature_names=moments.feature_names)
+            estimator._derived["model"] = replace(model, feature_names=names)
         return estimator
+
+    def _restored_width(self, attributes: Mapping[str, Any]) -> int:
+        """Return the number of features of an estimator that is loaded, once it has its moments."""
+        return int(self.moments_.n_features or 0)
 
 
 class MomentClassifier(ClassifierMixin, MomentEstimator):

@@ -287,6 +287,8 @@ def validate_rows(estimator: Any, X: Any, *, reset: bool = False) -> Any:
     estimator : estimator
     X : array-like, sparse matrix or RowSource
         Rows as `Rows.of` returns them.
+    reset : bool
+        Whether the estimator gets width and names from these rows.
 
     Returns
     -------

@@ -36,6 +36,7 @@ _CLASSES = {
     "moments": "moments.class_moments.ClassMoments",
     "pairwise": "moments.pairwise.PairwiseMoments",
     "principal components": "models.principal_components.PrincipalComponents",
+    "ridge": "models.ridge.RidgeModel",
     "window": "moments.window.SlidingWindow",
 }
 

@@ -5,7 +5,7 @@ on the size of the moments, never on the scheduler or the number of its workers.
 """
 
 from streamgda.engine.dask.cluster import active_client, compute
-from streamgda.engine.dask.collections import aligned, sized
+from streamgda.engine.dask.collections import aligned, sized, with_targets
 from streamgda.engine.dask.merge_tree import accumulate, accumulate_partitions, accumulate_store
 from streamgda.engine.dask.scoring import score, score_store, scored_rows
 
@@ -20,4 +20,5 @@ __all__ = [
     "score_store",
     "scored_rows",
     "sized",
+    "with_targets",
 ]

@@ -16,6 +16,7 @@ from streamgda.errors import InvalidDataError
 from streamgda.rows import FIELDS, Rows, as_source
 from streamgda.rows.codes import CodedLabels
 from streamgda.rows.sources import RowSource, Transformation, refuse_shape
+from streamgda.rows.targets import side_by_side
 from streamgda.runtime import threads
 
 
@@ -73,6 +74,17 @@ def beside(X: Any, source: RowSource) -> Any:
             f"samples); give one for each row"
         )
     return y if y.chunks[0] == X.chunks[0] else y.rechunk((X.chunks[0],))
+
+
+def with_targets(X: RowSource, y: RowSource) -> Any:
+    """Return rows with their targets as further columns, as a dask array."""
+    rows, targets = as_rows(X), _as_array(y)
+    columns = [targets] if targets.ndim == 1 else [*targets.T]
+    columns = [beside(rows, as_source(column, "y"))[:, None] for column in columns]
+    targets = da.concatenate(columns, axis=1, allow_unknown_chunksizes=True).rechunk({1: -1})
+    shape = (rows.chunks[0], (rows.shape[1] + len(columns),))
+    meta = np.empty((0, shape[1][0]))
+    return da.map_blocks(side_by_side, rows, targets, chunks=shape, dtype=meta.dtype, meta=meta)
 
 
 def sized(array: Any) -> Any:

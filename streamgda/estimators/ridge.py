@@ -1,0 +1,938 @@
+"""Ridge regression and classification, and ordinary least squares, from moments."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Self, Unpack
+
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from streamgda import engine, storage
+from streamgda.engine.folds import as_folds
+from streamgda.engine.reading import in_process
+from streamgda.errors import CollinearityWarning, InvalidDataError, InvalidParameterError
+from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
+from streamgda.estimators.moment_classifier import (
+    NO_ROWS,
+    MomentClassifier,
+    MomentEstimator,
+    fitted,
+)
+from streamgda.estimators.row_estimator import (
+    Reading,
+    Scorer,
+    Scoring,
+    calls_within,
+    names_in,
+    takes,
+    validate_rows,
+)
+from streamgda.models.ridge import Columns, Fit, RidgeModel
+from streamgda.moments import ClassMoments, GroupedMoments
+from streamgda.moments.grouped import each_without
+from streamgda.rows import Rows, as_source
+from streamgda.rows.labels import as_labels, find
+from streamgda.rows.names import Names, feature_numbers, saved_names
+from streamgda.rows.targets import targets_of
+from streamgda.runtime.parameters import (
+    as_flag,
+    as_integer,
+    as_number,
+    as_numbers,
+    check_type,
+    refuse,
+    shown,
+)
+from streamgda.storage.format import check_array, check_whole
+from streamgda.storage.saved import State
+
+_SOLVERS = ("auto", "svd", "cholesky", "lsqr", "sparse_cg", "sag", "saga")
+_MOST = (1 << 128) - 1  # seeds have up to 128 bits
+
+
+class PenalisedLeastSquares(MomentEstimator):
+    """Base of the ridge estimators, which choose the penalty and fit coefficients to moments.
+
+    Attributes
+    ----------
+    _beside : float or None
+        The penalty that was chosen among `alphas`.
+    _scores : ndarray, shape (n_alphas, n_splits), or None
+        Scores of these.
+    """
+
+    alpha: Any
+    fit_intercept: bool
+    alphas: Any
+    cv: Any
+    random_state: int | None
+    _model_type = RidgeModel
+    _scores: np.ndarray | None = None
+
+    # --- parameters ---------------------------------------------------------------------------
+
+    def _covariance_type(self) -> str:
+        return "full"
+
+    def _kept(self) -> dict[str, Any]:
+        given: Any = self
+        as_flag("fit_intercept", self.fit_intercept)
+        as_flag("copy_X", given.copy_X)
+        as_number("tol", given.tol, "a number >= 0", 0)
+        if given.max_iter is not None:
+            as_integer("max_iter", given.max_iter, "an integer >= 1, or None", 1)
+        if given.random_state is not None:
+            as_integer("random_state", given.random_state, "an integer >= 0, or None", 0, _MOST)
+        if not isinstance(given.solver, str) or given.solver not in _SOLVERS:
+            raise refuse("solver", given.solver, f"one of {', '.join(_SOLVERS)}, which all agree")
+        if as_flag("positive", given.positive):
+            raise refuse(
+                "positive", True, "False: coefficients of one sign need sklearn.linear_model.Ridge"
+            )
+        expected = "a number >= 0, or one for each target"
+        alpha = as_numbers("alpha", self.alpha, expected, finite=True)
+        if alpha.ndim > 1 or not alpha.size or (alpha < 0).any():
+            raise refuse("alpha", self.alpha, expected)
+        if self.alphas is not None:
+            self._candidates()
+        return {"covariance_type": self._covariance_type(), "fourth_moments": False}
+
+    def _candidates(self) -> np.ndarray:
+        """Return the penalties to choose from."""
+        expected = "None, or a list of numbers >= 0"
+        alphas = as_numbers("alphas", self.alphas, expected, finite=True)
+        if alphas.ndim != 1 or not alphas.size or (alphas < 0).any():
+            raise refuse("alphas", self.alphas, expected)
+        return alphas
+
+    def _check_one_pass(self) -> None:
+        if self.alphas is not None:
+            raise InvalidParameterError(
+                "alphas are compared by the folds of all rows, and so by fit alone, or by "
+                "from_moments with the moments of groups; for rows in parts, pass alpha"
+            )
+
+    # --- learning -----------------------------------------------------------------------------
+
+    def _fit(self, X: Any, y: Any, weight: Any, groups: Any, reading: Reading) -> Self:
+        if groups is not None and self.alphas is None:
+            raise InvalidParameterError("groups were given, but no alphas to choose from by them")
+        rows = replace(self._read("fit", X, y, weight, reading), groups=groups)
+        return self._learn(self._of_all_rows, rows, adds=True, afresh=True, checked=True)
+
+    def _of_all_rows(self, settings: Self, held: None, rows: Rows, **options: Any) -> ClassMoments:
+        self._beside = self._scores = None
+        if settings.alphas is None:
+            return super()._of_all_rows(settings, held, rows, **options)
+        read = in_process(settings._summed(replace(rows, groups=None)))
+        labels = as_source(np.zeros(read.X.n_rows, bool)) if read.y is None else read.y
+        folds = as_folds(settings.cv, settings._seed, rows.groups, read.X, labels)
+        read = replace(read, groups=folds.of(0, read.X.n_rows))
+        empty: Any = GroupedMoments(**settings._kept())
+        grouped: Any = engine.accumulate_into(empty, read, grouped=True, **options)
+        parts = {number: grouped[number] for number in grouped}
+        never = parts.pop(folds.n_folds, None)
+        if not parts:
+            return ClassMoments(**settings._kept())
+        return self._chosen(settings, parts, never)
+
+    @property
+    def _seed(self) -> int:
+        seed: int | None = self.random_state
+        return 0 if seed is None else seed
+
+    def _chosen(
+        self, settings: Self, parts: Mapping[Any, ClassMoments], never: ClassMoments | None = None
+    ) -> ClassMoments:
+        """Choose the penalty with the best mean score over the parts; return the total moments.
+
+        Parameters
+        ----------
+        settings : estimator
+        parts : mapping of label to ClassMoments
+            Moments of the rows of each fold.
+        never : ClassMoments, optional
+            Moments of rows that are never held out.
+        """
+        if len(parts) + (never is not None) < 2:
+            raise InvalidDataError(
+                f"alphas are compared by rows that are held out, and {len(parts)} fold has rows; "
+                f"give rows of at least two folds or groups"
+            )
+        alphas, labels = settings._candidates(), list(parts)
+
+        def add(total: ClassMoments, some: Any) -> ClassMoments:
+            for number in some:
+                total += parts[labels[number]]
+            return total
+
+        some = parts[labels[0]]
+        rest = some * 0.0 if never is None else never
+        scores = np.empty((alphas.size, len(parts)))
+        for number, others in each_without(range(len(parts)), rest, add):
+            held_out = self._columns(settings, parts[labels[number]], weighted=False)
+            train = self._columns(settings, others)
+            for a, alpha in enumerate(alphas):
+                fit = settings._fit_of(train, alpha)
+                scores[a, number] = -fit.squared_errors(held_out).mean() / held_out.weight
+        self._scores = scores
+        self._beside = float(alphas[scores.mean(axis=1).argmax()])
+        return add(rest.copy(), range(len(parts)))
+
+    def _columns(self, settings: Self, moments: ClassMoments, weighted: bool = True) -> Columns:
+        """Return the moments of features and targets."""
+        raise NotImplementedError
+
+    def _fit_of(self, columns: Columns, alpha: Any = None) -> Fit:
+        """Return the fit with these parameters."""
+        n_targets = columns.mean.size - columns.n_features
+        alpha = self.alpha if alpha is None else alpha
+        if np.ndim(alpha) and np.size(alpha) != n_targets:
+            raise InvalidParameterError(
+                f"alpha has {np.size(alpha)} penalties for {n_targets} targets (Number of targets "
+                f"and number of penalties do not correspond); give one, or one for each target"
+            )
+        alphas = np.broadcast_to(np.asarray(alpha, np.float64), (n_targets,))
+        return Fit(columns, alphas, bool(self.fit_intercept))
+
+    @property
+    def _fitted(self) -> Fit:
+        """The fit to all rows."""
+        fit: Fit = self._once("fit", self._compute_fit)
+        return fit
+
+    def _compute_fit(self) -> Fit:
+        settings, moments = self._settings, self.moments_
+        chosen = None if settings.alphas is None else self._beside
+        return settings._fit_of(self._columns(settings, moments), chosen)
+
+    def _compute_model(self) -> RidgeModel:
+        fit, names = self._fitted, names_in(self)
+        scores = isinstance(self, ClassifierMixin)
+        return RidgeModel.of_fit(fit, self.moments_.classes, names, scores)
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        fit = self._fitted
+        dropped = fit.n_features - fit.rank - fit.n_constant
+        if dropped > 0:
+            warnings.warn(
+                f"{dropped} of {fit.n_features} directions of the features do not vary to "
+                f"rounding, as features are collinear or there are few rows: the coefficients are "
+                f"those of smallest norm. Pass alpha > 0",
+                CollinearityWarning,
+                stacklevel=calls_within() + 1,
+            )
+
+    # --- fitted attributes ----------------------------------------------------------------------
+
+    @fitted
+    def alpha_(self) -> Any:
+        """The penalty of the fit: `alpha`, or the one that was chosen among `alphas`."""
+        check_is_fitted(self)
+        return self._settings.alpha if self._scores is None else self._beside
+
+    @fitted
+    def n_iter_(self) -> int:
+        """Steps of refinement of the coefficients: one."""
+        check_is_fitted(self)
+        return 1
+
+    @fitted
+    def best_score_(self) -> float:
+        """Mean score of `alpha_` over the splits, if it was chosen among `alphas`."""
+        return float(self.cv_results_["mean_test_score"].max())
+
+    @property
+    def cv_results_(self) -> dict[str, Any]:
+        """Scores of the `alphas` in each split, as in `GridSearchCV`, if they were compared."""
+        check_is_fitted(self)
+        if self._scores is None:
+            raise AttributeError("there are no cv_results_ without alphas to choose from")
+        scores, alphas = self._scores, self._settings._candidates()
+        mean = scores.mean(axis=1)
+        return {
+            "param_alpha": alphas,
+            "params": [{"alpha": alpha} for alpha in alphas.tolist()],
+            **{f"split{n}_test_score": split for n, split in enumerate(scores.T)},
+            "mean_test_score": mean,
+            "std_test_score": scores.std(axis=1),
+            "rank_test_score": 1 + (mean > mean[:, None]).sum(axis=1),
+        }
+
+    # --- saving -------------------------------------------------------------------------------
+
+    def _state(self) -> State:
+        attributes, arrays = super()._state()
+        attributes["moments"] |= saved_names(self.moments_.feature_names)
+        if self._scores is not None:
+            attributes["alpha"], arrays["scores"] = self._beside, self._scores
+        return attributes, arrays
+
+    @classmethod
+    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        estimator = super()._from_state(attributes, arrays)
+        if "alpha" in attributes:
+            estimator._beside = as_number("alpha", attributes["alpha"], "a number >= 0", 0)
+            shape = estimator._settings._candidates().size, arrays["scores"].shape[1]
+            check_array("scores", arrays["scores"], shape, "f8")
+            estimator._scores = arrays["scores"]
+        return estimator
+
+
+class Ridge(RegressorMixin, PenalisedLeastSquares):
+    r"""Linear regression with a penalty on the squared coefficients, from one pass over the rows.
+
+    It corresponds to `sklearn.linear_model.Ridge`, and with ``alpha=0`` to ordinary least squares.
+    The state is the count, the mean and the scatter of features and targets side by side, about
+    their means: rows may come in parts, be forgotten, and be merged, and offsets of the rows cost
+    no digits. With the scatter :math:`S` the coefficients solve
+
+    .. math:: (S_{xx} + \alpha I)\, w = S_{xy}
+
+    by Cholesky's factors of the matrix scaled to unit diagonal, and one step of refinement.
+
+    Parameters
+    ----------
+    alpha : float or array-like, shape (n_targets,)
+        Penalty, not negative; one for each target, if they are several.
+    fit_intercept : bool
+        Without it the fit goes through the origin.
+    copy_X, max_iter, tol, solver : as in scikit-learn
+        Changing the import is enough: all solvers (but ``"lbfgs"``) find the same coefficients
+        from the same moments, and rows are never changed.
+    positive : False
+        Coefficients of one sign are refused.
+    random_state : int, optional
+        Seed of the folds, if `cv` is an integer.
+    alphas : list of float, optional
+        Penalties among which `fit` chooses the one with the smallest mean squared error of rows
+        held out, averaged over the splits: the scores are those of `GridSearchCV` with
+        ``scoring="neg_mean_squared_error"``, but one pass yields the moments of all folds, from
+        which they follow exactly. Weights of rows count in fits and in errors.
+    cv : int, splitter, array of int or iterable of (train, test)
+        Folds of this choice; see `GaussianDiscriminantCV`.
+
+    Attributes
+    ----------
+    coef_ : ndarray, shape (n_features,), or (n_targets, n_features) for several
+    intercept_ : float, or ndarray, shape (n_targets,)
+    n_iter_ : int
+        Steps of refinement: one.
+    alpha_, best_score_, cv_results_
+        The chosen penalty, its mean score, and the scores of all in each split.
+    r2_, residual_variance_, standard_errors_
+    moments_ : ClassMoments
+        Moments of features and, in the last columns, targets, in one class.
+    n_features_in_, feature_names_in_
+
+    Notes
+    -----
+    Moments square the condition number of the features: with :math:`\kappa` that of the centred
+    features, each scaled to unit variance, coefficients have about
+    :math:`16 - 2 \log_{10} \kappa` correct digits, where a QR decomposition of all rows keeps
+    :math:`16 - \log_{10} \kappa`. Directions that do not vary to rounding are left out, with a
+    warning.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from streamgda import Ridge
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> ridge = Ridge(alphas=[0.01, 0.1, 1.0]).fit(X, y)
+    >>> ridge.alpha_, round(ridge.score(X, y), 3)
+    (0.1, 0.513)
+    >>> Ridge(alpha=0.0).fit(X, y).standard_errors_.round(1)[:3]
+    array([59.7, 61.2, 66.5])
+    """
+
+    _targets: int | None = None  # number of the targets; None for one
+
+    def __init__(
+        self,
+        alpha: Any = 1.0,
+        *,
+        fit_intercept: bool = True,
+        copy_X: bool = True,
+        max_iter: int | None = None,
+        tol: float = 1e-4,
+        solver: str = "auto",
+        positive: bool = False,
+        random_state: int | None = None,
+        alphas: Any = None,
+        cv: Any = 5,
+    ) -> None:
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.copy_X = copy_X
+        self.max_iter = max_iter
+        self.tol = tol
+        self.solver = solver
+        self.positive = positive
+        self.random_state = random_state
+        self.alphas = alphas
+        self.cv = cv
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    # --- learning -----------------------------------------------------------------------------
+
+    def _validated(self, rows: Rows, reset: bool) -> Rows:
+        if rows.rule.unlabelled is not None:
+            raise refuse("unlabelled", rows.rule.unlabelled, "None: targets are no labels")
+        if rows.rule.gaps:  # rows without a target are left out
+            rows = replace(rows, rule=replace(rows.rule, action="skip", gaps=False))
+        if rows.y is None:
+            raise InvalidParameterError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None; give "
+                f"one target, or several, for each row"
+            )
+        X = validate_rows(self, rows.X, reset=reset)
+        y = targets_of(as_source(X), rows.y)
+        n_targets = math.prod(y.shape[1:])
+        targets = None if n_targets == 1 else n_targets
+        if reset:
+            self._targets = targets
+        elif (targets or 1) != (self._targets or 1):
+            raise InvalidDataError(
+                f"y has {targets or 1} targets, but there were {self._targets or 1} before"
+            )
+        return replace(rows, X=X, y=y)
+
+    def _learn(self, change: Any, rows: Rows | None = None, **options: Any) -> Self:
+        try:
+            return super()._learn(change, rows, **options)
+        except InvalidDataError as error:
+            width = 0 if rows is None or error.column is None else as_source(rows.X).shape[1]
+            if not width or error.column is None or error.column < width:
+                raise
+            raise InvalidDataError(
+                f"Input y contains NaN, infinity or a masked value: y[{error.row}]. Every target "
+                f"must be finite; on_invalid='skip' leaves such rows out",
+                *("y", error.row),
+            ) from None
+
+    def _summed(self, rows: Rows) -> Rows:
+        return engine.with_targets(rows)
+
+    def _column_names(self) -> Names | None:
+        return None  # targets have none
+
+    @takes(Reading)
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        **reading: Unpack[Reading],
+    ) -> Self:
+        """Fit the coefficients to rows and targets, in one pass over them.
+
+        Parameters
+        ----------
+        X : array-like, numpy.memmap, zarr.Array, dask.array.Array or data frame
+            Rows, shape (n_rows, n_features), of any real type. Products are computed in float64.
+        y : array-like, zarr.Array, dask.array.Array or data frame
+            Targets, shape (n_rows,) or (n_rows, n_targets).
+        sample_weight : array-like, shape (n_rows,), optional
+            Non-negative weights; a row of weight zero is ignored.
+        groups : array-like, shape (n_rows,), optional
+            Groups of the rows, for `alphas` and a splitter `cv` that uses them.
+        features, unlabelled, nodata, on_invalid : see `GaussianNB.fit`
+            How rows are read, and which of them count: `nodata` and `on_invalid` are of targets,
+            too, and `unlabelled` is refused.
+
+        Returns
+        -------
+        Ridge
+            The estimator itself.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows, targets or weights that cannot be used.
+        InvalidParameterError
+            For parameters out of range.
+
+        Examples
+        --------
+        >>> from streamgda import Ridge
+        >>> ridge = Ridge(alpha=0).fit([[1.0], [2.0], [4.0]], [3.0, 5.0, 9.0])
+        >>> ridge.coef_, round(float(ridge.intercept_), 12)
+        (array([2.]), 1.0)
+        """
+        return self._fit(X, y, sample_weight, groups, reading)
+
+    @takes(Reading)
+    def partial_fit(  # type: ignore[override]  # targets are no classes
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        half_life: float | None = None,
+        **reading: Unpack[Reading],
+    ) -> Self:
+        """Add rows: equal to `fit` on all of them, to rounding, however they are cut.
+
+        Parameters
+        ----------
+        X, y, sample_weight : see `fit`
+            Rows, targets and weights.
+        half_life : float, optional
+            Number of rows after which a row counts half; see `GaussianNB.partial_fit`.
+        features, unlabelled, nodata, on_invalid : see `fit`
+            How rows are read, and which of them count.
+
+        Returns
+        -------
+        Ridge
+            The estimator itself.
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            See `fit`; the estimator is then unchanged.
+
+        Examples
+        --------
+        >>> from streamgda import Ridge
+        >>> ridge = Ridge(alpha=0).partial_fit([[1.0], [2.0]], [3.0, 5.0])
+        >>> ridge.partial_fit([[4.0]], [9.0]).coef_
+        array([2.])
+        """
+        rows = self._read("partial_fit", X, y, sample_weight, reading)
+        adding = partial(self._with_rows, classes=None, half_life=half_life)
+        return self._learn(adding, rows, adds=True if half_life is None else None)
+
+    @classmethod
+    def from_moments(  # type: ignore[override]
+        cls, moments: Any, *, target: Any, **params: Any
+    ) -> Self:
+        """Return the regression of some columns on all others, from moments, without reading rows.
+
+        Parameters
+        ----------
+        moments : ClassMoments or GroupedMoments
+            Moments of features and targets with covariances, of any classes, which are joined.
+            `alphas` are compared by the groups of `GroupedMoments`, each held out in turn.
+        target : str or int, or list of these
+            Columns of the targets, by name or by number.
+        **params
+            Parameters of the estimator.
+
+        Returns
+        -------
+        Ridge
+            The fitted estimator.
+
+        Raises
+        ------
+        TypeError
+            For anything but moments.
+        InvalidParameterError
+            For targets that are not columns, and parameters out of range.
+        InvalidDataError, MergeError
+            For moments without rows, or without covariances between columns.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from streamgda import Ridge, accumulate
+        >>> frame = pd.DataFrame({"area": [1.0, 2.0, 4.0], "rooms": [1, 3, 2], "price": [3, 5, 9]})
+        >>> moments = accumulate(frame, [0, 0, 0])
+        >>> Ridge.from_moments(moments, target="price", alpha=0).coef_.round(9)
+        array([2., 0.])
+        >>> Ridge.from_moments(moments, target="rooms").feature_names_in_
+        array(['area', 'price'], dtype=object)
+        """
+        kinds = ClassMoments | GroupedMoments
+        check_type("moments", moments, kinds, "ClassMoments or GroupedMoments")
+        estimator = cls(**params)
+        estimator._kept()
+        grouped = isinstance(moments, GroupedMoments)
+        if moments.n_features is None:
+            raise InvalidDataError("these moments hold no rows")
+        if not grouped:
+            estimator._check_one_pass()
+        width, names = moments.n_features, moments.feature_names
+        columns = _columns_of(target, names, width)
+        features = np.setdiff1d(np.arange(width), columns)
+        if not features.size:
+            raise refuse("target", target, f"fewer than all {width} columns")
+
+        def of(part: ClassMoments) -> ClassMoments:
+            ordered = part.select_features(np.append(features, columns))
+            return ordered.reduce("tied")._in_one_class()
+
+        settings = estimator._current_settings()
+        estimator._targets = None if columns.size == 1 else columns.size
+        estimator.n_features_in_ = int(features.size)
+        if names is not None:
+            estimator.feature_names_in_ = np.array([names[i] for i in features], object)
+        if grouped and estimator.alphas is not None:
+            learnt = estimator._chosen(settings, {g: of(moments[g]) for g in moments})
+        else:
+            learnt = of(moments.total() if grouped else moments)
+        estimator._adopt(learnt, settings)
+        estimator._check_fitted()
+        return estimator
+
+    def _columns(self, settings: Any, moments: ClassMoments, weighted: bool = True) -> Columns:
+        return Columns.of(moments, int(moments.n_features or 0) - (self._targets or 1))
+
+    # --- fitted attributes ----------------------------------------------------------------------
+
+    def _shaped(self, values: np.ndarray) -> Any:
+        """Return values of the targets in the shape of `y`."""
+        return values if self._targets is not None else values[0]
+
+    @fitted
+    def coef_(self) -> np.ndarray:
+        """Coefficients, shape (n_features,) or (n_targets, n_features)."""
+        coefficients: np.ndarray = self._shaped(self.model_.coefficients)
+        return coefficients
+
+    @fitted
+    def intercept_(self) -> Any:
+        """Predictions at the origin, a number or shape (n_targets,)."""
+        return self._shaped(self.model_.at_zero) if self._settings.fit_intercept else 0.0
+
+    @fitted
+    def r2_(self) -> Any:
+        """Coefficient of determination of the rows learnt, a number or shape (n_targets,)."""
+        return self._shaped(self._fitted.r2(self._fitted.columns))
+
+    @fitted
+    def residual_variance_(self) -> Any:
+        r"""Unbiased variance of the residuals, a number or shape (n_targets,).
+
+        The sum of their squares is divided by the number of rows, or their weight, less the
+        degrees of freedom of the fit, :math:`\mathrm{tr}(S_{xx} + \alpha I)^{-1} S_{xx}`, and one
+        for the intercept.
+        """
+        return self._shaped(self._fitted.residual_variances)
+
+    @fitted
+    def standard_errors_(self) -> np.ndarray:
+        """Standard errors of the coefficients, in their shape, as if residuals were independent.
+
+        They do not contain the bias of a penalty.
+        """
+        errors: np.ndarray = self._shaped(self._fitted.standard_errors.T)
+        return errors
+
+    # --- scoring --------------------------------------------------------------------------------
+
+    def _scorer(self, method: str, **options: Any) -> Scorer:
+        if method != "predict" or options:
+            raise InvalidParameterError(f"{type(self).__name__} has no {method}")
+        model = self.model_
+        if self._targets is None:
+            return Scorer("target", model.target, model, method=method)
+        return Scorer("targets", model.targets, model, columns=self._targets, method=method)
+
+    @takes(Scoring)
+    def predict(self, X: Any, **scoring: Unpack[Scoring]) -> Any:
+        """Return the prediction of the target, or of the targets, of each row.
+
+        Parameters
+        ----------
+        X, out, features, nodata, on_invalid, fill, keys : see `GaussianNB.predict`
+            Rows, the destination of the result, and how rows are read.
+
+        Returns
+        -------
+        ndarray, shape (n_rows,) or (n_rows, n_targets); or `out`; or a lazy dask array
+            Predictions.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        InvalidDataError, InvalidParameterError
+            For rows, an `out` or a `fill` that cannot be used.
+
+        Examples
+        --------
+        >>> from streamgda import Ridge
+        >>> Ridge(alpha=0).fit([[1.0], [2.0], [4.0]], [3.0, 5.0, 9.0]).predict([[3.0]])
+        array([7.])
+        """
+        return self._scored("predict", X, scoring)
+
+    @takes(Reading)
+    def score(self, X: Any, y: Any, sample_weight: Any = None, **reading: Unpack[Reading]) -> float:
+        """Return the coefficient of determination of the predictions, from one pass over the rows.
+
+        That of several targets is the mean, as in scikit-learn. It follows from the moments of the
+        rows: predictions are not stored.
+
+        Parameters
+        ----------
+        X, y, sample_weight : see `fit`
+            Rows, targets and weights.
+        features, unlabelled, nodata, on_invalid : see `fit`
+            How rows are read, and which of them count.
+
+        Returns
+        -------
+        float
+            R squared; one is best.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        InvalidDataError, InvalidParameterError
+            For rows, targets, weights or options that cannot be used.
+
+        Examples
+        --------
+        >>> from streamgda import Ridge
+        >>> X, y = [[1.0], [2.0], [4.0]], [3.0, 5.0, 9.0]
+        >>> round(Ridge(alpha=0).fit(X, y).score(X, y), 9)
+        1.0
+        """
+        check_is_fitted(self)
+        rows = self._validated(self._read("score", X, y, sample_weight, reading), reset=False)
+        moments = engine.accumulate_into(ClassMoments(), self._summed(rows))
+        if moments.n_features is None:
+            raise InvalidDataError(NO_ROWS)
+        return float(self._fitted.r2(self._columns(None, moments)).mean())
+
+    # --- saving -------------------------------------------------------------------------------
+
+    def _state(self) -> State:
+        attributes, arrays = super()._state()
+        return {**attributes, "targets": self._targets}, arrays
+
+    def _restored_width(self, attributes: Mapping[str, Any]) -> int:
+        width = int(self.moments_.n_features or 0)
+        if attributes["targets"] is not None:
+            self._targets = check_whole("targets", attributes["targets"], 1, width - 1)
+        return width - (self._targets or 1)
+
+
+def _columns_of(target: Any, names: Any, width: int) -> np.ndarray:
+    """Return the numbers of the columns that are targets."""
+    expected = f"the name or the number of a column, 0 to {width - 1}, or a list of several"
+    found = np.atleast_1d(np.asarray(feature_numbers(target, names, width, "target")))
+    if found.ndim != 1 or not found.size or found.dtype.kind not in "iu":
+        raise refuse("target", target, expected)
+    if (found < 0).any() or (found >= width).any() or np.unique(found).size < found.size:
+        raise refuse("target", target, expected)
+    return found
+
+
+class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
+    r"""Ridge regression of the classes, coded as 1 and -1, from one pass over the rows.
+
+    It corresponds to `sklearn.linear_model.RidgeClassifier`: a row gets the class with the largest
+    prediction. The state is that of linear discriminants, the count and the mean of each class and
+    the scatter within classes, from which the products of rows and codes follow.
+
+    Parameters
+    ----------
+    alpha : float
+        Penalty, not negative.
+    fit_intercept : bool
+        Without it the fit goes through the origin.
+    copy_X, max_iter, tol : see `Ridge`
+        They make no difference.
+    class_weight : dict or "balanced", optional
+        Factors of the weights of the rows of each class; those of "balanced" make the weights of
+        all classes the same. They need a scatter for each class rather than one for all.
+    solver, positive, random_state, alphas, cv : see `Ridge`
+        The errors by which `alphas` are compared are those of the codes, as in
+        `RidgeClassifierCV`: whether labels are right does not follow from moments.
+
+    Attributes
+    ----------
+    classes_ : ndarray, shape (n_classes,)
+    coef_ : ndarray, shape (n_classes, n_features), or (n_features,) for two classes
+    intercept_ : ndarray, shape (n_classes,), or (1,)
+    alpha_, best_score_, cv_results_, n_iter_, moments_, n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from streamgda import RidgeClassifier, accumulate
+    >>> X, y = load_iris(return_X_y=True)
+    >>> RidgeClassifier(alphas=[0.1, 1.0, 10.0]).fit(X, y).score(X, y)
+    0.8533333333333334
+    >>> RidgeClassifier.from_moments(accumulate(X, y), class_weight={1: 2.0}).coef_.shape
+    (3, 4)
+    """
+
+    _least_classes = 2
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        *,
+        fit_intercept: bool = True,
+        copy_X: bool = True,
+        max_iter: int | None = None,
+        tol: float = 1e-4,
+        class_weight: Any = None,
+        solver: str = "auto",
+        positive: bool = False,
+        random_state: int | None = None,
+        alphas: Any = None,
+        cv: Any = 5,
+    ) -> None:
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.copy_X = copy_X
+        self.max_iter = max_iter
+        self.tol = tol
+        self.class_weight = class_weight
+        self.solver = solver
+        self.positive = positive
+        self.random_state = random_state
+        self.alphas = alphas
+        self.cv = cv
+
+    def _covariance_type(self) -> str:
+        return "tied" if self.class_weight is None else "full"
+
+    def _kept(self) -> dict[str, Any]:
+        weight = self.class_weight
+        if isinstance(weight, Mapping):
+            given = as_numbers("class_weight", [*weight.values()], "numbers >= 0", finite=True)
+            if (given < 0).any():
+                raise refuse("class_weight", weight, "numbers >= 0")
+        elif weight is not None and (not isinstance(weight, str) or weight != "balanced"):
+            raise refuse("class_weight", weight, "None, 'balanced' or a dict of numbers")
+        return super()._kept()
+
+    def _columns(self, settings: Any, moments: ClassMoments, weighted: bool = True) -> Columns:
+        weight = settings.class_weight if weighted else None
+        if weight is None:
+            return Columns.of_classes(moments)
+        count = moments.class_count.astype(np.float64)
+        if isinstance(weight, str):
+            present = count > 0
+            shares = present.sum() * np.where(present, count, 1.0)
+            return Columns.of_classes(moments, count.sum() / shares)
+        at = find(as_labels([*weight], "class_weight"), moments.classes)
+        if (at < 0).any():
+            raise refuse("class_weight", weight, f"classes among {shown(moments.classes.tolist())}")
+        factors = np.ones(count.size)
+        factors[at] = [*weight.values()]
+        return Columns.of_classes(moments, factors)
+
+    @takes(Reading)
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        **reading: Unpack[Reading],
+    ) -> Self:
+        """Fit the scores of the classes to rows and labels, in one pass over them.
+
+        Parameters
+        ----------
+        X, y, sample_weight : see `GaussianNB.fit`
+            Rows, labels and weights.
+        groups : array-like, shape (n_rows,), optional
+            Groups of the rows, for `alphas` and a splitter `cv` that uses them.
+        features, unlabelled, nodata, on_invalid : see `GaussianNB.fit`
+            How rows are read, and which of them count.
+
+        Returns
+        -------
+        RidgeClassifier
+            The estimator itself.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows, labels or weights that cannot be used.
+        InvalidParameterError
+            For parameters out of range.
+
+        Examples
+        --------
+        >>> from streamgda import RidgeClassifier
+        >>> X, y = [[1.0], [3.0], [6.0], [8.0]], ["ant", "ant", "bee", "bee"]
+        >>> ridge = RidgeClassifier().fit(X, y)
+        >>> ridge.predict([[2.0], [5.0]])
+        array(['ant', 'bee'], dtype='<U3')
+        """
+        return self._fit(X, y, sample_weight, groups, reading)
+
+    @fitted
+    def classes_(self) -> np.ndarray:
+        """Class labels, sorted, shape (n_classes,)."""
+        check_is_fitted(self)
+        return self.moments_.classes
+
+    @fitted
+    def coef_(self) -> np.ndarray:
+        """Coefficients, shape (n_classes, n_features), or (n_features,) for two classes."""
+        coefficients: np.ndarray = self.model_.coefficients
+        return coefficients[1] if len(coefficients) == 2 else coefficients
+
+    @fitted
+    def intercept_(self) -> Any:
+        """Scores at the origin, shape (n_classes,), or (1,) for two classes."""
+        values = self.model_.at_zero
+        if not self._settings.fit_intercept:
+            return 0.0
+        return values[1:] if len(values) == 2 else values
+
+    predict = MomentClassifier.predict
+    score = MomentClassifier.score
+    decision_function = GaussianDiscriminantAnalysis.decision_function
+
+    def _scorer(self, method: str, **options: Any) -> Scorer:
+        if method not in ("predict", "decision_function") or options:
+            raise InvalidParameterError(f"{type(self).__name__} has no {method}")
+        model = self.model_
+        if method == "predict":
+            return Scorer("predict", model.predict, model, labels=model.classes, method=method)
+        if model.classes.size == 2:
+            return Scorer("log_odds", model.log_odds, model, method=method)
+        scores, width = model.relative_scores, model.classes.size
+        return Scorer("relative_scores", scores, model, columns=width, method=method)
+
+    # --- saving -------------------------------------------------------------------------------
+
+    def _state(self) -> State:
+        attributes, arrays = super()._state()
+        for params in (attributes["params"], attributes.get("set_params", {})):
+            weight = params.get("class_weight")
+            if isinstance(weight, Mapping):
+                labels = storage.pack_labels(as_labels([*weight], "class_weight"))
+                params["class_weight"] = {"labels": labels, "weights": [*weight.values()]}
+        return attributes, arrays
+
+    @classmethod
+    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        given = {n: dict(attributes[n]) for n in ("params", "set_params") if n in attributes}
+        weights = {n: params.pop("class_weight", None) for n, params in given.items()}
+        estimator = super()._from_state({**attributes, **given}, arrays)
+        for name, weight in weights.items():
+            if isinstance(weight, Mapping):
+                labels = storage.unpack_labels(weight["labels"]).tolist()
+                weights[name] = dict(zip(labels, weight["weights"], strict=True))
+            for held in (estimator, estimator._settings)[: 1 + (name == "params")]:
+                held.class_weight = weights[name]
+                held._kept()
+        return estimator
