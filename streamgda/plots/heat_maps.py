@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,21 +12,12 @@ from streamgda.rows import as_source
 from streamgda.rows.invalid_rows import as_weights
 from streamgda.rows.labels import as_labels, join_labels
 from streamgda.rows.sources import check_lengths
-from streamgda.runtime.parameters import check_type
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MOST_VALUES = 25  # classes up to which numbers are shown in the cells
 _INCHES = 0.42  # of a cell with a number, in a new figure
-
-
-@runtime_checkable
-class Predictor(Protocol):
-    """An object that predicts labels."""
-
-    def predict(self, X: Any) -> Any:
-        """Return the predicted class of each row."""
 
 
 def plot_confusion_matrix(
@@ -83,7 +74,10 @@ def plot_confusion_matrix(
     >>> [text.get_text() for text in ax.texts]
     ['50', '0', '0', '0', '48', '2', '0', '1', '49']
     """
-    check_type("estimator", estimator, Predictor, "a fitted classifier")
+    if not hasattr(estimator, "predict"):
+        raise TypeError(
+            f"estimator is of type {type(estimator).__name__}; expected a fitted classifier"
+        )
     source = as_source(y, "y")
     predicted = np.asarray(estimator.predict(X))
     check_lengths(as_source(predicted), source)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import linalg
 from scipy.special import logsumexp
+from sklearn.utils import resample
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda import engine
@@ -122,7 +123,7 @@ class Projection:
         return joint
 
     def points(self, X: Any, y: Any, most: int | None) -> Points:
-        """Return projected rows: all, or about `most` of them, with as large a share of each class.
+        """Return projected rows: all, or `most` of them, with as large a share of each class.
 
         Raises
         ------
@@ -142,27 +143,12 @@ class Projection:
         n = len(positions)
         if most is None or n <= most:
             return Points(positions, codes, n)
-        chosen = stratified(np.zeros(n, int) if codes is None else codes, most)
+        options: Any = {"replace": False, "n_samples": most, "random_state": 0, "stratify": codes}
+        chosen = np.sort(resample(np.arange(n), **options))
         return Points(positions[chosen], None if codes is None else codes[chosen], n)
 
     def _project(self, rows: Any, first_row: int) -> np.ndarray:
         return as_matrix(rows, first_row) @ self.vectors.T
-
-
-def stratified(codes: np.ndarray, most: int) -> np.ndarray:
-    """Return the numbers of about `most` rows, in order: of each class as large a share.
-
-    A class has at least one row. The choice is random, but the same for the same codes.
-    """
-    random = np.random.default_rng(0)
-    order = np.argsort(codes, kind="stable")
-    _, starts, counts = np.unique(codes[order], return_index=True, return_counts=True)
-    shares = np.maximum(1, np.round(counts * (most / codes.size)).astype(int))
-    picked = [
-        order[start + random.choice(count, share, replace=False)]
-        for start, count, share in zip(starts, counts, shares, strict=True)
-    ]
-    return np.sort(np.concatenate(picked))
 
 
 def check_gaussian(estimator: Any) -> None:

@@ -222,13 +222,6 @@ def test_checkpoints_that_cannot_be_kept(tmp_path, monkeypatch, options, message
     assert not any(tmp_path.iterdir())
 
 
-def test_left_overs_of_killed_runs_are_removed(tmp_path):
-    for name in ("kept.streamgda-0123abcd.partial.zip", "kept.partially"):
-        (tmp_path / name).write_text("half")
-    accumulate(X, Y, checkpoint=tmp_path / "kept")
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["kept", "kept.partially"]
-
-
 def test_slabs_stay_as_they_were(tmp_path, monkeypatch):
     path = tmp_path / "kept"
     stopped(path)

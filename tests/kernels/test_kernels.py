@@ -10,11 +10,9 @@ from streamgda.kernels.centred import add_norms
 from streamgda.kernels.integers import centre_scatter, centre_squares
 from streamgda.kernels.sums import (
     add_squares,
-    add_sums,
     all_within,
     clear_upper,
     copy_symmetric,
-    count_rows,
     encode_labels,
     group_rows,
     mirror,
@@ -127,47 +125,6 @@ def test_remove_directions(zeros):
 
 
 # --- sums -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_count_rows(weighted):
-    codes = np.array([0, 2, 2, 0, 2])
-    weights = frozen([0.5, 1, 2, 0.25, 4]) if weighted else NO_WEIGHTS
-    count = np.array([1, 0, 2], np.float64 if weighted else np.int64)
-    count_rows(codes, weights, count)
-    assert count.tolist() == ([1.75, 0, 9] if weighted else [3, 0, 5])
-
-
-@pytest.mark.parametrize("d", WIDTHS)
-@pytest.mark.parametrize("dtype", INTEGERS + FLOATS)
-def test_add_sums(dtype, d):
-    rng = np.random.default_rng(d)
-    X, codes = rows_of(rng, dtype, 7, d), rng.integers(0, 3, 7)
-    centre = centre_of(rng, dtype, 3, d)
-    sums = centre_of(rng, dtype, 3, d)
-    expected = sums.copy()
-    for r in range(7):
-        for j in range(d):
-            expected[codes[r], j] += int(X[r, j]) - centre[codes[r], j]
-    beyond = np.zeros(1, np.int64)
-    add_sums(X, codes, no_weights(dtype), centre, sums, beyond)
-    assert not beyond[0]
-    assert sums.dtype == expected.dtype
-    assert (sums == expected).all()
-
-
-@pytest.mark.parametrize("dtype", FLOATS)
-def test_add_sums_weighted(dtype):
-    rng = np.random.default_rng(1)
-    X, codes = rows_of(rng, dtype, 9, 4), rng.integers(0, 2, 9)
-    weights = frozen(rng.integers(0, 5, 9) / 4)
-    centre = rng.integers(-3, 4, (2, 4)).astype(np.float64)
-    sums = np.zeros((2, 4))
-    add_sums(X, codes, weights, centre, sums, np.zeros(1, np.int64))
-    for k in range(2):
-        for j in range(4):
-            mine = [weights[r] * (float(X[r, j]) - centre[k, j]) for r in range(9) if codes[r] == k]
-            assert sums[k, j] == sum(mine)
 
 
 @pytest.mark.parametrize("tied", [False, True])

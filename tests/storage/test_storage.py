@@ -272,14 +272,3 @@ def test_what_was_not_saved_is_not_replaced(tmp_path, name):
         (tmp_path / empty).mkdir()
         some_moments().save(tmp_path / empty)
         assert_same(ClassMoments.load(tmp_path / empty), some_moments())
-
-
-def test_triangles():
-    for d in (1, 2, 10):
-        matrices = np.random.default_rng(0).normal(size=(4, d, d))
-        packed = storage.pack_triangles(matrices)
-        assert packed.shape == (4, d * (d + 1) // 2)
-        np.testing.assert_array_equal(storage.unpack_triangles(packed), np.tril(matrices))
-    for size in (2, 4, 5, 7):
-        with pytest.raises(ValueError, match=f"{size} numbers do not fill a triangle of a matrix"):
-            storage.unpack_triangles(np.zeros((1, size)))
