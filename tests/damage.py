@@ -3,29 +3,20 @@
 The cases change a file of every kind, in a folder or a zip file: bytes, members, JSON values, and
 contents with right checksums. Loading gives the original or FormatError, nothing else. Contents
 that were changed together with their checksums may also give an object that works: whatever is
-done with it raises errors of streamgda only. The program exits with 1 if a case ends otherwise.
-
-    python tests/damage.py                    10,000 cases, the same each time
-    python tests/damage.py --cases 500 nb     those of the kinds whose name contains a word
-    python tests/damage.py --only 1234 nb     one of them again, with its traceback
+done with it raises errors of streamgda only.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import copy
-import itertools
 import json
 import random
-import resource
-import sys
 import tempfile
 import time
 import traceback
 import warnings
 import zipfile
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -511,35 +502,3 @@ def result_of(subject: Subject, number: int) -> tuple[str, str]:
             return "FAULT", traceback.format_exc()
     seconds = time.process_time() - started
     return (result, "") if seconds < LONGEST else ("FAULT", f"it took {seconds:.1f} seconds")
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("words", nargs="*", help="kinds whose name contains one of them")
-    parser.add_argument("--cases", type=int, default=10_000)
-    parser.add_argument("--only", type=int, help="number of one case")
-    given = parser.parse_args()
-    chosen = [
-        subject
-        for name, subject in subjects().items()
-        if not given.words or any(word in name for word in given.words)
-    ]
-    numbers = range(-(-given.cases // len(chosen))) if given.only is None else [given.only]
-    counts: dict[str, Counter[str]] = {subject.name: Counter() for subject in chosen}
-    for subject, number in itertools.product(chosen, numbers):
-        result, fault = result_of(subject, number)
-        counts[subject.name][result] += 1
-        if fault:
-            print(f"{subject.name} --only {number}\n{fault}", flush=True)
-    results = ("refused", "original", "works", "other file", "FAULT")
-    print("| file |", " | ".join(results), "|\n| --- |" + " --- |" * len(results))
-    for name, counter in counts.items():
-        print(f"| {name} |", " | ".join(str(counter[result]) for result in results), "|")
-    n_faults = sum(counter["FAULT"] for counter in counts.values())
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"\n{n_faults} faults in {len(chosen) * len(numbers)} cases; peak {peak:.0f} MiB.")
-    return 1 if n_faults else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

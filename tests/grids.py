@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 THOROUGH = os.environ.get("STREAMGDA_TESTS") == "thorough"
+TIMES = int(os.environ.get("STREAMGDA_TIMES", "1"))  # as many damaged files, kills and bad calls
 
 
 def pairs(names: str, *values: Iterable[Any]) -> Callable[[Callable], Callable]:

@@ -3,20 +3,15 @@
 Each work is killed (SIGKILL) and interrupted (Ctrl-C) before steps of the file system, and killed
 at random moments. An interrupt arrives as such, and not as another error. Afterwards
 the old or the new contents are whole, the same call gives the same bits as without a kill, and no
-temporary file is left. The program exits with 1 if anything else is found.
+temporary file is left.
 
-    python tests/kills.py                 some 300 stops: random moments, and evenly spaced steps
-    python tests/kills.py --every         before every step; a few minutes
-    python tests/kills.py save convert    works whose name contains one of these words
-
-``python tests/kills.py --cluster ADDRESS FOLDER`` kills clients of a cluster at random moments and
+``python tests/kills.py ADDRESS FOLDER`` kills clients of a cluster at random moments and
 restarts their work until it is done, and prints as JSON, for each kind of work, how often it was
 killed and a digest of each result.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import os
@@ -24,7 +19,6 @@ import random
 import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 import traceback
@@ -410,34 +404,22 @@ class Killer:
 _EXCHANGE = replacing.exchange
 
 
-def moments(
-    steps: int, seconds: float, n: int | None, chance: random.Random
-) -> Iterator[dict[str, Any]]:
-    """Yield when to stop: before `n` evenly spaced steps (or all), then as often at random.
+def moments(steps: int, seconds: float, n: int, chance: random.Random) -> Iterator[dict[str, Any]]:
+    """Yield when to stop: before `n` evenly spaced steps, then as often at random.
 
     With no seconds, there are no random moments.
     """
-    for step in range(1, steps + 1) if n is None else spaced(steps, n):
+    for step in sorted({1 + round(i * (steps - 1) / max(1, n - 1)) for i in range(n)}):
         yield {"step": step}
         yield {"step": step, "interrupted": True}
-    for _ in range(n or 10) if seconds else ():
+    for _ in range(n) if seconds else ():
         yield {"seconds": chance.uniform(0, seconds)}
-
-
-def spaced(steps: int, n: int) -> list[int]:
-    return sorted({1 + round(i * (steps - 1) / max(1, n - 1)) for i in range(n)})
 
 
 def write_often() -> None:
     """Let works read small slabs, and write as often as they can."""
     plan._SLAB_BYTES = SLAB_BYTES
     resumable_outputs._EVERY = 0
-
-
-def compile_kernels() -> None:
-    for work in WORKS.values():
-        with tempfile.TemporaryDirectory() as folder:
-            work.run(Path(folder))
 
 
 def kill_clients(address: str, folder: Path) -> dict[str, dict[str, Any]]:
@@ -464,44 +446,6 @@ def kill_clients(address: str, folder: Path) -> dict[str, dict[str, Any]]:
     return ended
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("words", nargs="*", help="kill works whose name contains one of them")
-    parser.add_argument("--every", action="store_true", help="kill before every step")
-    parser.add_argument("--kills", type=int, default=10, help="steps of each work, and moments")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--cluster", nargs=2, help="kill clients of a cluster, see above")
-    given = parser.parse_args()
-    with threads.limit(1):  # pools of threads do not survive a fork
-        if given.cluster is None:
-            return kill_all(given)
-        print(json.dumps(kill_clients(given.cluster[0], Path(given.cluster[1]))))
-        return 0
-
-
-def kill_all(given: argparse.Namespace) -> int:
-    """Kill all works that were asked for; return the exit code."""
-    chance, failed, total = random.Random(given.seed), 0, 0
-    write_often()
-    compile_kernels()
-    print("| work | steps | stops | failures |", "| --- | --- | --- | --- |", sep="\n")
-    for name, work in WORKS.items():
-        if given.words and not any(word in name for word in given.words):
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            killer, failures, kills = Killer(work, Path(folder)), [], 0
-            n = None if given.every else given.kills
-            for moment in moments(killer.steps, killer.seconds(), n, chance):
-                try:
-                    kills += killer.kill(**moment)
-                except Exception as error:
-                    failures.append(f"{type(error).__name__}: {error}")
-        print(f"| {name} | {killer.steps} | {kills} | {len(failures)} |", flush=True)
-        print(*failures, sep="\n", end="\n" if failures else "")
-        failed, total = failed + len(failures), total + kills
-    print(f"\n{total} stops, {failed} failures.")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    with threads.limit(1):  # pools of threads do not survive a fork
+        print(json.dumps(kill_clients(sys.argv[1], Path(sys.argv[2]))))

@@ -248,7 +248,7 @@ def test_clients_that_are_killed(cluster, tmp_path, monkeypatch):
     if not hasattr(os, "fork"):
         pytest.skip("no fork on this platform")
     done = subprocess.run(
-        [sys.executable, kills.__file__, "--cluster", cluster.scheduler_address, tmp_path],
+        [sys.executable, kills.__file__, cluster.scheduler_address, tmp_path],
         check=False,
         capture_output=True,
         text=True,

@@ -3,6 +3,7 @@
 import badcalls
 import numpy as np
 import pytest
+from grids import TIMES
 from matplotlib import pyplot as plt
 
 from streamgda import GaussianNB
@@ -11,7 +12,7 @@ from streamgda.errors import InvalidParameterError
 
 def test_bad_calls_are_refused_by_name(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(str(tmp_path))  # strings are paths
-    assert list(badcalls.wrong(limit=200)) == []
+    assert list(badcalls.wrong(limit=200 * TIMES)) == []
     plt.close("all")
 
 

@@ -20,15 +20,14 @@ import numpy as np
 import pytest
 import zarr
 from damage import LOADERS, as_store, meaning, result_of, sealed, subjects
-from grids import THOROUGH
+from grids import THOROUGH, TIMES
 from samples import blobs
 
 import streamgda
 from streamgda import ClassMoments, GaussianModel, LinearDiscriminantAnalysis, storage
 from streamgda.errors import FormatError, InvalidParameterError, SourceError, SourceNotFoundError
 
-# Of each subject; tests/damage.py runs 10,000 in all.
-N_CASES = 30 if THOROUGH else 5
+N_CASES = TIMES * (30 if THOROUGH else 5)  # of each subject
 SUBJECTS = subjects()
 MOMENTS = SUBJECTS["moments-full"]
 
@@ -306,7 +305,7 @@ def test_damage(name):
     results = Counter()
     for number in range(N_CASES):
         result, fault = result_of(SUBJECTS[name], number)
-        assert not fault, f"{name} --only {number}\n{fault}"
+        assert not fault, f"{name} {number}\n{fault}"
         results[result] += 1
     assert results["refused"] > N_CASES / 4, results
 

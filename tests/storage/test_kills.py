@@ -5,6 +5,7 @@ import random
 
 import kills
 import pytest
+from grids import TIMES
 
 from streamgda.engine import plan, resumable_outputs
 from streamgda.runtime import threads
@@ -44,7 +45,6 @@ def test_killed_work(tmp_path, name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", kills.WORKS)
 def test_work_killed_at_many_steps(tmp_path, name):
-    """At some of all steps; ``python tests/kills.py --every`` stops each work at every one."""
     killer = kills.Killer(kills.WORKS[name], tmp_path)
-    for moment in kills.moments(killer.steps, killer.seconds(), 3, random.Random(0)):
+    for moment in kills.moments(killer.steps, killer.seconds(), 3 * TIMES, random.Random(0)):
         killer.kill(**moment)
