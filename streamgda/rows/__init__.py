@@ -33,8 +33,8 @@ _COPIED_BYTES = 1 << 26  # of others in memory: smaller ones are transformed and
 
 # In the order in which they are asked; libraries are recognised without importing them.
 ADAPTERS: tuple[type[RowSource], ...] = (
-    FrameRows,
     StoredRows,
+    FrameRows,
     DaskRasterRows,
     RasterRows,
     DaskRows,
@@ -274,7 +274,9 @@ def _recognised(values: Any, name: str) -> Any:
     What is beside the rows becomes an array or a source if it is in memory. Otherwise it is as
     given, until it is laid out in the order of the rows.
     """
-    if isinstance(values, list | tuple | RowSource) or (is_polygons(values) and name == "y"):
+    if isinstance(values, list | tuple | RowSource):
+        return values
+    if name != "X" and (hasattr(values, "chunks") or is_polygons(values)):
         return values
     if isinstance(values, np.ndarray):  # as a whole, a masked one would lose its mask
         return ArrayRows.of(values, name) if name == "X" and is_masked(values) else values
