@@ -85,8 +85,9 @@ def feature_numbers(chosen: Any, names: Names | None, n_features: int, what: str
     InvalidParameterError
         For names that no feature or several features have.
     """
-    given = [chosen] if isinstance(chosen, str) else chosen
-    if isinstance(given, slice) or getattr(given, "ndim", 1) != 1 or not _are_texts(given):
+    listed = isinstance(chosen, Sequence) or getattr(chosen, "ndim", 0) == 1
+    given = [chosen] if isinstance(chosen, str) else as_names(chosen) if listed else None
+    if given is None:
         return chosen
     if names is None:
         raise InvalidParameterError(
@@ -102,13 +103,6 @@ def feature_numbers(chosen: Any, names: Names | None, n_features: int, what: str
         )
     numbers = {name: number for number, name in enumerate(names)}
     return np.array([numbers[name] for name in given])
-
-
-def _are_texts(values: Any) -> bool:
-    try:
-        return len(values) > 0 and all(isinstance(value, str) for value in values)
-    except TypeError:  # not a sequence
-        return False
 
 
 # --- saving ---------------------------------------------------------------------------------------
