@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from streamgda.models.means_test import MeansTest, means_test
     from streamgda.models.separability import separability
     from streamgda.moments import ClassMoments, GroupedMoments, PairwiseMoments, SlidingWindow
+    from streamgda.moments.feature_maps import Normalize, Power, RandomFeatures, Standardize
     from streamgda.rows.opening import open_store
     from streamgda.storage.saved import load
     from streamgda.versions import show_versions
@@ -62,14 +63,18 @@ __all__ = [
     "LinearDiscriminantAnalysis",
     "LinearDiscriminants",
     "MeansTest",
+    "Normalize",
     "PairwiseMoments",
+    "Power",
     "PrequentialResult",
     "QuadraticDiscriminantAnalysis",
     "QuadraticDiscriminants",
+    "RandomFeatures",
     "Ridge",
     "RidgeClassifier",
     "SeparabilitySelector",
     "SlidingWindow",
+    "Standardize",
     "ThresholdClassifier",
     "accumulate",
     "covariance_test",
@@ -96,12 +101,16 @@ _MODULES = {
     "GroupedMoments": "moments",
     "LinearDiscriminants": "models.discriminants",
     "MeansTest": "models.means_test",
+    "Normalize": "moments.feature_maps",
     "PCA": "estimators.pca",
     "PairwiseMoments": "moments",
+    "Power": "moments.feature_maps",
     "PrequentialResult": "estimators.prequential",
     "QuadraticDiscriminants": "models.discriminants",
+    "RandomFeatures": "moments.feature_maps",
     "SeparabilitySelector": "estimators.feature_selection",
     "SlidingWindow": "moments",
+    "Standardize": "moments.feature_maps",
     "accumulate": "engine",
     "covariance_test": "models.covariance_test",
     "distance": "models.distances",

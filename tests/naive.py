@@ -7,6 +7,7 @@ that belong to them are those of the public contract.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -623,3 +624,27 @@ def imputed(
         gap = np.linalg.solve(covariance[np.ix_(o, o)], x[o] - mean[o])
         out[~o] += share * (mean[~o] + covariance[np.ix_(~o, o)] @ gap)
     return out
+
+
+# --- maps of rows -------------------------------------------------------------------------------
+
+
+def uniform(n: int, seed: int, stream: int) -> np.ndarray:
+    """Numbers between 0 and 1 of 32 bits each, the lower half of a word first."""
+    words = np.random.Philox(key=np.array([seed, stream], np.uint64)).random_raw((n + 1) // 2)
+    halves = [part for word in words.tolist() for part in (word % 2**32, word // 2**32)]
+    return (np.array(halves[:n]) + 0.5) / 2**32
+
+
+def random_features(
+    X: np.ndarray, n: int, kind: str = "relu", gamma: float = 1.0, seed: int = 0
+) -> np.ndarray:
+    """Random features of rows; normal numbers are quantiles at uniform ones."""
+    X = np.asarray(X, np.float64)
+    d = X.shape[1]
+    normal = np.vectorize(statistics.NormalDist().inv_cdf)(uniform(n * d, seed, 0))
+    products = X @ normal.reshape(n, d).T
+    if kind == "relu":
+        return np.maximum(products * math.sqrt(2 / d), 0)
+    phases = 2 * math.pi * uniform(n, seed, 1)
+    return math.sqrt(2 / n) * np.cos(products * math.sqrt(2 * gamma) + phases)

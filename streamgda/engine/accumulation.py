@@ -47,6 +47,7 @@ from streamgda.moments import (
     ScaledRows,
 )
 from streamgda.moments.covariance_types import structure_of
+from streamgda.moments.feature_maps import Lifting
 from streamgda.rows import Rows, as_batches, as_source
 from streamgda.rows.batches import Batches
 from streamgda.rows.invalid_rows import ACCUMULATING, CHECK_SUMS, RowRule, row_rule
@@ -81,6 +82,8 @@ class Accumulation:
         Names of the features of the rows.
     grouped : bool
         The rows have groups.
+    feature_map : Lifting, optional
+        Map of the rows before they are added.
     """
 
     covariance_type: str = "full"
@@ -95,6 +98,7 @@ class Accumulation:
     again: ScaledRows | None = None
     feature_names: tuple[str, ...] | None = None
     grouped: bool = False
+    feature_map: Lifting | None = None
 
     def __post_init__(self) -> None:
         structure_of(self.covariance_type)
@@ -108,10 +112,19 @@ class Accumulation:
                 "on_invalid='pairwise' keeps no moments of groups; use 'skip' with groups, or call "
                 "accumulate for the rows of each group"
             )
-        if self.grouped:
-            return GroupedMoments(self.covariance_type, fourth_moments=self.fourth_moments)
         if self.rule.action != "pairwise":
-            return ClassMoments(self.covariance_type, fourth_moments=self.fourth_moments)
+            kind: Any = GroupedMoments if self.grouped else ClassMoments
+            kept: Moments = kind(
+                self.covariance_type,
+                fourth_moments=self.fourth_moments,
+                feature_map=self.feature_map,
+            )
+            return kept
+        if self.feature_map is not None:
+            raise InvalidParameterError(
+                "on_invalid='pairwise' keeps moments of rows with gaps, which no feature_map can "
+                "lift; use 'skip', or leave out feature_map"
+            )
         if self.covariance_type != "full" or self.fourth_moments:
             raise InvalidParameterError(
                 f"on_invalid='pairwise' keeps matrices for each class, and no fourth moments; got "
@@ -159,6 +172,7 @@ class Accumulation:
             "nodata": repr(self.rule.nodata),
             "classes": str(expected),
             **({} if unlabelled is None else {"unlabelled": str(unlabelled.tolist())}),
+            **({} if self.feature_map is None else {"feature_map": str(self.feature_map)}),
             **rows,
             "read by": reader,
         }
@@ -214,6 +228,7 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
     unlabelled: Any = None,
     features: Any = None,
     columns: Any = None,
+    feature_map: Any = None,
     checkpoint: Any = None,
     checkpoint_every: float = 60.0,
     norms: bool | None = None,
@@ -245,6 +260,9 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
         Value that marks missing measurements, and labels of rows that do not count at all.
     features, columns : str; tuple of names; optional
         Dimension of a DataArray with the features; names of X, y (and weights) in dicts or tables.
+    feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
+        Map of the rows before they are added, slab by slab: the moments are of lifted rows, which
+        are never stored. Rows are checked before it. Fitted transformers are scikit-learn's.
     checkpoint, checkpoint_every : path, float
         File from which the same call resumes, and the least number of seconds between two writes.
     norms : bool, optional
@@ -287,6 +305,7 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
         grouped=groups is not None,
+        feature_map=Lifting.of(feature_map),
     )
     with only_run(checkpoint):
         if columns is None and y is not None:
@@ -333,6 +352,7 @@ def accumulate_into(
         rule=rows.rule,
         expected=expected,
         for_model=True,
+        feature_map=moments._lifting,
         **options,
     )
     with only_run(asked.checkpoint):

@@ -136,10 +136,15 @@ def plan_moments(
     MemoryBudgetError
         If not even the smallest slab fits.
     """
-    labels, n_features = rows.y, rows.X.shape[1]
+    labels, n_features, lifting = rows.y, rows.X.shape[1], moments._lifting
+    lifted = 0
+    if lifting is not None:
+        lifting = lifting.bound(n_features)
+        n_features, lifted = lifting.n_out, lifting.nbytes
 
     def plan(n_classes: int, labels_held: int = 0) -> int:
         state, held = moments._bytes(n_classes, n_features, n_groups)
+        held += lifted
         least = held
         if model is not None:  # of all groups together
             least = max(held, _model_bytes(model, state // max(1, n_groups), n_features))

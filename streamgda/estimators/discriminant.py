@@ -64,6 +64,9 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
         over all rows.
     temperature : float > 0
         Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
+    feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
+        Map of rows before the model, in `fit` and in all methods that score rows. Attributes are
+        those of lifted rows; `n_features_in_` is that of rows before the map.
 
     Attributes
     ----------
@@ -103,6 +106,7 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
         store_covariance: bool = False,
         standardize: bool = False,
         temperature: float = 1.0,
+        feature_map: Any = None,
     ) -> None:
         self.covariance_type = covariance_type
         self.priors = priors
@@ -115,6 +119,7 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
         self.store_covariance = store_covariance
         self.standardize = standardize
         self.temperature = temperature
+        self.feature_map = feature_map
 
     _least_classes = 2
 
@@ -260,6 +265,8 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier):
         `sklearn.covariance`. It needs the rows themselves: arrays in memory, in `fit`.
     temperature : float > 0
         Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
+    feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
+        Map of rows before the model; see `GaussianDiscriminantAnalysis`.
 
     Attributes
     ----------
@@ -301,6 +308,7 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier):
         tol: float = 1e-4,
         covariance_estimator: Any = None,
         temperature: float = 1.0,
+        feature_map: Any = None,
     ) -> None:
         self.solver = solver
         self.shrinkage = shrinkage
@@ -310,6 +318,7 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier):
         self.tol = tol
         self.covariance_estimator = covariance_estimator
         self.temperature = temperature
+        self.feature_map = feature_map
 
     _least_classes = 2
 

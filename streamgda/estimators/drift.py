@@ -39,6 +39,7 @@ from streamgda.rows.invalid_rows import (
     rows_to_count,
 )
 from streamgda.rows.labels import coded_labels, encode, find, join_labels
+from streamgda.rows.lifted import lifted
 from streamgda.rows.names import join_names
 from streamgda.rows.sources import RowSource, Slab, check_lengths
 from streamgda.rows.sparse import CompressedRows
@@ -396,6 +397,7 @@ class DriftMonitor(Saved):
                     f"reference has {moments.n_features} features, but the stream has "
                     f"{self._reference.n_features} features"
                 )
+            moments._lifting_with(self._reference)
             try:
                 self._start = self.n_rows
                 self._refer_to(moments)
@@ -429,10 +431,10 @@ class DriftMonitor(Saved):
         """Return the rows that count, with the numbers of their labels."""
         start = slab.first_row
         X = as_matrix(slab.X, start, sparse=True)
-        if X.shape[1] != self._reference.n_features:
+        wanted = self._reference._n_features_in
+        if X.shape[1] != wanted:
             raise InvalidDataError(
-                f"X has {X.shape[1]} features, but the reference has {self._reference.n_features} "
-                f"features"
+                f"X has {X.shape[1]} features, but the reference has {wanted} features"
             )
         labels, known = as_known(slab.y, X.shape[0], start)
         codes = np.full(known.size, -1)
@@ -445,6 +447,7 @@ class DriftMonitor(Saved):
             X = np.array([X.row(r) for r in range(len(X))])
         if not all_finite(X):
             refuse_not_finite(X, start, numbers)
+        X = lifted(X, self._reference._lifting)
         return Window(X, codes, weights if weights.size else np.ones(len(X)))
 
     def _number(self, classes: np.ndarray) -> None:
@@ -571,6 +574,7 @@ class DriftMonitor(Saved):
         report = DriftReport(self._start, stop, self.level, tested.pop(ALL), tested, shares)
         if not report.alarm:
             self._calibrate(found)
+        moments._lifting = self._reference._lifting  # the rows of a window are lifted
         self.last_window = moments
         return report
 

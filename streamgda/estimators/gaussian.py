@@ -45,10 +45,12 @@ from streamgda.models.model import check_classes, check_priors
 from streamgda.models.sampling import Sampler, codes_to_sample, sample
 from streamgda.moments import ClassMoments
 from streamgda.moments.covariance_types import structure_of
+from streamgda.moments.feature_maps import Lifting
 from streamgda.moments.grouped import each_without
 from streamgda.rows import Rows, as_source
 from streamgda.rows.invalid_rows import as_matrix, as_weights, rows_to_count
 from streamgda.rows.labels import coded_labels, find, with_label
+from streamgda.rows.lifted import lifted
 from streamgda.rows.sources import RowSource, check_lengths
 from streamgda.runtime.parameters import BELOW_ONE, as_flag, as_number, refuse, shown
 from streamgda.storage.saved import State, state_of
@@ -101,6 +103,8 @@ class GaussianClassifier(MomentClassifier):
     _SOLVERS: ClassVar[tuple[str, ...]] = ()
     _NOT_WITH_SVD: ClassVar[str]  # the refusal of a covariance estimator
 
+    feature_map: Any
+
     def _regularisation(self) -> Regularisation:
         raise NotImplementedError
 
@@ -116,7 +120,8 @@ class GaussianClassifier(MomentClassifier):
         if estimator is not None and not hasattr(estimator, "fit"):
             raise refuse("covariance_estimator", estimator, "an object with a method fit, or None")
         as_flag("store_covariance", getattr(self, "store_covariance", False))
-        return self._regularisation().needs(self._covariance_type())
+        needs = self._regularisation().needs(self._covariance_type())
+        return needs | {"feature_map": Lifting.of(self.feature_map)}
 
     def _check_supported(self) -> None:
         """Raise an error for parameters that the solver does not support.
@@ -183,6 +188,7 @@ class GaussianClassifier(MomentClassifier):
             )
         X, labels = as_matrix(source.whole()), rows.rule.as_labels(rows.y)
         X, labels, *_ = rows_to_count(X, labels, None, rows.rule)
+        X = np.asarray(lifted(X, moments._lifting))
         X = X if X.dtype.kind == "f" else X.astype(np.float64)
         of_classes = [_found_by(estimator, X[labels == label]) for label in moments.classes]
         each = Covariances(
@@ -312,6 +318,8 @@ class GaussianClassifier(MomentClassifier):
         return model
 
     def _report_constant_features(self, model: GaussianModel) -> None:
+        if model.feature_map is not None:
+            return  # features of a map are no columns of the caller
         constant = self._left_out(model)
         reported = getattr(self, "_reported_constant", None)
         if constant.size and (reported is None or not np.array_equal(reported, constant)):
@@ -358,7 +366,7 @@ class GaussianClassifier(MomentClassifier):
         return amounts
 
     def _left_out(self, model: GaussianModel) -> np.ndarray:
-        constant = np.ones(self.n_features_in_, bool)
+        constant = np.ones(model.n_features, bool)
         constant[model.features] = False
         return np.flatnonzero(constant)
 
@@ -930,8 +938,9 @@ class GaussianClassifier(MomentClassifier):
         labels = self.classes_[codes[at]]
 
         def without(weights: np.ndarray | None) -> Iterator[tuple[int, ClassMoments]]:
-            options: Any = {"sample_weight": weights, "covariance_type": kind, "unlabelled": -1}
-            rest = ClassMoments(kind)
+            mapped: Any = {"covariance_type": kind, "feature_map": self.moments_._lifting}
+            options = {"sample_weight": weights, "unlabelled": -1, **mapped}
+            rest = ClassMoments(**mapped)
             if at.size < codes.size:
                 rest = engine.accumulate(X, others, **options)
                 rest = rest.relabel({k: self.classes_[k] for k in rest.classes})

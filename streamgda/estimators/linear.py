@@ -87,6 +87,8 @@ class LinearDiscriminantAnalysis(
         `sklearn.covariance`. It needs the rows themselves: arrays in memory, in `fit`.
     temperature : float > 0
         Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
+    feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
+        Map of rows before the model; see `GaussianDiscriminantAnalysis`.
 
     Attributes
     ----------
@@ -132,6 +134,7 @@ class LinearDiscriminantAnalysis(
         covariance_estimator: Any = None,
         *,
         temperature: float = 1.0,
+        feature_map: Any = None,
     ) -> None:
         self.solver = solver
         self.shrinkage = shrinkage
@@ -141,6 +144,7 @@ class LinearDiscriminantAnalysis(
         self.tol = tol
         self.covariance_estimator = covariance_estimator
         self.temperature = temperature
+        self.feature_map = feature_map
 
     # --- parameters ---------------------------------------------------------------------------
 
@@ -449,7 +453,7 @@ class LinearDiscriminantAnalysis(
 
     @property
     def _components_wanted(self) -> int:
-        most = min(self.classes_.size - 1, self.n_features_in_)
+        most = min(self.classes_.size - 1, self._held.n_features)
         wanted = self._settings.n_components
         if wanted is None:
             return most

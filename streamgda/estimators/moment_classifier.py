@@ -45,6 +45,7 @@ from streamgda.models.shrinkage import TWO_PASSES
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import FORGOTTEN
 from streamgda.moments.covariance_types import structure_of
+from streamgda.moments.feature_maps import Lifting
 from streamgda.rows import Rows, as_source
 from streamgda.rows.arrays import SKIP_OR_FILL
 from streamgda.rows.invalid_rows import CHECK_SUMS, as_weights, labels_to_count
@@ -191,7 +192,8 @@ class MomentEstimator(RowEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         with contextlib.suppress(InvalidParameterError):  # which `fit` raises
-            tags.input_tags.sparse = not structure_of(self._covariance_type()).matrix
+            lifting = getattr(self, "feature_map", None) is not None
+            tags.input_tags.sparse = not (structure_of(self._covariance_type()).matrix or lifting)
         return tags
 
     def _kept(self) -> dict[str, Any]:
@@ -242,7 +244,9 @@ class MomentEstimator(RowEstimator):
         settings: Self = object.__new__(type(self))
         for name, value in vars(self).items():
             if not (name.startswith("_") or name.endswith("_")):
-                settings.__dict__[name] = _copied(value)
+                # Maps never change, and a clone of a fitted transformer is not fitted.
+                mapped = list(value) if isinstance(value, list) else value
+                settings.__dict__[name] = mapped if name == "feature_map" else _copied(value)
         return settings
 
     # --- learning ---------------------------------------------------------------------------
@@ -627,6 +631,8 @@ class MomentEstimator(RowEstimator):
                 f"shrinkage={shown(getattr(settings, 'shrinkage', None))}, but the rows so far "
                 f"were kept without their fourth moments; call fit"
             )
+        # A transformer that was loaded without its code gets it again.
+        self.moments_._lifting = _joined_maps(kept, self.moments_)
 
     def _is_declared(self, classes: Any) -> bool:
         """Return True for the same classes as were declared before."""
@@ -723,12 +729,15 @@ class MomentEstimator(RowEstimator):
         """
         check_type("moments", moments, ClassMoments, "ClassMoments")
         estimator = cls(**params)
+        if getattr(estimator, "feature_map", moments) is None:
+            estimator.feature_map = moments.feature_map
         kept = estimator._kept()
         estimator._check_supported()
+        _joined_maps(kept, moments)
         if kept["fourth_moments"] and moments.n_features is not None:
             moments.fourth  # noqa: B018  (reports missing ones)
         estimator._adopt(moments.reduce(kept["covariance_type"]), estimator._current_settings())
-        estimator.n_features_in_ = int(moments.n_features or 0)
+        estimator.n_features_in_ = int(moments._n_features_in or 0)
         if moments.feature_names is not None:
             estimator.feature_names_in_ = np.array(moments.feature_names, object)
         estimator._check_fitted()
@@ -744,12 +753,17 @@ class MomentEstimator(RowEstimator):
         return self._once("model", self._compute_model)
 
     def _compute_model(self) -> Any:
-        return self._settings._make_model(self.moments_, self._beside)
+        return self._model_behind(self.moments_, self._beside)
 
     def _model_of(self, moments: ClassMoments, beside: Any = None) -> Any:
         """Return the model that other moments determine, as `fit` would with these parameters."""
         check_classes(moments.classes, moments.class_count, self._least_classes)
-        return self._settings._make_model(moments, beside)
+        return self._model_behind(moments, beside)
+
+    def _model_behind(self, moments: ClassMoments, beside: Any) -> Any:
+        """Return the model of moments, which lifts rows as these were lifted."""
+        model, lifting = self._settings._make_model(moments, beside), moments._lifting
+        return model if lifting is None else replace(model, feature_map=lifting)
 
     # --- fitted attributes --------------------------------------------------------------------
 
@@ -799,7 +813,11 @@ class MomentEstimator(RowEstimator):
     ) -> Self:
         """Return an estimator whose model follows from given numbers."""
         estimator = cls(**params)
-        estimator._kept()
+        if estimator._kept().get("feature_map") is not None:
+            raise InvalidParameterError(
+                "feature_map is given, and from_parameters makes a model of features as they are; "
+                "leave it out, and pass feature_map.transform(X) to predict"
+            )
         estimator._check_supported()
         labels = as_labels(classes, "classes")
         if not labels.size or not np.array_equal(labels, np.unique(labels)):
@@ -833,7 +851,7 @@ class MomentEstimator(RowEstimator):
         states, arrays = nested(parts)
         for state in states.values() if names else ():
             state.pop(ATTRIBUTE, None)  # the names of all parts are those of the estimator
-        fitted, present = describe(self._settings), describe(self)["params"]
+        fitted, present = described(self._settings), described(self)["params"]
         later = {k: value for k, value in present.items() if value != fitted["params"][k]}
         since: dict[str, Any] = {"set_params": later} if later else {}
         if self._declared is not None:
@@ -871,14 +889,16 @@ class MomentEstimator(RowEstimator):
             same = model.classes.dtype == moments.classes.dtype
             if not same or not np.array_equal(model.classes, moments.classes):
                 raise ValueError("its model and its moments have different classes")
-            if model.n_features != estimator.n_features_in_:
+            lifting, width = moments._lifting, estimator.n_features_in_
+            width = width if lifting is None else lifting.n_out
+            if model.n_features != width or getattr(model, "feature_map", None) != lifting:
                 raise ValueError("its model and its moments have different features")
             estimator._derived["model"] = replace(model, feature_names=names)
         return estimator
 
     def _restored_width(self, attributes: Mapping[str, Any]) -> int:
         """Return the number of features of an estimator that is loaded, once it has its moments."""
-        return int(self.moments_.n_features or 0)
+        return int(self.moments_._n_features_in or 0)
 
 
 class MomentClassifier(ClassifierMixin, MomentEstimator):
@@ -974,7 +994,12 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         options |= {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every}
         if into is None:
             return own._of_all_rows(settings, None, rows, **options)
-        empty = ClassMoments(into.covariance_type, fourth_moments=into.fourth_moments)
+        if getattr(settings, "feature_map", into) is None:
+            settings.feature_map = into.feature_map
+        mapped = _joined_maps(settings._kept(), into)
+        empty = ClassMoments(
+            into.covariance_type, fourth_moments=into.fourth_moments, feature_map=mapped
+        )
         return into + engine.accumulate_into(empty, settings._summed(rows), **options)
 
     def retire(self, labels: Any) -> Self:
@@ -1391,6 +1416,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
     ) -> tuple[int, np.random.RandomState, np.ndarray | None]:
         """Return the number of rows to draw, random numbers, and labels; refuse others."""
         check_is_fitted(self)
+        self._refuse_lifted("sample draws rows, and a feature map has no inverse")
         n_samples = as_integer("n_samples", n_samples, "at least 1 row, an integer", 1)
         needed = 8 * n_samples * (self.n_features_in_ + 2)
         if in_memory and needed > 2 * spare_memory():
@@ -1407,6 +1433,13 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         except ValueError:
             expected = "an integer from 0 to 2**32 - 1, a RandomState, or None"
             raise refuse("random_state", random_state, expected) from None
+
+    def _refuse_lifted(self, why: str) -> None:
+        """Raise `UnsupportedError` if rows are behind a feature map."""
+        if self._numbers is None and self.moments_._lifting is not None:
+            raise UnsupportedError(
+                f"{why}: fit an estimator without feature_map to feature_map.transform(X)"
+            )
 
     # --- conversion -------------------------------------------------------------------------
 
@@ -1448,6 +1481,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         ('sklearn.discriminant_analysis', array([0, 0]))
         """
         self.model_  # noqa: B018  (raises an error before fit)
+        self._refuse_lifted("to_sklearn returns an estimator of features as they are")
         if self._settings._temperature != 1:
             raise UnsupportedError(
                 f"temperature={shown(self._settings._temperature)}, and scikit-learn's estimators "
@@ -1530,6 +1564,27 @@ def _of_joint(
     return np.asarray(_OF_JOINT[method](joint, estimator.classes_))
 
 
+def _joined_maps(kept: Mapping[str, Any], moments: ClassMoments) -> Lifting | None:
+    """Return the feature map of parameters and moments; refuse different ones."""
+    held, lifting = moments._lifting, kept.get("feature_map")
+    joined = None if held is None else held.joined(lifting)
+    if joined is None and (held is not None or lifting is not None):
+        raise InvalidParameterError(
+            f"feature_map is {lifting or None}, but the rows so far were added behind "
+            f"{held or 'no map'}; pass the same one, or call fit with all rows"
+        )
+    return joined
+
+
+def described(estimator: Any) -> dict[str, Any]:
+    """Return the name of an estimator's class and its parameters, for JSON and `unfitted`."""
+    description = describe(estimator)
+    mapped = Lifting.of(getattr(estimator, "feature_map", None))
+    if mapped is not None:
+        description["params"]["feature_map"] = mapped.as_json()
+    return description
+
+
 def unfitted(base: type[Kind], description: Mapping[str, Any]) -> Kind:
     """Build an unfitted estimator with valid parameters; see `streamgda.storage.saved.describe`.
 
@@ -1538,8 +1593,12 @@ def unfitted(base: type[Kind], description: Mapping[str, Any]) -> Kind:
     InvalidParameterError
         For parameters out of range, and priors that are no distribution.
     """
-    check_params(description["params"])
-    estimator = class_named(description["estimator"], base)(**description["params"])
+    params = dict(description["params"])
+    mapped = Lifting.from_json(params.pop("feature_map", None))
+    check_params(params)
+    if mapped is not None:
+        params["feature_map"] = mapped.parameter
+    estimator = class_named(description["estimator"], base)(**params)
     estimator._kept()
     estimator._check_priors()
     return estimator

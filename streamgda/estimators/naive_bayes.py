@@ -52,6 +52,8 @@ class GaussianNB(GaussianClassifier):
         Fraction of the largest variance of a feature that is added to every variance.
     temperature : float > 0
         Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
+    feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
+        Map of rows before the model; see `GaussianDiscriminantAnalysis`.
 
     Attributes
     ----------
@@ -70,11 +72,17 @@ class GaussianNB(GaussianClassifier):
     _beside: ClassMoments | None  # moments of the rows without their weights, if they had any
 
     def __init__(
-        self, *, priors: Any = None, var_smoothing: float = 1e-9, temperature: float = 1.0
+        self,
+        *,
+        priors: Any = None,
+        var_smoothing: float = 1e-9,
+        temperature: float = 1.0,
+        feature_map: Any = None,
     ) -> None:
         self.priors = priors
         self.var_smoothing = var_smoothing
         self.temperature = temperature
+        self.feature_map = feature_map
 
     def _covariance_type(self) -> str:
         return "diag"
@@ -136,7 +144,7 @@ class GaussianNB(GaussianClassifier):
         if "unweighted" in attributes:
             own = arrays_within(arrays, "unweighted")
             held = restore(ClassMoments, attributes["unweighted"], own)
-            if held.covariance_type != "diag" or held.n_features != estimator.n_features_in_:
+            if held.covariance_type != "diag" or held.n_features != estimator.moments_.n_features:
                 raise ValueError("its moments with weights and without have different features")
             estimator._beside = held
         return estimator

@@ -219,7 +219,7 @@ class Scorer:
             classes=classes if by_class else None,
             fill=fill,
             fingerprint=None if out is None else self.fingerprint | (about or {}),
-            held=int(self.model.packed_bytes) + sum(own) + self.held,
+            held=int(self.model.held_bytes) + sum(own) + self.held,
             **options,
         )
 

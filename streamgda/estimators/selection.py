@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import reduce
 from operator import iadd
 from typing import Any, Self, Unpack
@@ -43,10 +44,12 @@ from streamgda.models.likelihood import joint_log_likelihood
 from streamgda.models.model import check_classes
 from streamgda.moments import ClassMoments, GroupedMoments
 from streamgda.moments.covariance_types import structure_of
+from streamgda.moments.feature_maps import Lifting
 from streamgda.moments.grouped import each_without
 from streamgda.rows import Rows
 from streamgda.rows.invalid_rows import as_maskable_matrix, rows_to_count
 from streamgda.rows.labels import check_expected, coded_labels, encode, find
+from streamgda.rows.lifted import lifted
 from streamgda.rows.sources import Slab, placing
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes
@@ -137,6 +140,8 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
     refit : bool or callable
         With False no candidate is fitted to all rows, and the search does not predict. A function
         gets `cv_results_` and returns the number of the best candidate.
+    feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
+        Map of rows before all candidates, which share the pass over them.
 
     Attributes
     ----------
@@ -215,7 +220,9 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
         score_sample: float | None = None,
         calibrate: bool = False,
         refit: Any = True,
+        feature_map: Any = None,
     ) -> None:
+        self.feature_map = feature_map
         self.param_grid = param_grid
         self.cv = cv
         self.scoring = scoring
@@ -318,6 +325,11 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
             grid = list(GRID) if self.param_grid is None else self.param_grid
             candidates = list(ParameterGrid(grid))
             for params in candidates:
+                if "feature_map" in params:
+                    raise InvalidParameterError(
+                        "param_grid has feature_map, and the candidates share one pass: pass "
+                        "GaussianDiscriminantCV(feature_map=...), and compare searches"
+                    )
                 candidate = GaussianDiscriminantAnalysis(**params)
                 candidate._kept()
                 candidate._check_supported()
@@ -464,7 +476,15 @@ class _Scores:
         kept = [GaussianDiscriminantAnalysis(**params)._kept() for params in candidates]
         matrix = any(structure_of(each["covariance_type"]).matrix for each in kept)
         fourth = any(each["fourth_moments"] for each in kept)
-        self.kept = GroupedMoments("full" if matrix else "diag", fourth_moments=fourth)
+        self.lifting, self.n_features = Lifting.of(search.feature_map), int(rows.X.shape[1])
+        self.lifted_bytes = 0
+        if self.lifting is not None:
+            self.lifting = self.lifting.bound(self.n_features)
+            self.n_features = self.lifting.n_out
+            self.lifted_bytes = threads.n_threads() * self.lifting.nbytes
+        self.kept = GroupedMoments(
+            "full" if matrix else "diag", fourth_moments=fourth, feature_map=self.lifting
+        )
         self.parts: dict[int, ClassMoments] = {}
         self.allowed = allowed_bytes(search.max_memory)
         with placing(*rows.sources):
@@ -482,16 +502,17 @@ class _Scores:
 
     def _state_bytes(self, covariance_type: str) -> int:
         """Return the bytes of the moments of a fold, and of a model without its packed copy."""
-        return structure_of(covariance_type).state_bytes(self.n_classes, self.rows.X.shape[1])
+        return structure_of(covariance_type).state_bytes(self.n_classes, self.n_features)
 
     def _read(self, held: int, what: str) -> AbstractContextManager[Iterator[Slab]]:
+        held += self.lifted_bytes
         slab_rows = plan_rows(self.rows.X, self.allowed, held, beside=self.rows.beside, copies=1)
         return read_slabs(self.rows, slab_rows, what, self.search.verbose)
 
     def accumulate(self) -> ClassMoments:
         """Add all rows to the moments of their folds, in one pass, and return those of all rows."""
         moments = self.kept.copy()
-        adding = moments._bytes(self.n_classes, self.rows.X.shape[1], self.n_parts)[1]
+        adding = moments._bytes(self.n_classes, self.n_features, self.n_parts)[1]
         with self._read(max(adding, self.held), "accumulating") as slabs:
             for slab in slabs:
                 moments._update(
@@ -553,7 +574,8 @@ class _Scores:
     def _models_of(self, numbers: Sequence[int]) -> Iterator[tuple[int, dict[int, GaussianModel]]]:
         """Yield each split and the models of candidates, whose likelihoods are then known."""
         last, fourth = self.folds.n_folds, self.kept.fourth_moments
-        never = ClassMoments(self.kept.covariance_type, fourth_moments=fourth)
+        kept = self.kept.covariance_type
+        never = ClassMoments(kept, fourth_moments=fourth, feature_map=self.lifting)
         folds = [fold for fold in self.parts if fold < last]
 
         def add(total: ClassMoments, some: Sequence[int]) -> ClassMoments:
@@ -570,6 +592,7 @@ class _Scores:
                 how, kind = candidate._regularisation(), candidate.covariance_type
                 try:
                     model = GaussianModel.from_moments(train, kind, how, candidate.priors)
+                    model = replace(model, feature_map=None)  # rows are lifted once for all
                 except SingularCovarianceError as error:
                     self.failures[c] = error
                     continue
@@ -587,10 +610,8 @@ class _Scores:
         """
         every = [model for split in models.values() for model in split.values()]
         held = sum(2 * model.roots.nbytes + 2 * model.means.nbytes for model in every)
-        n_features = self.rows.X.shape[1]
-        step = max(
-            _BLOCK_ELEMENTS // (self.classes.size + n_features), _FEWEST_ROWS * self.folds.n_folds
-        )
+        step = _BLOCK_ELEMENTS // (self.classes.size + self.n_features)
+        step = max(step, _FEWEST_ROWS * (1 if self.lifting else self.folds.n_folds))
         with self._read(self.held + held, "scoring") as slabs:
             for slab in slabs:
                 arrays = self._counted(slab)
@@ -639,7 +660,8 @@ class _Scores:
                 rows = np.flatnonzero(group)
                 if not rows.size:
                     continue
-                held_out, truth, w = X[rows], truths[rows], weights[rows]
+                held_out = np.asarray(lifted(X[rows], self.lifting))
+                truth, w = truths[rows], weights[rows]
                 for c, model in split.items():
                     started = time.perf_counter()
                     temperature = self.candidates[c].get("temperature", 1.0)

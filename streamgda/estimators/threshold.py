@@ -19,7 +19,7 @@ from streamgda.engine.reading import reading as read_slabs
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.estimators.linear import LinearDiscriminantAnalysis
-from streamgda.estimators.moment_classifier import MomentClassifier, unfitted
+from streamgda.estimators.moment_classifier import MomentClassifier, described, unfitted
 from streamgda.estimators.row_estimator import (
     Reading,
     RowEstimator,
@@ -302,7 +302,7 @@ class ThresholdClassifier(ClassifierMixin, RowEstimator):
         check_is_fitted(self)
         given, description = self.estimator, describe(self)
         params = description["params"]
-        params["estimator"] = None if given is None else describe(given)
+        params["estimator"] = None if given is None else described(given)
         if isinstance(self.class_weight, Mapping):
             labels, order = np.unique(as_labels([*self.class_weight]), return_index=True)
             weights = [float(weight) for weight in self.class_weight.values()]
@@ -381,7 +381,7 @@ def _reader(
         # As scikit-learn does, with a warning in `fit`.
         rows = replace(rows, y=np.ravel(rows.y))
     read = in_process(replace(rows, X=scores), at_once=room is None)
-    held, allowed = _CELL_BYTES * (room or 0) + model.packed_bytes, allowed_bytes(max_memory)
+    held, allowed = _CELL_BYTES * (room or 0) + model.held_bytes, allowed_bytes(max_memory)
     slab_rows = plan_rows(read.X, allowed, held, beside=read.beside, out_row_bytes=8)
 
     def blocks() -> Iterator[Block]:

@@ -19,7 +19,7 @@ from streamgda.errors import (
 )
 from streamgda.models.covariance import Covariances, Regularisation, average, estimate, factorise
 from streamgda.models.gaussian import GaussianModel, gaps_to
-from streamgda.models.model import Model, check_classes, check_width, checked_names
+from streamgda.models.model import Model, check_classes, check_width, checked_rows
 from streamgda.models.shrinkage import AUTO, fourth_of_scaled, shrinkage_of
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import class_variance
@@ -234,8 +234,7 @@ class Discriminants:
 
     def __call__(self, X: Any) -> np.ndarray:
         """Return all discriminants, shape (n_rows, n_classes); -inf for classes without rows."""
-        X = as_matrix(checked_names(X, self.model.feature_names))
-        check_width(X, self.model.n_features)
+        X = np.asarray(checked_rows(self.model, X))
         values = np.full((X.shape[0], self.classes.size), -np.inf)
         for number in np.flatnonzero(~np.isnan(self.model.means[:, 0])):
             values[:, number] = self._function(int(number))(X)
@@ -662,8 +661,7 @@ class FisherDiscriminant:
         array([[ 8.14, -0.3 ],
                [ 7.2 ,  0.79]])
         """
-        X = as_matrix(checked_names(X, self.model.feature_names))
-        check_width(X, self.mean.size)
+        X = np.asarray(checked_rows(self.model, X))
         return (X - self.mean) @ self.components.T
 
     def project(self, moments: ClassMoments) -> ClassMoments:

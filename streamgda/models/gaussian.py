@@ -34,6 +34,7 @@ from streamgda.models.model import (
 )
 from streamgda.moments import ClassMoments
 from streamgda.moments.covariance_types import Structure, structure_of
+from streamgda.moments.feature_maps import Lifting
 from streamgda.moments.roots import Distances, LinearFunctions, rank, valid_roots
 from streamgda.rows.arrays import as_kernel_rows
 from streamgda.rows.invalid_rows import refuse_not_finite
@@ -83,6 +84,8 @@ class GaussianModel(Model):
         Log-determinants of the covariances, in the directions that were kept.
     feature_names : tuple of str, optional
         Names of the features. Rows with other names are refused; those without names fit any.
+    feature_map : Lifting, optional
+        Map of rows before they are scored, whose result the means are of.
     means_low : ndarray of float64, shape (n_classes, n_features), optional
         Rounding errors of the means, which count where a mean is more than about a thousand
         standard deviations from zero. Without them, the means are exact.
@@ -110,6 +113,7 @@ class GaussianModel(Model):
     roots: np.ndarray
     log_determinants: np.ndarray
     feature_names: tuple[str, ...] | None = field(default=None, kw_only=True)
+    feature_map: Lifting | None = field(default=None, kw_only=True)
     means_low: np.ndarray | None = field(default=None, kw_only=True)
     degrees: np.ndarray | None = field(default=None, kw_only=True)
     unbiased: np.ndarray | None = field(default=None, kw_only=True)
@@ -167,8 +171,10 @@ class GaussianModel(Model):
         check_classes(moments.classes, count)
         shares = check_priors(priors, moments.classes, count)
         covariances = estimate(moments, covariance_type, how, priors=priors)
-        names = moments.feature_names
-        return cls.of(covariances, moments.means, shares, how, feature_names=names)
+        names, mapped = moments.feature_names, moments._lifting
+        return cls.of(
+            covariances, moments.means, shares, how, feature_names=names, feature_map=mapped
+        )
 
     @classmethod
     def of(
@@ -860,8 +866,11 @@ class GaussianModel(Model):
         structure = structure_of(attributes["covariance_type"])
         classes = storage.unpack_labels(attributes["classes"])
         arrays = {**arrays, "roots": structure.unpack(arrays["roots"])}
-        names = restored_names(attributes, arrays["means"].shape[1])
-        model = cls(structure, classes, **arrays, feature_names=names)
+        mapped, width = Lifting.from_json(attributes.get("feature_map")), arrays["means"].shape[1]
+        if mapped is not None and (mapped.n_in is None or mapped.n_out != width):
+            raise ValueError(f"it has {width} features, and a feature map of others")
+        names = restored_names(attributes, width if mapped is None else mapped.n_in)
+        model = cls(structure, classes, **arrays, feature_names=names, feature_map=mapped)
         model._check()
         return model
 

@@ -46,8 +46,7 @@ from streamgda.models.covariance import Regularisation
 from streamgda.models.gaussian import GaussianModel, gaps_to
 from streamgda.models.model import (
     by_chunks,
-    check_width,
-    checked_names,
+    checked_rows,
     copied,
     log_posterior,
     posterior,
@@ -57,7 +56,6 @@ from streamgda.moments import ClassMoments
 from streamgda.moments.centred import total_variance
 from streamgda.moments.roots import LinearFunctions, MatrixDistances, rank_limit
 from streamgda.rows.arrays import row_type
-from streamgda.rows.invalid_rows import as_matrix
 from streamgda.runtime import lapack, threads
 
 ROUNDING = 1e-13  # largest change of a distance, as a share of it, that rounding exceeds
@@ -220,8 +218,7 @@ class GaussianLeaveOneOut(GaussianModel):
         ndarray, shape (n_rows, n_classes) or (n_rows,)
             The answers.
         """
-        X = as_matrix(checked_names(X, self.feature_names), first_row)
-        check_width(X, self.n_features)
+        X = checked_rows(self, X, first_row)
         n, k = len(X), self.classes.size
         function, finish, out = {
             "posterior": (self._scores, posterior, np.empty((n, k))),

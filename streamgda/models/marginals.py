@@ -84,6 +84,12 @@ class Marginals:
                 f"to classes, and {self.method} is none of them; give rows without gaps"
             )
 
+        if self.model.feature_map is not None:
+            raise UnsupportedError(
+                "on_missing='marginal' is of the Gaussian of the features as they are, and a "
+                "feature_map lifts whole rows; give rows without gaps, or leave out the map"
+            )
+
     def __reduce__(self) -> Any:
         given = self.model, self.method, self.columns, self.options, self.rule, self.value
         return type(self), given

@@ -19,9 +19,11 @@ from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.kernels import scoring
 from streamgda.kernels.scoring import compare_with_truth
 from streamgda.models.calibration import likelihoods
+from streamgda.moments.feature_maps import Lifting
 from streamgda.rows import named_rows
 from streamgda.rows.arrays import as_kernel_rows, row_type
 from streamgda.rows.invalid_rows import all_finite, as_matrix, refuse_not_finite
+from streamgda.rows.lifted import LiftedRows, lifted
 from streamgda.rows.names import join_names, saved_names
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
@@ -85,6 +87,7 @@ def by_chunks(
     calls = [(start,) for start in range(0, X.shape[0], step)]
     # For so few products, BLAS uses one thread anyway.
     serial = by_blas and X.shape[0] * width * n_scores > _FEW_PRODUCTS
+    serial = serial or type(X) is LiftedRows
     (threads.run_serial_blas if serial else threads.run)(work, calls)
     return out
 
@@ -99,6 +102,14 @@ def labelled(classes: np.ndarray) -> Finish:
         np.take(classes, codes, out=out, mode="clip")  # other modes make a copy
 
     return finish
+
+
+def checked_rows(model: Any, X: Any, first_row: int = 0, sparse: bool = False) -> Any:
+    """Return rows as arrays that fit a model, behind its feature map if it has one."""
+    lifting = model.feature_map
+    X = as_matrix(checked_names(X, model.feature_names), first_row, sparse and lifting is None)
+    check_width(X, model.n_features if lifting is None else lifting.n_in)
+    return lifted(X, lifting, first_row)
 
 
 def checked_names(X: Any, names: tuple[str, ...] | None) -> Any:
@@ -200,11 +211,14 @@ class Model(Saved):
     priors : ndarray of float64, shape (n_classes,)
     feature_names : tuple of str or None
         Names of the features. Rows with other names are refused; those without names fit any.
+    feature_map : Lifting or None
+        Map of rows before they are scored; names are those of features before it.
     """
 
     classes: np.ndarray
     priors: np.ndarray
     feature_names: tuple[str, ...] | None
+    feature_map: Lifting | None = None
 
     def __post_init__(self) -> None:
         # Estimators return these as fitted attributes. Kernels get them as copies only.
@@ -217,10 +231,12 @@ class Model(Saved):
     def _description(self) -> dict[str, Any]:
         priors = getattr(self, "priors", np.full(self.classes.size, None)).tolist()
         classes = zip(self.classes.tolist(), priors, strict=True)
+        mapped = {} if self.feature_map is None else {"feature_map": str(self.feature_map)}
         return {
             **super()._description(),
             "features": self.n_features,
             "feature_names": self.feature_names,
+            **mapped,
             "classes": [{"label": label, "prior": prior} for label, prior in classes],
         }
 
@@ -228,6 +244,8 @@ class Model(Saved):
         held = self.__getstate__()
         attributes = {"classes": storage.pack_labels(held.pop("classes"))}
         arrays = {name: value for name, value in held.items() if isinstance(value, np.ndarray)}
+        if self.feature_map is not None:
+            attributes["feature_map"] = self.feature_map.as_json()
         return attributes | saved_names(self.feature_names), arrays
 
     def __getstate__(self) -> dict[str, Any]:
@@ -238,6 +256,13 @@ class Model(Saved):
     @abstractmethod
     def packed_bytes(self) -> int:
         """Bytes that scoring packs of the model, at most."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that scoring holds: what it packs of the model, and what a feature map needs."""
+        if self.feature_map is None:
+            return self.packed_bytes
+        return self.packed_bytes + self.feature_map.nbytes + scratch_bytes(self.n_features)
 
     @property
     def _takes_sparse(self) -> bool:
@@ -333,7 +358,7 @@ class Model(Saved):
         >>> right, round(log_likelihood, 2)
         (1.0, -2.58)
         """
-        scores = self._relative_scores(self._read(X, 0))
+        scores = self._relative_scores(self._read(np.asarray(lifted(X, self.feature_map)), 0))
         if sums is not None:
             sums += likelihoods(scores, truth, weights)
         scores = tempered(scores, temperature)
@@ -353,8 +378,7 @@ class Model(Saved):
         first_row: int,
     ) -> np.ndarray:
         """Score rows chunk by chunk, on all threads, into `out`."""
-        X = as_matrix(checked_names(X, self.feature_names), first_row, self._takes_sparse)
-        check_width(X, self.n_features)
+        X = checked_rows(self, X, first_row, self._takes_sparse)
         return by_chunks(
             lambda rows, first: scores_of(self._read(rows, first)),
             finish,

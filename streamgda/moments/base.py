@@ -8,6 +8,7 @@ from typing import Any, NoReturn, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError, MergeError
+from streamgda.moments.feature_maps import Lifting
 from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
 from streamgda.rows.labels import as_labels
 from streamgda.rows.names import Names, join_names
@@ -20,6 +21,7 @@ class Moments(Saved):
 
     _classes = np.empty(0, np.int64)
     _feature_names: Names | None = None
+    _lifting: Lifting | None = None
     __array_ufunc__ = None  # an array is no operand: numpy would take moments for one of its items
 
     def __init__(self) -> None:
@@ -58,6 +60,20 @@ class Moments(Saved):
         ('length', 'width')
         """
         return self._feature_names
+
+    @property
+    def feature_map(self) -> Any:
+        """Map of the rows before they were added, see `RandomFeatures`; None without one.
+
+        Moments of rows behind one map combine, and those of other maps are refused. The features
+        are those behind the map; names are those of the rows before it.
+        """
+        return None if self._lifting is None else self._lifting.parameter
+
+    @property
+    def _n_features_in(self) -> int | None:
+        """Number of features of the rows that are added, before any map; None before the first."""
+        return self.n_features if self._lifting is None else self._lifting.n_in
 
     @property
     @abstractmethod
@@ -128,9 +144,11 @@ class Moments(Saved):
 
     def _description(self) -> dict[str, Any]:
         counts = zip(self.classes.tolist(), self.class_count.tolist(), strict=True)
+        mapped = {} if self._lifting is None else {"feature_map": str(self._lifting)}
         return {
             **super()._description(),
             "covariance_type": getattr(self, "covariance_type", None),
+            **mapped,
             "features": self.n_features,
             "feature_names": self.feature_names,
             "rows": self.class_count.sum().item(),
@@ -148,10 +166,11 @@ class Moments(Saved):
             return f"{title}: empty"
         groups = f"{len(of['rows_by_group'])} groups and " if "rows_by_group" in of else ""
         skipped = f", {of['skipped']} invalid rows left out" if of["skipped"] else ""
+        mapped = f", {of['feature_map']}" if "feature_map" in of else ""
         return (
             f"{title}: {of['rows']:g} rows x {of['features']} features in {groups}"
             f"{len(of['classes'])} classes, {of['bytes'] / 2**20:.3g} MiB"
-            f"{', exact' if of['exact'] else ''}{skipped}"
+            f"{', exact' if of['exact'] else ''}{skipped}{mapped}"
         )
 
     def declare(self, classes: Any) -> Self:
@@ -241,7 +260,7 @@ class Moments(Saved):
         """Return independent moments with the same values."""
 
     def _check_shapes(self, X: np.ndarray, y: np.ndarray) -> None:
-        (n_rows, width), held = X.shape, self.n_features
+        (n_rows, width), held = X.shape, self._n_features_in
         if n_rows != y.shape[0]:
             raise InvalidDataError(
                 f"X has {n_rows} rows but y has {y.shape[0]} labels (inconsistent numbers of "
@@ -253,6 +272,21 @@ class Moments(Saved):
             )
         if not width:
             raise InvalidDataError("X has 0 features (0 feature(s)); at least one is needed")
+
+    def _lifting_with(self, other: Moments) -> Lifting | None:
+        """Return the map of these moments and others; raise `MergeError` for different ones."""
+        mine, theirs = self._lifting, other._lifting
+        if mine is None and (theirs is None or self.n_features is None):
+            return theirs
+        if theirs is None and other.n_features is None:
+            return mine
+        joined = None if mine is None else mine.joined(theirs)
+        if joined is None:
+            names = " and ".join("no map" if one is None else str(one) for one in (mine, theirs))
+            raise MergeError(
+                f"moments of rows behind {names} do not combine; pass the same feature_map to both"
+            )
+        return joined
 
     def _check_width(self, other: Moments) -> None:
         if None not in (self.n_features, other.n_features) and self.n_features != other.n_features:

@@ -26,6 +26,7 @@ from streamgda.moments import parallel
 from streamgda.moments.covariance_types import Structure, structure_of, symmetric
 from streamgda.moments.parallel import add_in_parts
 from streamgda.rows.arrays import NO_WEIGHTS, WINDOW_BYTES, as_kernel_rows, blocks, row_type
+from streamgda.rows.lifted import LiftedRows
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
 from streamgda.runtime.interruption import undone, uninterrupted
@@ -263,6 +264,8 @@ class Sums(ABC):
             scaled = (self.copy() if held else self).updated(X, codes, weights, False)
             scaled.scale(decay)
             return scaled
+        if type(X) is LiftedRows:
+            return self._updated_by_windows(X, codes, weights, held)
         n, d = X.shape
         n_classes = self.count.size
         block_rows = LEAST_ROWS
@@ -306,6 +309,25 @@ class Sums(ABC):
             result.add(added, everyone)
         if not result.finite:
             raise NotFinite
+        return result
+
+    def _updated_by_windows(
+        self, X: LiftedRows, codes: np.ndarray, weights: np.ndarray, held: bool
+    ) -> Any:
+        """Return the sums with rows added that are lifted window by window; see `updated`."""
+        windows, everyone = X.windows(), np.arange(self.count.size)
+        first, rows = next(windows)
+        if len(rows) == len(X):
+            return self.updated(rows, codes, weights, held)
+        added = self.empty(self.count.size).updated(rows, codes[first], weights[first], False)
+        del rows  # before the next ones are lifted
+        for some, rows in windows:
+            added = added.updated(rows, codes[some], weights[some], False)
+            del rows
+        result: Any = self.copy() if held and self.small else self
+        if not added.finite or not result.has_room_for(added, everyone):
+            raise NotFinite
+        uninterrupted(result.add, added, everyone)
         return result
 
 

@@ -24,6 +24,7 @@ from streamgda.moments.centred import (
 )
 from streamgda.moments.covariance_types import Structure, check_covers, structure_of, symmetric
 from streamgda.moments.exact import ExactSums
+from streamgda.moments.feature_maps import Lifting
 from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows
 from streamgda.rows.arrays import NO_WEIGHTS, as_slab, row_type, unmasked
@@ -35,6 +36,7 @@ from streamgda.rows.invalid_rows import (
     refuse_not_finite,
     rows_to_count,
 )
+from streamgda.rows.lifted import lifted
 from streamgda.rows.names import Names, feature_numbers, restored_names, saved_names
 from streamgda.runtime import threads
 from streamgda.runtime.interruption import uninterrupted
@@ -127,6 +129,8 @@ class ClassMoments(Moments):
         class means, from which Ledoit and Wolf's shrinkage is computed; ``"full"``
         moments only. They are float64 for rows of any type, and every `update` computes the
         moments of its rows first and adds these: batches should have more rows than features.
+    feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
+        Map of the rows before they are added; see `RandomFeatures`.
 
     norms : bool, optional
         Deprecated name of `fourth_moments`.
@@ -169,9 +173,11 @@ class ClassMoments(Moments):
         covariance_type: str = "full",
         *,
         fourth_moments: bool = False,
+        feature_map: Any = None,
         norms: bool | None = None,
     ) -> None:
         super().__init__()
+        self._lifting = Lifting.of(feature_map)
         fourth_moments = renamed("norms", norms, "fourth_moments", fourth_moments)
         fourth_moments = as_flag("fourth_moments", fourth_moments)
         self._structure = structure_of(covariance_type)
@@ -194,7 +200,7 @@ class ClassMoments(Moments):
     ) -> Self:
         """Return other moments of the same rows."""
         made = self._of_sums(structure or self._structure, classes, sums, self._feature_names)
-        made._n_skipped = self._n_skipped
+        made._n_skipped, made._lifting = self._n_skipped, self._lifting
         if sums is None:
             made._keeps_fourth = self._keeps_fourth and made.covariance_type == self.covariance_type
         return made
@@ -398,7 +404,7 @@ class ClassMoments(Moments):
         if usual and type(X) is np.ndarray and type(y) is np.ndarray and self._add_at_once(X, y):
             return self
         X, named = (X, None) if type(X) is np.ndarray else named_rows(X)
-        X = as_maskable_matrix(X, sparse=not self._structure.matrix)
+        X = as_maskable_matrix(X, sparse=self._lifting is None and not self._structure.matrix)
         y = rule.as_labels(y, first_row)
         with self._lock:
             self._check_shapes(X, y)
@@ -408,7 +414,8 @@ class ClassMoments(Moments):
             if not y.size:
                 return self
             if self._keeps_fourth and self._sums is not None:
-                added = type(self)(self.covariance_type, fourth_moments=True)
+                mapped = self._lifting
+                added = type(self)(self.covariance_type, fourth_moments=True, feature_map=mapped)
                 added._update(X, y, sample_weight, first_row, rule, expected)
                 added._name_features(named)
                 try:
@@ -424,6 +431,10 @@ class ClassMoments(Moments):
                 if not y.size:
                     self._n_skipped = n_skipped
                     return self if decay is None else self.__imul__(decay)
+            lifting = self._lifting
+            if lifting is not None:
+                lifting = lifting.bound(X.shape[1])
+                X = lifted(X, lifting, first_row, numbers)
             codes, classes = label_codes.encode(y, self._classes)
             if expected is not None and classes is not self._classes:
                 label_codes.check_expected(y, codes, classes, expected, first_row, numbers)
@@ -436,14 +447,14 @@ class ClassMoments(Moments):
                 sums = sums.updated(X, codes, weights, sums is self._sums, scale)
             except NotFinite:
                 self.changes -= 1
-                refuse_not_finite(X, first_row, numbers)
+                refuse_not_finite(X if lifting is None else X.values, first_row, numbers)
             if self._keeps_fourth:  # the first rows
                 sums.fourth = fourth_of_rows(X, codes, weights, sums.centred())
                 if decay is not None:
                     sums = sums.centred()
                     sums.scale(decay)
             self._classes, self._sums = classes, sums
-            self._n_skipped, self._feature_names = n_skipped, names
+            self._n_skipped, self._feature_names, self._lifting = n_skipped, names, lifting
         return self
 
     def _add_at_once(self, X: np.ndarray, y: np.ndarray) -> bool:
@@ -451,7 +462,7 @@ class ClassMoments(Moments):
 
         Returns False, with nothing changed, for all other rows and if a sum is not finite.
         """
-        if X.ndim != 2 or len(X) > LEAST_ROWS or y.dtype != _INT64:
+        if X.ndim != 2 or len(X) > LEAST_ROWS or y.dtype != _INT64 or self._lifting is not None:
             return False
         with self._lock:
             few = self._few
@@ -496,9 +507,10 @@ class ClassMoments(Moments):
         """Add other moments, and multiply all weights by `decay`, in one step."""
         names = self._check_mergeable(other)
         n_skipped = self._n_skipped + other._n_skipped
+        lifting = self._lifting_with(other)
         theirs: Any = other._sums
         if theirs is None:
-            self._n_skipped = n_skipped
+            self._n_skipped, self._lifting = n_skipped, lifting
             return self
         classes = label_codes.join_labels(self._classes, other._classes)
         at = np.searchsorted(classes, other._classes)
@@ -518,7 +530,7 @@ class ClassMoments(Moments):
             if decay is not None:
                 mine.scale(decay)
             self._classes, self._sums, self._n_skipped = classes, mine, n_skipped
-            self._feature_names = names
+            self._feature_names, self._lifting = names, lifting
 
         self._change_sums(mine, change)
         return self
@@ -558,6 +570,7 @@ class ClassMoments(Moments):
         if impossible.size:
             group, feature = impossible[0].tolist()
             of = "" if labels is None else f" of class {labels[group]!s}"
+            names = None if self._lifting is not None else names
             raise MergeError(
                 f"subtracting these moments leaves a sum of squares{of} that no rows have in "
                 f"feature {feature if names is None else names[feature]}: only rows that were "
@@ -656,6 +669,7 @@ class ClassMoments(Moments):
                 f"moments {'with' if other.fourth_moments else 'without'} do not combine; make "
                 f"both with fourth_moments=True, or both without"
             )
+        self._lifting_with(other)
         self._check_width(other)
         return self._names_with(other.feature_names)
 
@@ -746,7 +760,7 @@ class ClassMoments(Moments):
         """
         if self._sums is None:
             self._refuse_empty()
-        d, names = self._sums.n_features, self._feature_names
+        d, names = self._sums.n_features, self._feature_names if self._lifting is None else None
         index = feature_numbers(index, names, d, "index")
         try:
             if not isinstance(index, slice):
@@ -762,6 +776,7 @@ class ClassMoments(Moments):
         scatter = self._structure.select_features(self._sums.scatter, index)
         selected = self._with_sums(self._classes, self._sums.with_features(index, scatter))
         selected._feature_names = None if names is None else tuple(names[i] for i in index)
+        selected._lifting = None  # they are features of lifted rows
         return selected
 
     def select_classes(self, labels: Any) -> Self:
@@ -1001,7 +1016,7 @@ class ClassMoments(Moments):
             rounding,
         ).checked()
         result = self._with_sums(self._classes, projected)
-        result._feature_names = None  # a component is no column
+        result._feature_names = result._lifting = None  # a component is no column
         return result
 
     # --- saving -------------------------------------------------------------------------------
@@ -1013,6 +1028,8 @@ class ClassMoments(Moments):
             "n_skipped": self._n_skipped,
         }
         attributes |= saved_names(self._feature_names)
+        if self._lifting is not None:
+            attributes["feature_map"] = self._lifting.as_json()
         if self.fourth_moments:
             attributes["norms"] = True
         if self._sums is None:
@@ -1035,7 +1052,8 @@ class ClassMoments(Moments):
         structure = replace(structure_of(attributes["covariance_type"]), sharing=sharing)
         classes = storage.unpack_labels(attributes["classes"])
         fourth = check_flag("norms", attributes.get("norms", False))
-        moments = cls(structure.name, fourth_moments=fourth)
+        lifting = Lifting.from_json(attributes.get("feature_map"))
+        moments = cls(structure.name, fourth_moments=fourth, feature_map=lifting)
         moments._structure = structure
         moments._n_skipped = check_whole("n_skipped", attributes.get("n_skipped", 0), 0)
         if not arrays and not classes.size:
@@ -1058,7 +1076,9 @@ class ClassMoments(Moments):
         for name, array in scaled.items():
             check_array(f"fourth_{name}", array, (classes.size,), "f8", least=0)
         loaded = moments._with_sums(classes, sums)
-        loaded._feature_names = restored_names(attributes, sums.n_features)
+        if lifting is not None and (lifting.n_in is None or lifting.n_out != sums.n_features):
+            raise ValueError(f"it has {sums.n_features} features, and a feature map of others")
+        loaded._feature_names = restored_names(attributes, loaded._n_features_in)
         loaded._keep_scaled(scaled)
         return loaded
 

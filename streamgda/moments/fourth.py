@@ -17,9 +17,11 @@ import numpy as np
 from streamgda.errors import InvalidDataError
 from streamgda.kernels.leave_one_out import own_squares
 from streamgda.moments.centred import CentredSums, between_means, class_variance, pooled_variance
+from streamgda.moments.feature_maps import Lifting
 from streamgda.rows import labels as label_codes
 from streamgda.rows.arrays import as_kernel_rows, row_type
 from streamgda.rows.invalid_rows import RowRule, as_maskable_matrix, rows_to_count
+from streamgda.rows.lifted import lifted
 from streamgda.rows.sources import Slab
 from streamgda.runtime import threads
 
@@ -81,16 +83,20 @@ class ScaledRows:
     classes : ndarray, shape (n_classes,)
     scalings : dict of str to Scaling
         Scalings of the rows, by name.
+    lifting : Lifting, optional
+        Map of the rows before they are scaled.
     """
 
     classes: np.ndarray
     scalings: dict[str, Scaling]
+    lifting: Lifting | None = None
 
     @classmethod
     def of(cls, moments: ClassMoments, names: Sequence[str]) -> Self:
         """Return the rows of these moments, which determine the scalings."""
         sums = moments.centred()
-        return cls(moments.classes, {name: Scaling.of(sums, name) for name in names})
+        scalings = {name: Scaling.of(sums, name) for name in names}
+        return cls(moments.classes, scalings, moments._lifting)
 
     def squares(self, slab: Slab, rule: RowRule) -> tuple[Any, ...]:
         """Return squared lengths of the rows that count, shape (n, n_scalings); labels, weights."""
@@ -104,6 +110,7 @@ class ScaledRows:
                 f"the label {y[codes < 0][0]!s} was not there when the rows were read before: they "
                 f"changed between two passes over them"
             )
+        X = lifted(X, self.lifting, slab.first_row)
         squares, largest = np.empty((2, len(self.scalings), len(codes)))
         step, features = max(256, _PART_ELEMENTS // X.shape[1]), np.arange(X.shape[1])
 

@@ -18,6 +18,7 @@ from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
 from streamgda.moments.base import Moments
 from streamgda.moments.class_moments import ClassMoments, exceeds
 from streamgda.moments.covariance_types import Structure
+from streamgda.moments.feature_maps import Lifting
 from streamgda.rows.arrays import is_masked
 from streamgda.rows.codes import CodedLabels
 from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
@@ -222,6 +223,8 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
     covariance_type, fourth_moments : str, bool
         The scatter and fourth moments that are kept of each group; see `ClassMoments`.
         ``"tied"`` is one matrix for each group.
+    feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
+        Map of the rows before they are added; see `RandomFeatures`.
 
     norms : bool, optional
         Deprecated name of `fourth_moments`.
@@ -255,11 +258,14 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         covariance_type: str = "full",
         *,
         fourth_moments: bool = False,
+        feature_map: Any = None,
         norms: bool | None = None,
     ) -> None:
         super().__init__()
         fourth_moments = renamed("norms", norms, "fourth_moments", fourth_moments)
-        cells = ClassMoments(covariance_type, fourth_moments=fourth_moments)
+        cells = ClassMoments(
+            covariance_type, fourth_moments=fourth_moments, feature_map=feature_map
+        )
         self._held = Held(NONE, NONE, cells)
 
     # --- properties ---------------------------------------------------------------------------
@@ -327,6 +333,10 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
     @_feature_names.setter
     def _feature_names(self, names: Names | None) -> None:
         self._held.cells._feature_names = names
+
+    @property
+    def _lifting(self) -> Lifting | None:  # type: ignore[override]
+        return self._held.cells._lifting
 
     def _description(self) -> dict[str, Any]:
         counts = zip(self.groups.tolist(), self.counts.sum(axis=1).tolist(), strict=True)

@@ -35,6 +35,8 @@ class SlidingWindow(Saved):
         Blocks in the window, at least 1.
     covariance_type : str
         Covariance type of the moments; see `ClassMoments`.
+    feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
+        Map of the rows before they are added; see `RandomFeatures`.
 
     Raises
     ------
@@ -54,10 +56,13 @@ class SlidingWindow(Saved):
 
     _kind = "window"
 
-    def __init__(self, n_blocks: int, covariance_type: str = "full") -> None:
+    def __init__(
+        self, n_blocks: int, covariance_type: str = "full", *, feature_map: Any = None
+    ) -> None:
         self.n_blocks = as_integer("n_blocks", n_blocks, "a whole number above 0", 1)
         self._lock = ChangeLock()
-        self._total = self._newer_total = ClassMoments(covariance_type)
+        self._total = ClassMoments(covariance_type, feature_map=feature_map)
+        self._newer_total = self._total
         self._older: list[ClassMoments] = []  # the last is the sum of all of them
         self._newer: list[ClassMoments] = []
 
@@ -123,7 +128,8 @@ class SlidingWindow(Saved):
         >>> window.update([[5.0], [9.0]], [0, 1]).moments.class_count
         array([1, 1])
         """
-        return self._append(ClassMoments(self.covariance_type).update(X, y, sample_weight))
+        block = ClassMoments(self.covariance_type, feature_map=self._total._lifting)
+        return self._append(block.update(X, y, sample_weight))
 
     def append(self, block: ClassMoments) -> Self:
         """Add the moments of a block; otherwise as `update`.

@@ -1,0 +1,610 @@
+"""Maps of rows that stand before the moments: random features, norms, powers, standardisation.
+
+The moments of lifted rows are moments like any other. What is kept of a map are its parameters,
+from which it is computed again: matrices follow from a seed, with the same bits on every machine,
+so that moments of two places combine, and models that are loaded lift rows as they did.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from typing import Any, Self
+
+import numpy as np
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
+from streamgda.errors import InvalidDataError, InvalidParameterError, UnsupportedError
+from streamgda.moments.centred import class_variance
+from streamgda.rows.arrays import row_type
+from streamgda.rows.invalid_rows import as_matrix
+from streamgda.rows.lifted import LiftedRows, lifted, window_bytes
+from streamgda.runtime.parameters import LEAST, as_integer, as_number, refuse, shown
+
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+_EXPECTED = (
+    "RandomFeatures, Normalize, Power, Standardize, a fitted transformer of scikit-learn, or a "
+    "list of them"
+)
+
+
+class FeatureMap(ABC):
+    """Base of the maps, which are compared by their parameters and never change."""
+
+    def _n_features_out(self, n_in: int) -> int:
+        """Return the number of features of mapped rows; refuse rows whose width does not fit."""
+        return n_in
+
+    @abstractmethod
+    def _apply(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Write mapped rows, float32 or float64 like the rows."""
+
+    def _nbytes(self, n_in: int) -> int:
+        """Return the bytes that the map holds for rows of a width, in float64."""
+        return 0
+
+    def _as_json(self) -> dict[str, Any]:
+        """Return the parameters, from which the map is computed again, as JSON."""
+        return asdict(self)  # type: ignore[call-overload]
+
+    @classmethod
+    def _from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Return the map of the result of `_as_json`."""
+        return cls(**values)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return mapped rows, all in memory; estimators map rows by themselves.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_features_out)
+            Mapped rows: float32 for rows of float32 and of bytes, float64 for all others.
+
+        Raises
+        ------
+        InvalidDataError
+            For NaN, infinity, and rows of a width that does not fit.
+
+        Examples
+        --------
+        >>> from streamgda import RandomFeatures
+        >>> RandomFeatures(3, random_state=1).transform([[1.0, 2.0], [3.0, -4.0]]).round(2)
+        array([[0.  , 2.67, 0.  ],
+               [1.74, 0.  , 3.78]])
+        """
+        rows = as_matrix(X)
+        mapped: LiftedRows = lifted(rows, Lifting((self,)).bound(rows.shape[1]))
+        return mapped[:]
+
+
+@dataclass(frozen=True)
+class RandomFeatures(FeatureMap):
+    r"""Random features: a fixed layer of a network, which is not learnt.
+
+    With a matrix W of independent normal numbers, ``"relu"`` features are
+
+    .. math:: \phi(x) = \max(W x, 0), \quad W_{ij} \sim N(0, 2 / d)
+
+    whose mean square is that of the d features of the row [1]_, [2]_, and ``"fourier"`` features
+
+    .. math:: \phi(x) = \sqrt{2 / n} \cos(W x + b), \quad
+              W_{ij} \sim N(0, 2 \gamma), \quad b_i \sim U(0, 2 \pi)
+
+    whose inner products estimate the kernel :math:`e^{-\gamma |x - y|^2}`, as those of
+    scikit-learn's `RBFSampler` do [3]_.
+
+    The numbers come from a counter-based generator (Philox) and from operations that are rounded
+    exactly: they have the same bits on every machine. They are normal to about seven digits. The
+    first n features of two maps with the same seed have the same rows of W.
+
+    Parameters
+    ----------
+    n : int
+        Number of features.
+    kind : {"relu", "fourier"}
+        Function of the products.
+    gamma : float
+        Width of the kernel of Fourier features, in the units of the rows: 0.02 for pixels from 0 to
+        1 is ``0.02 / 255**2`` for bytes. ReLU features do not depend on the units.
+    random_state : int
+        Seed, from 0 to 2**64 - 1.
+
+    References
+    ----------
+    .. [1] M. D. McDonnell et al., "RanPAC: random projections and pre-trained models for continual
+       learning", NeurIPS 2023.
+    .. [2] K. He, X. Zhang, S. Ren and J. Sun, "Delving deep into rectifiers", ICCV 2015.
+    .. [3] A. Rahimi and B. Recht, "Random features for large-scale kernel machines", NIPS 2007.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_circles
+    >>> from streamgda import LinearDiscriminantAnalysis, RandomFeatures
+    >>> X, y = make_circles(1000, noise=0.1, factor=0.6, random_state=0)
+    >>> LinearDiscriminantAnalysis().fit(X[:500], y[:500]).score(X[500:], y[500:])
+    0.414
+    >>> lda = LinearDiscriminantAnalysis("lsqr", 1e-4, feature_map=RandomFeatures(100))
+    >>> lda.fit(X[:500], y[:500]).score(X[500:], y[500:])
+    0.96
+    """
+
+    n: int
+    kind: str = "relu"
+    gamma: float = 1.0
+    random_state: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse invalid parameters."""
+        n = as_integer("n", self.n, "a number of features, at least 1", 1)
+        if self.kind not in ("relu", "fourier"):
+            raise refuse("kind", self.kind, "'relu' or 'fourier'")
+        expected = "a number above 0, in units of one over the squared features"
+        if isinstance(self.gamma, str):
+            expected += (
+                "; scikit-learn's 'scale' is 1 / (n_features * X.var()), which needs all rows"
+            )
+        gamma = as_number("gamma", self.gamma, expected, LEAST)
+        if self.kind == "relu" and gamma != 1.0:
+            raise refuse("gamma", self.gamma, "it with kind='fourier' only")
+        expected = "an integer from 0 to 2**64 - 1: the same seed gives the same features"
+        seed = as_integer("random_state", self.random_state, expected, 0, 2**64 - 1)
+        for name, value in {"n": n, "gamma": gamma, "random_state": seed}.items():
+            object.__setattr__(self, name, value)
+
+    def _n_features_out(self, n_in: int) -> int:
+        """Return `n`, whatever the number of features of the rows is."""
+        return self.n
+
+    def _nbytes(self, n_in: int) -> int:
+        """Return the bytes of the matrix in float64."""
+        return 8 * self.n * (n_in + 1)
+
+    def _apply(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Write the features of rows; see `FeatureMap._apply`."""
+        weights, offsets = _matrix(self, rows.shape[1], rows.dtype)
+        np.matmul(rows, weights.T, out=out)
+        if self.kind == "relu":
+            np.maximum(out, 0, out=out)
+        else:
+            out += offsets
+            np.cos(out, out=out)
+            out *= out.dtype.type(np.sqrt(2 / self.n))
+
+
+@lru_cache(maxsize=2)
+def _matrix(features: RandomFeatures, n_in: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """Return the matrix, shape (n, n_in), and the phases of random features."""
+    fourier = features.kind == "fourier"
+    scale = np.sqrt(2 * features.gamma if fourier else 2 / n_in)
+    weights = np.empty(features.n * n_in, dtype)
+    for start, numbers in normal_numbers(features.random_state, weights.size):
+        weights[start : start + numbers.size] = scale * numbers
+    offsets = np.empty(features.n if fourier else 0, dtype)
+    for start, shares in _uniform_numbers(features.random_state, offsets.size, stream=1):
+        offsets[start : start + shares.size] = 2 * np.pi * shares
+    return weights.reshape(features.n, n_in), offsets
+
+
+# --- random numbers with the same bits everywhere ---------------------------------------------
+
+_WORDS = 1 << 17  # that are drawn at a time
+# Algorithm AS 241 (PPND7): M. J. Wichura, Applied Statistics 37, 1988; the lowest power first.
+_MIDDLE = (
+    (3.3871327179, 5.0434271938e1, 1.5929113202e2, 5.9109374720e1),
+    (1.0, 1.7895169469e1, 7.8757757664e1, 6.7187563600e1),
+)
+_TAILS = (
+    (1.4234372777, 2.7568153900, 1.3067284816, 1.7023821103e-1),
+    (1.0, 7.3700164250e-1, 1.2021132975e-1),
+)
+_LN2 = 0.6931471805599453
+_ATANH = tuple(2 / (2 * i + 1) for i in range(9))  # 2 atanh(t) / t in powers of the square of t
+
+
+def _polynomial(coefficients: tuple[float, ...], x: np.ndarray) -> np.ndarray:
+    total = np.full_like(x, coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        total *= x
+        total += coefficient
+    return total
+
+
+def _logarithm(x: np.ndarray) -> np.ndarray:
+    """Return logarithms of positive numbers; those of libraries differ in their last bits."""
+    mantissa, exponent = np.frexp(x)
+    below = mantissa < 0.7071067811865476
+    mantissa, exponent = np.where(below, 2 * mantissa, mantissa), exponent - below
+    t = (mantissa - 1) / (mantissa + 1)
+    return t * _polynomial(_ATANH, t * t) + exponent * _LN2
+
+
+def _uniform_numbers(seed: int, n: int, stream: int = 0) -> Any:
+    """Yield the number of the first, and numbers between 0 and 1, of 32 random bits each."""
+    generator = np.random.Philox(key=np.array([seed, stream], np.uint64))
+    for start in range(0, n, 2 * _WORDS):
+        words = generator.random_raw(_WORDS)
+        halves = np.stack([words & np.uint64(0xFFFFFFFF), words >> np.uint64(32)], axis=1)
+        yield start, (halves.ravel()[: n - start] + 0.5) * 2.0**-32
+
+
+def normal_numbers(seed: int, n: int) -> Any:
+    """Yield the number of the first, and independent normal numbers, some at a time.
+
+    Each is the inverse of the normal distribution function at a uniform number, to a relative
+    error of 1e-6, from operations that are rounded exactly.
+    """
+    for start, shares in _uniform_numbers(seed, n):
+        gaps = shares - 0.5
+        numbers = gaps * _quotient(_MIDDLE, 0.180625 - gaps * gaps)
+        tails = np.flatnonzero(np.abs(gaps) > 0.425)
+        least = np.minimum(shares[tails], 1 - shares[tails])
+        far = _quotient(_TAILS, np.sqrt(-_logarithm(least)) - 1.6)
+        numbers[tails] = np.where(gaps[tails] < 0, -far, far)
+        yield start, numbers
+
+
+def _quotient(polynomials: tuple[tuple[float, ...], ...], x: np.ndarray) -> np.ndarray:
+    return _polynomial(polynomials[0], x) / _polynomial(polynomials[1], x)
+
+
+# --- other maps -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Normalize(FeatureMap):
+    r"""Rows of length one, :math:`x / |x|`; rows of zeros stay as they are.
+
+    It is the map of Mahalanobis++ before distances of deep features [1]_.
+
+    Parameters
+    ----------
+    norm : {"l2"}
+        Length of a row.
+
+    References
+    ----------
+    .. [1] M. Mueller and M. Hein, "Mahalanobis++: improving OOD detection via feature
+       normalization", ICML 2025.
+
+    Examples
+    --------
+    >>> from streamgda import Normalize
+    >>> Normalize().transform([[3.0, 4.0], [0.0, 0.0]])
+    array([[0.6, 0.8],
+           [0. , 0. ]])
+    """
+
+    norm: str = "l2"
+
+    def __post_init__(self) -> None:
+        """Refuse other norms."""
+        if self.norm != "l2":
+            raise refuse("norm", self.norm, "'l2'")
+
+    def _apply(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Write rows of length one; see `FeatureMap._apply`."""
+        # The largest value first, so that no square overflows.
+        largest = np.abs(rows).max(axis=1, keepdims=True)
+        np.divide(rows, np.where(largest > 0, largest, 1), out=out)
+        lengths = np.sqrt(np.einsum("ij,ij->i", out, out))[:, None]
+        np.divide(out, np.where(lengths > 0, lengths, 1), out=out)
+
+
+@dataclass(frozen=True)
+class Power(FeatureMap):
+    r"""Powers of each feature, :math:`\operatorname{sign}(x) |x|^p`.
+
+    It is Tukey's transformation, which makes skewed features, such as those after a ReLU, more
+    nearly normal; FeCAM applies it with p = 0.5 [1]_.
+
+    Parameters
+    ----------
+    p : float
+        Exponent, above zero.
+
+    References
+    ----------
+    .. [1] D. Goswami et al., "FeCAM: exploiting the heterogeneity of class distributions in
+       exemplar-free continual learning", NeurIPS 2023.
+
+    Examples
+    --------
+    >>> from streamgda import Power
+    >>> Power(0.5).transform([[4.0, -9.0]])
+    array([[ 2., -3.]])
+    """
+
+    p: float
+
+    def __post_init__(self) -> None:
+        """Refuse invalid exponents."""
+        object.__setattr__(self, "p", as_number("p", self.p, "a number above 0", LEAST))
+
+    def _apply(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Write powers; see `FeatureMap._apply`."""
+        np.abs(rows, out=out)
+        np.power(out, out.dtype.type(self.p), out=out)
+        np.copysign(out, rows, out=out)
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Standardize(FeatureMap):
+    r"""Features less their mean over their standard deviation, :math:`(x - m) / s`, of all rows.
+
+    Both follow from moments of rows, of any covariance type with a variance for each feature, from
+    an earlier pass or from elsewhere. Features that are constant there are only centred.
+
+    Parameters
+    ----------
+    moments : ClassMoments
+        Moments of the rows before the map.
+
+    Examples
+    --------
+    >>> from streamgda import Standardize, accumulate
+    >>> X = [[1.0, 10.0], [3.0, 30.0], [5.0, 20.0]]
+    >>> Standardize(accumulate(X, [0, 0, 1], covariance_type="diag")).transform(X).round(3)
+    array([[-1.225, -1.225],
+           [ 0.   ,  1.225],
+           [ 1.225,  0.   ]])
+    """
+
+    mean: tuple[float, ...]
+    scale: tuple[float, ...]
+
+    def __init__(self, moments: Any) -> None:
+        kind = getattr(moments, "covariance_type", None)
+        if kind is None or "spherical" in kind:
+            raise refuse("moments", moments, "ClassMoments with a variance for each feature")
+        sums = moments.centred()
+        count = sums.count / sums.count.sum()
+        self._set(count @ sums.mean, np.sqrt(class_variance(sums, total=True)))
+
+    def _set(self, mean: Any, scale: Any) -> None:
+        for name, values in {"mean": mean, "scale": scale}.items():
+            object.__setattr__(self, name, tuple(np.asarray(values, np.float64).ravel().tolist()))
+
+    @classmethod
+    def _from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Return the map of the result of `_as_json`."""
+        found = object.__new__(cls)
+        found._set(values["mean"], values["scale"])
+        if len(found.mean) != len(found.scale) or not np.all(np.array(found.scale) > 0):
+            raise ValueError("its scales are not those of features")
+        return found
+
+    def __repr__(self) -> str:
+        return f"Standardize({len(self.mean)} features)"
+
+    def _n_features_out(self, n_in: int) -> int:
+        """Return the number of features; refuse rows of another."""
+        check_fits(repr(self), n_in, len(self.mean))
+        return n_in
+
+    def _apply(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Write standardised rows; see `FeatureMap._apply`."""
+        mean, scale = np.array([self.mean, self.scale])
+        np.divide(rows - mean, scale, out=out, casting="same_kind")  # rounded to float32 once
+
+
+class Transformer(FeatureMap):
+    """A fitted transformer of scikit-learn, of which only a fingerprint is saved.
+
+    Attributes
+    ----------
+    fitted : transformer or None
+        None if it was loaded from a file.
+    name : str
+        Name of its class.
+    widths : tuple of int
+        Features before and after it.
+    fingerprint : str
+        Hash of its parameters and fitted attributes.
+    """
+
+    def __init__(
+        self, fitted: Any, name: str, widths: tuple[int, int], fingerprint: str | None = None
+    ) -> None:
+        self.fitted, self.name, self.widths, self._fingerprint = fitted, name, widths, fingerprint
+
+    @classmethod
+    def of(cls, fitted: Any) -> Self:
+        """Return the map of a transformer; refuse one that is not fitted."""
+        name = type(fitted).__name__
+        try:
+            check_is_fitted(fitted)
+            n_in = int(fitted.n_features_in_)
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                n_out = int(fitted.transform(np.zeros((1, n_in))).shape[1])
+        except (NotFittedError, AttributeError) as error:
+            raise InvalidParameterError(
+                f"feature_map has a {name} that is not fitted. Fit it first; clones, such as those "
+                f"of searches, are not fitted unless it is wrapped in FrozenEstimator: {error}"
+            ) from None
+        return cls(fitted, name, (n_in, n_out))
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the parameters and of what was learnt."""
+        if self._fingerprint is None:
+            from joblib import hash as hashed  # type: ignore[import-untyped]  # noqa: PLC0415
+
+            self._fingerprint = f"{self.name} {hashed(vars(self.fitted))}"
+        return self._fingerprint
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Transformer):
+            return NotImplemented
+        same = self.fitted is not None and self.fitted is other.fitted
+        return same or self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.widths))
+
+    def __repr__(self) -> str:
+        return f"fitted {self.name}"
+
+    def _as_json(self) -> dict[str, Any]:
+        """Return what is known of the transformer, as JSON."""
+        return {"name": self.name, "widths": [*self.widths], "fingerprint": self.fingerprint}
+
+    @classmethod
+    def _from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Return the map without its transformer."""
+        n_in, n_out = (as_integer("widths", width, "at least 1", 1) for width in values["widths"])
+        return cls(None, str(values["name"]), (n_in, n_out), str(values["fingerprint"]))
+
+    def _n_features_out(self, n_in: int) -> int:
+        """Return the width of the result; refuse rows of another width than it was fitted to."""
+        check_fits(repr(self), n_in, self.widths[0])
+        return self.widths[1]
+
+    def _apply(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Write transformed rows; see `FeatureMap._apply`."""
+        if self.fitted is None:
+            raise UnsupportedError(
+                f"these rows were mapped by a {self.name} of scikit-learn, which is not saved, as "
+                f"files hold no code. Pass the same one again: set_params(feature_map=...).refit() "
+                f"of an estimator, accumulate(..., feature_map=...) for moments"
+            )
+        found = self.fitted.transform(rows)
+        out[...] = found.toarray() if hasattr(found, "toarray") else np.asarray(found)
+
+
+def check_fits(name: str, n_in: int, expected: int) -> None:
+    """Raise `InvalidDataError` for rows of another width than a map is of."""
+    if n_in != expected:
+        raise InvalidDataError(
+            f"{name} is a map of rows of {expected} features, and these have {n_in} features"
+        )
+
+
+# --- the maps of rows, one after another --------------------------------------------------------
+
+_MAPS: dict[str, type[FeatureMap]] = {
+    kind.__name__: kind for kind in (RandomFeatures, Normalize, Power, Standardize, Transformer)
+}
+
+
+@dataclass(frozen=True)
+class Lifting:
+    """Maps that rows go through one after another, and the width of the rows once it is known.
+
+    Attributes
+    ----------
+    maps : tuple of FeatureMap
+    n_in : int, optional
+        Features of the rows before the maps.
+    """
+
+    maps: tuple[FeatureMap, ...]
+    n_in: int | None = None
+
+    @classmethod
+    def of(cls, feature_map: Any) -> Self | None:
+        """Return the maps of a parameter ``feature_map``; None for None.
+
+        Raises
+        ------
+        InvalidParameterError
+            For anything else than maps.
+        """
+        if feature_map is None or isinstance(feature_map, cls):
+            return feature_map
+        maps = feature_map if isinstance(feature_map, list | tuple) else [feature_map]
+        if not maps or any(isinstance(m, type) or not hasattr(m, "transform") for m in maps):
+            raise refuse("feature_map", feature_map, f"None, {_EXPECTED}")
+        return cls(tuple(m if isinstance(m, FeatureMap) else Transformer.of(m) for m in maps))
+
+    @property
+    def parameter(self) -> Any:
+        """The parameter ``feature_map`` of these maps."""
+        given = [m.fitted or m if isinstance(m, Transformer) else m for m in self.maps]
+        return given[0] if len(given) == 1 else given
+
+    def bound(self, n_in: int) -> Self:
+        """Return the maps of rows of a width; refuse rows of another than those before."""
+        if self.n_in == n_in:
+            return self
+        if self.n_in is not None:
+            check_fits(str(self), n_in, self.n_in)
+        bound = replace(self, n_in=n_in)
+        bound.widths  # noqa: B018  (refuses widths that do not fit)
+        return bound
+
+    @property
+    def widths(self) -> list[int]:
+        """Features before the maps, and after each of them."""
+        assert self.n_in is not None
+        widths = [self.n_in]
+        for each in self.maps:
+            widths.append(each._n_features_out(widths[-1]))
+        return widths
+
+    @property
+    def n_out(self) -> int:
+        """Features of lifted rows."""
+        return self.widths[-1]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what the maps hold, and of the lifted rows in memory at a time, at most."""
+        widths = self.widths
+        held = sum(each._nbytes(n_in) for each, n_in in zip(self.maps, widths, strict=False))
+        return held + window_bytes(max(widths[1:]))
+
+    def dtype(self, dtype: np.dtype) -> np.dtype:
+        """Return float32 for rows of float32 and of bytes, float64 for all others."""
+        read = row_type(dtype).dtype
+        return _FLOAT32 if read == _FLOAT32 or read.itemsize == 1 else _FLOAT64
+
+    def apply(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Write lifted rows."""
+        values, last = np.asarray(rows, out.dtype), len(self.maps) - 1
+        for number, (each, width) in enumerate(zip(self.maps, self.widths[1:], strict=True)):
+            mapped = out if number == last else np.empty((len(values), width), out.dtype)
+            each._apply(values, mapped)
+            values = mapped
+
+    def joined(self, other: Lifting | None) -> Self | None:
+        """Return the maps if others are equal, as far as widths are known; otherwise None."""
+        if other is None or self.maps != other.maps:
+            return None
+        if self.n_in is not None and other.n_in not in (None, self.n_in):
+            return None
+        # A transformer that was loaded is only a fingerprint.
+        complete = all(getattr(each, "fitted", each) is not None for each in self.maps)
+        return replace(self if complete else other, n_in=self.n_in or other.n_in)  # type: ignore[return-value]
+
+    def __str__(self) -> str:
+        width = "" if self.n_in is None else f" of {self.n_in} features"
+        return f"{shown(self.maps[0] if len(self.maps) == 1 else list(self.maps))}{width}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the maps as JSON."""
+        maps = [{"map": type(each).__name__, **each._as_json()} for each in self.maps]
+        return {"maps": maps, "n_features_in": self.n_in}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any] | None) -> Self | None:
+        """Return the maps of the result of `as_json`; None for None."""
+        if values is None:
+            return None
+        maps = []
+        for description in values["maps"]:
+            own = dict(description)
+            maps.append(_MAPS[own.pop("map")]._from_json(own))
+        if not maps:
+            raise ValueError("it has no maps")
+        lifting, n_in = cls(tuple(maps)), values["n_features_in"]
+        return lifting if n_in is None else lifting.bound(as_integer("n_features_in", n_in, "1", 1))

@@ -1,0 +1,397 @@
+"""Maps of rows before the moments: an estimator with one is an estimator of lifted rows."""
+
+import pickle
+import zlib
+from functools import partial
+
+import dask.array as da
+import naive
+import numpy as np
+import pytest
+import zarr
+from samples import blobs
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import streamgda
+from streamgda import (
+    ClassMoments,
+    DriftMonitor,
+    GaussianDiscriminantAnalysis,
+    GaussianDiscriminantCV,
+    GaussianNB,
+    GroupedMoments,
+    LinearDiscriminantAnalysis,
+    Normalize,
+    Power,
+    QuadraticDiscriminantAnalysis,
+    RandomFeatures,
+    SlidingWindow,
+    Standardize,
+    ThresholdClassifier,
+    accumulate,
+)
+from streamgda.errors import (
+    InvalidDataError,
+    InvalidParameterError,
+    MemoryBudgetError,
+    MergeError,
+    UnsupportedError,
+)
+from streamgda.moments.feature_maps import Lifting, _matrix, normal_numbers
+
+X, Y = blobs(400)
+N = X.shape[1]
+RELU = RandomFeatures(12, random_state=3)
+SCALER = StandardScaler().fit(X)
+REFERENCE = ClassMoments("diag").update(X, Y)
+
+MAPS = {
+    "relu": (RELU, partial(naive.random_features, n=12, seed=3)),
+    "fourier": (
+        RandomFeatures(9, "fourier", gamma=0.2),
+        partial(naive.random_features, n=9, kind="fourier", gamma=0.2),
+    ),
+    "norm": (Normalize(), lambda rows: rows / np.linalg.norm(rows, axis=1)[:, None]),
+    "power": (Power(0.5), lambda rows: np.sign(rows) * np.abs(rows) ** 0.5),
+    "standard": (Standardize(REFERENCE), lambda rows: (rows - X.mean(axis=0)) / X.std(axis=0)),
+    "transformer": (SCALER, SCALER.transform),
+    "list": (
+        [Standardize(REFERENCE), RandomFeatures(7), Power(2)],
+        lambda rows: naive.random_features(SCALER.transform(rows), 7) ** 2,
+    ),
+}
+
+
+@pytest.fixture(params=MAPS)
+def mapped(request):
+    feature_map, naively = MAPS[request.param]
+    return feature_map, naively(X)
+
+
+ESTIMATORS = {
+    "lda": LinearDiscriminantAnalysis("lsqr", 0.1),
+    "qda": QuadraticDiscriminantAnalysis(reg_param=0.1),
+    "gda": GaussianDiscriminantAnalysis("tied", shrinkage="auto"),
+    "nb": GaussianNB(),
+}
+
+
+# --- the generator and the maps --------------------------------------------------------------
+
+
+def test_random_numbers_have_the_same_bits_everywhere():
+    weights, phases = _matrix(RandomFeatures(40, "fourier", random_state=7), 25, np.dtype("f8"))
+    assert zlib.crc32(weights.astype("<f8").tobytes()) == 76663044
+    assert zlib.crc32(phases.astype("<f8").tobytes()) == 2546211549
+
+
+def test_random_numbers_are_normal():
+    from scipy.special import ndtri
+    from scipy.stats import kstest
+
+    n = 300_000  # more than are drawn at a time
+    found = np.concatenate([numbers for _, numbers in normal_numbers(1, n)])
+    assert found.size == n
+    assert kstest(found, "norm").pvalue > 0.01
+    expected = ndtri(naive.uniform(n, 1, 0))
+    np.testing.assert_allclose(found, expected, rtol=3e-7)
+
+
+def test_first_features_do_not_depend_on_their_number():
+    few, many = (RandomFeatures(n).transform(X) for n in (5, 12))
+    np.testing.assert_allclose(few, many[:, :5])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "lifted"), [("u1", "f4"), ("i1", "f4"), ("f4", "f4"), ("u2", "f8"), ("f8", "f8")]
+)
+def test_types_of_lifted_rows(dtype, lifted):
+    rows = np.abs(X).astype(dtype)
+    found = RELU.transform(rows)
+    assert found.dtype == lifted
+    np.testing.assert_allclose(found, naive.random_features(rows, 12, seed=3), rtol=1e-5, atol=1e-5)
+
+
+def test_rows_of_zeros_and_of_extremes_keep_a_length():
+    rows = np.array([[0.0, 0.0], [3e300, 4e300], [3e-300, 4e-300]])
+    np.testing.assert_allclose(Normalize().transform(rows), [[0, 0], [0.6, 0.8], [0.6, 0.8]])
+
+
+# --- moments -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
+def test_moments_are_those_of_lifted_rows(mapped, kind):
+    feature_map, rows = mapped
+    moments = accumulate(X, Y, covariance_type=kind, feature_map=feature_map)
+    wanted = ClassMoments(kind).update(rows, Y)
+    np.testing.assert_allclose(moments.means, wanted.means, atol=1e-6)
+    np.testing.assert_allclose(moments.covariance(), wanted.covariance(), atol=1e-5)
+    loaded = ClassMoments.from_bytes(moments.to_bytes())
+    assert (loaded + moments).class_count.sum() == 2 * len(X)
+    assert repr(loaded).partition("MiB, ")[2].startswith(str(Lifting.of(feature_map)))
+    assert pickle.loads(pickle.dumps(moments)).feature_map is not None
+
+
+def test_every_container_and_executor_lifts_the_same_rows(tmp_path, in_this_thread):
+    wanted = accumulate(X, Y, feature_map=RELU)
+    stored = zarr.create_array(tmp_path / "X", data=X, chunks=(64, N))
+    labels = zarr.create_array(tmp_path / "y", data=Y, chunks=(64,))
+    batches = ((X[rows : rows + 90], Y[rows : rows + 90]) for rows in range(0, len(X), 90))
+    rows, codes = da.from_array(X, chunks=(70, 2)), da.from_array(Y, chunks=70)
+    for found in (
+        accumulate(stored, labels, feature_map=RELU),
+        accumulate(batches, feature_map=RELU),
+        accumulate(rows, codes, feature_map=RELU),
+        accumulate(X, Y, groups=Y, feature_map=RELU).total(),
+        sum(accumulate(X, Y, groups=np.arange(len(X)) % 3, feature_map=RELU).values()),
+        SlidingWindow(2, feature_map=RELU).update(X[:9], Y[:9]).update(X[:200], Y[:200])
+        .update(X[200:], Y[200:]).moments,
+    ):  # fmt: skip
+        assert found.feature_map == RELU
+        np.testing.assert_allclose(found.covariance(), wanted.covariance(), atol=1e-10)
+
+
+def test_a_checkpoint_is_of_one_map(tmp_path):
+    options = {"checkpoint": tmp_path / "c.zip", "feature_map": RELU}
+    wanted = accumulate(X, Y, **options)
+    assert np.array_equal(accumulate(X, Y, **options).means, wanted.means)
+    with pytest.raises(streamgda.errors.CheckpointError, match="feature_map"):
+        accumulate(X, Y, **options | {"feature_map": RandomFeatures(12)})
+
+
+def test_lifted_rows_are_in_memory_window_by_window(monkeypatch):
+    monkeypatch.setattr(streamgda.rows.lifted, "WINDOW_BYTES", 1)
+    monkeypatch.setattr(streamgda.rows.lifted, "_LEAST_ROWS", 100)
+    windows = []
+    apply = RandomFeatures._apply
+    monkeypatch.setattr(
+        RandomFeatures, "_apply", lambda *given: (windows.append(len(given[1])), apply(*given))
+    )
+    for kind in ("full", "diag"):
+        found = ClassMoments(kind, feature_map=RELU).update(X, Y)
+        found.update(X, Y, np.full(len(X), 2.0))
+        wanted = ClassMoments(kind).update(naive.random_features(X, 12, seed=3), Y)
+        np.testing.assert_allclose(found.class_count, 3 * wanted.class_count)
+        np.testing.assert_allclose(found.covariance(), wanted.covariance(), atol=1e-5)
+    assert max(windows) == 100
+
+
+def test_the_plan_counts_moments_and_rows_behind_the_map():
+    accumulate(X, Y, covariance_type="tied", max_memory="200MB")
+    with pytest.raises(MemoryBudgetError):
+        accumulate(X, Y, feature_map=RandomFeatures(4000), max_memory="200MB")
+
+
+def test_invalid_rows_are_those_before_the_map():
+    holes = X.copy()
+    holes[7, 2], holes[9, 1] = np.nan, -999
+    for found in (
+        lambda: accumulate(holes, Y, feature_map=RELU),
+        lambda: GaussianNB(feature_map=RELU).fit(X, Y).predict(holes),
+    ):
+        with pytest.raises(InvalidDataError, match="row 7, column 2"):
+            found()
+    kept = np.delete(np.arange(len(X)), [7, 9])
+    rules = {"nodata": -999, "on_invalid": "skip"}
+    found = accumulate(holes, Y, feature_map=RELU, **rules)
+    assert found.n_skipped == 2
+    wanted = accumulate(X[kept], Y[kept], feature_map=RELU)
+    np.testing.assert_allclose(found.means, wanted.means)
+    nb = GaussianNB(feature_map=RELU).fit(holes, Y, **rules)
+    filled = nb.predict(holes, nodata=-999, on_invalid="fill", fill=-1)
+    assert np.flatnonzero(filled == -1).tolist() == [7, 9]
+
+
+# --- classifiers ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_a_classifier_scores_lifted_rows(mapped, name):
+    feature_map, rows = mapped
+    plain = clone(ESTIMATORS[name]).fit(rows, Y)
+    lifting = clone(ESTIMATORS[name]).set_params(feature_map=feature_map).fit(X, Y)
+    assert lifting.n_features_in_ == N
+    assert lifting.moments_.n_features == rows.shape[1]
+    for method in ("predict_proba", "score_samples", "mahalanobis"):
+        found, wanted = getattr(lifting, method)(X), getattr(plain, method)(rows)
+        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-3)
+    assert lifting.score(X, Y) == plain.score(rows, Y)
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_what_was_learnt_is_saved_resumed_and_forgotten(name):
+    estimator = clone(ESTIMATORS[name]).set_params(feature_map=[Normalize(), RELU])
+    if name == "gda":
+        estimator.set_params(shrinkage="oas")
+    estimator.partial_fit(X[:250], Y[:250])
+    loaded = type(estimator).from_bytes(estimator.to_bytes())
+    assert loaded.get_params() == estimator.get_params()
+    assert np.array_equal(loaded.predict_proba(X), estimator.predict_proba(X))
+    loaded.partial_fit(X[250:], Y[250:])
+    whole = clone(estimator).fit(X, Y)
+    np.testing.assert_allclose(loaded.predict_proba(X), whole.predict_proba(X), atol=1e-6)
+    loaded.forget(X[250:], Y[250:])
+    np.testing.assert_allclose(loaded.predict_proba(X), estimator.predict_proba(X), atol=1e-6)
+    params = {k: v for k, v in estimator.get_params().items() if k != "feature_map"}
+    from_moments = type(estimator).from_moments(estimator.moments_, **params)
+    assert from_moments.get_params() == estimator.get_params()
+    assert np.array_equal(from_moments.predict(X), estimator.predict(X))
+
+
+def test_scores_of_zarr_and_dask_are_those_of_the_array(tmp_path, in_this_thread):
+    lda = LinearDiscriminantAnalysis(feature_map=RELU).fit(X, Y)
+    wanted = lda.predict_proba(X)
+    stored = zarr.create_array(tmp_path / "X", data=X, chunks=(64, N))
+    found = lda.predict_proba(stored, out=tmp_path / "out", on_invalid="fill")
+    np.testing.assert_allclose(found[:], wanted, atol=1e-12)
+    lazy = lda.predict_proba(da.from_array(X, chunks=(70, N)))
+    np.testing.assert_allclose(lazy.compute(), wanted, atol=1e-12)
+    assert lda.transform(X).shape == (len(X), len(lda.classes_) - 1)
+
+
+@pytest.mark.parametrize("name", ["lda", "nb"])
+def test_leave_one_out_of_lifted_rows(name):
+    estimator = clone(ESTIMATORS[name]).set_params(feature_map=RELU)
+    found = estimator.fit(X[:60], Y[:60]).leave_one_out_proba(X[:60], Y[:60])
+    plain = clone(ESTIMATORS[name]).fit(RELU.transform(X[:60]), Y[:60])
+    wanted = plain.leave_one_out_proba(RELU.transform(X[:60]), Y[:60])
+    np.testing.assert_allclose(found, wanted, atol=1e-9)
+
+
+@pytest.mark.parametrize("scoring", ["accuracy", "balanced_accuracy", "joint_log_likelihood"])
+def test_a_search_shares_the_map_of_its_pass(scoring):
+    options = {"scoring": scoring, "cv": 3}
+    grid = {"covariance_type": ["full", "tied", "diag"], "shrinkage": [0.01, 0.3]}
+    found = GaussianDiscriminantCV(grid, feature_map=RELU, **options).fit(X, Y)
+    wanted = GaussianDiscriminantCV(grid, **options).fit(RELU.transform(X), Y)
+    scores = (search.cv_results_["mean_test_score"] for search in (found, wanted))
+    np.testing.assert_allclose(*scores, rtol=1e-6)
+    assert found.best_estimator_.feature_map == RELU
+    assert found.n_features_in_ == N
+    assert np.array_equal(found.predict(X), wanted.predict(RELU.transform(X)))
+
+
+def test_thresholds_and_drift_of_lifted_rows():
+    two = Y < 2
+    plain = ThresholdClassifier(GaussianNB()).fit(RELU.transform(X[two]), Y[two])
+    found = ThresholdClassifier(GaussianNB(feature_map=RELU)).fit(X[two], Y[two])
+    assert found.threshold_ == pytest.approx(plain.threshold_)
+    loaded = ThresholdClassifier.from_bytes(found.to_bytes())
+    assert loaded.estimator.feature_map == RELU
+    assert np.array_equal(loaded.predict(X), found.predict(X))
+
+    reference = accumulate(X, Y, feature_map=RELU)
+    lifting = DriftMonitor(reference, window=100).update(X + 0.3, Y)
+    rows = accumulate(RELU.transform(X), Y)
+    behind = DriftMonitor(rows, window=100).update(RELU.transform(X + 0.3), Y)
+    assert [report.p_values for report in lifting] == [report.p_values for report in behind]
+    assert len(lifting) == 4
+
+
+@pytest.mark.filterwarnings("ignore::streamgda.errors.ConstantFeatureWarning")
+def test_searches_of_scikit_learn_choose_among_maps():
+    digits, labels = load_digits(return_X_y=True)
+    lda = LinearDiscriminantAnalysis("lsqr", 1e-3, feature_map=RandomFeatures(300))
+    plain = LinearDiscriminantAnalysis("lsqr", 1e-3)
+    better, worse = (cross_val_score(e, digits, labels, cv=3).mean() for e in (lda, plain))
+    assert better > worse + 0.01
+    frozen = FrozenEstimator(PCA(20).fit(digits))
+    assert cross_val_score(GaussianNB(feature_map=frozen), digits, labels, cv=3).mean() > 0.85
+
+
+# --- fitted transformers -------------------------------------------------------------------------
+
+
+def test_of_a_transformer_a_fingerprint_is_saved():
+    pipeline = make_pipeline(StandardScaler(), PCA(3)).fit(X)
+    nb = GaussianNB(feature_map=pipeline).fit(X, Y)
+    loaded = GaussianNB.from_bytes(nb.to_bytes())
+    assert loaded.moments_ + nb.moments_  # the same fingerprint
+    with pytest.raises(UnsupportedError, match=r"set_params\(feature_map=\.\.\.\)\.refit\(\)"):
+        loaded.predict(X)
+    other = make_pipeline(StandardScaler(), PCA(3)).fit(X[:100])
+    with pytest.raises(InvalidParameterError, match="call fit with all rows"):
+        loaded.set_params(feature_map=other).refit()
+    loaded.set_params(feature_map=pickle.loads(pickle.dumps(pipeline))).refit()
+    assert np.array_equal(loaded.predict_proba(X), nb.predict_proba(X))
+    assert loaded.partial_fit(X, Y).class_count_.sum() == 2 * len(X)
+
+
+# --- what is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: RandomFeatures(0), "n=0; expected a number of features, at least 1"),
+        (lambda: RandomFeatures(-3), "n=-3"),
+        (lambda: RandomFeatures(9, "tanh"), "kind='tanh'; expected 'relu' or 'fourier'"),
+        (lambda: RandomFeatures(9, "fourier", gamma="scale"), "needs all rows"),
+        (lambda: RandomFeatures(9, gamma=0.5), "kind='fourier' only"),
+        (lambda: RandomFeatures(9, random_state=None), "random_state=None"),
+        (lambda: Normalize("l1"), "norm='l1'"),
+        (lambda: Power(0), "p=0"),
+        (lambda: Standardize(ClassMoments("spherical")), "a variance for each feature"),
+        (lambda: GaussianNB(feature_map=PCA()).fit(X, Y), "not fitted"),
+        (lambda: GaussianNB(feature_map="relu").fit(X, Y), "feature_map='relu'"),
+        (lambda: GaussianNB(feature_map=[]).fit(X, Y), "expected None, RandomFeatures"),
+        (
+            lambda: accumulate(X, Y, on_invalid="pairwise", feature_map=RELU),
+            "leave out feature_map",
+        ),
+        (
+            lambda: GaussianDiscriminantCV({"feature_map": [RELU]}).fit(X, Y),
+            r"GaussianDiscriminantCV\(feature_map",
+        ),
+        (
+            lambda: GaussianNB.from_moments(REFERENCE, feature_map=RELU),
+            "added behind no map",
+        ),
+    ],
+)
+def test_parameters_that_are_refused(make, text):
+    with pytest.raises(InvalidParameterError, match=text):
+        make()
+
+
+def test_maps_and_widths_that_do_not_match_are_refused():
+    moments = accumulate(X, Y, feature_map=RELU)
+    seed = RandomFeatures(12, random_state=4)
+    with pytest.raises(MergeError, match=r"random_state=3.* and .*random_state=4.* do not combine"):
+        moments + accumulate(X, Y, feature_map=seed)
+    with pytest.raises(MergeError, match="and no map do not combine"):
+        moments + ClassMoments().update(RELU.transform(X), Y)
+    with pytest.raises(MergeError, match="of 2 features"):
+        moments + accumulate(X[:, :2], Y, feature_map=RELU)
+    with pytest.raises(InvalidDataError, match=f"2 features, but these moments have {N}"):
+        moments.update(X[:, :2], Y)
+    nb = GaussianNB(feature_map=RELU).fit(X, Y)
+    with pytest.raises(ValueError, match=f"X has 12 features, but GaussianNB is expecting {N}"):
+        nb.predict(RELU.transform(X))
+    with pytest.raises(InvalidParameterError, match="call fit"):
+        nb.set_params(feature_map=seed).partial_fit(X, Y)
+    with pytest.raises(InvalidDataError, match=f"a map of rows of {N} features"):
+        Standardize(REFERENCE).transform(X[:, :2])
+    for refused in (nb.sample, nb.to_sklearn):
+        with pytest.raises(UnsupportedError, match=r"feature_map\.transform"):
+            refused()
+    with pytest.raises(UnsupportedError, match="a feature_map lifts whole rows"):
+        nb.predict(X, on_missing="marginal")
+    grouped = GroupedMoments(feature_map=RELU).update(X, Y, Y)
+    with pytest.raises(MergeError, match="do not combine"):
+        grouped + GroupedMoments(feature_map=seed).update(X, Y, Y)
+
+
+def test_moments_of_chosen_lifted_features_have_no_map():
+    moments = accumulate(X, Y, feature_map=RELU)
+    assert moments.select_features([0, 5]).feature_map is None
+    assert moments.project(moments.pca(3)).feature_map is None
+    assert moments.select_classes([0, 1]).feature_map == RELU
+    assert moments.reduce("diag").feature_map == RELU
