@@ -315,5 +315,5 @@ class RowJournal(Journal):
 
     def keep(self) -> None:
         """Write the moments, unless an update of them was interrupted."""
-        if self._sound and self.done:
+        if self.keeps and self._sound and self.done:
             self._write(self.seen.as_json(), {"rows": self.moments})

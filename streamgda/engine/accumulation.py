@@ -26,7 +26,6 @@ holds for collections made from stores, arrays and files, but not for impure del
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar, overload
@@ -435,43 +434,38 @@ def _accumulated_batches(asked: Accumulation, rows: Rows, features: Any, columns
 
 
 def _accumulate_slabs(asked: Accumulation, slab_rows: int, rows: Rows) -> Moments:
-    moments, journal, first = asked.empty(), None, 0
+    described = {source.name: describe(source) for source in rows.sources}
+    journal = asked.journal(RowJournal, "this process", described)
     wanted = asked.rule.any_labelled if asked.rule.may_be_unlabelled else None
-    if asked.checkpoint is not None:
+    if journal.keeps:
         wanted = None  # fingerprints of all rows are kept
-        described = {source.name: describe(source) for source in rows.sources}
-        journal = asked.journal(RowJournal, "this process", described)
         slab_rows = resume(journal, slab_rows, rows)
-        moments, first = journal.started(moments), journal.done
+    moments, first = journal.started(asked.empty()), journal.done
     with (
         reading(rows, slab_rows, "accumulating", asked.progress, first, wanted) as slabs,
-        journal or contextlib.nullcontext(),
+        journal,
     ):
         for slab in slabs:
             n_rows = len(slab.X)
-            if not n_rows:  # no row of the slab has a label
-                continue
-            with journal.adding(slab.first_row + n_rows, slab) if journal else _NOT_KEPT:
-                asked.add(moments, slab)
+            if n_rows:  # otherwise no row of the slab has a label
+                with journal.adding(slab.first_row + n_rows, slab):
+                    asked.add(moments, slab)
     return moments
 
 
 def _accumulate_batches(asked: Accumulation, batches: Batches) -> Moments:
-    moments, journal, first, done = asked.empty(), None, 0, 0
-    waiting = (Slab.of_batch(batch) for batch in batches)
-    if asked.checkpoint is not None:
-        journal = asked.journal(RowJournal, "this process", {"X": "batches"})
-        journal.seen, journal.kind = SeenBatches(), "the first {:,} batches"
-        moments, first = journal.started(moments), journal.done
+    waiting, done = (Slab.of_batch(batch) for batch in batches), 0
+    journal = asked.journal(RowJournal, "this process", {"X": "batches"})
+    journal.kind = "the first {:,} batches"
+    if journal.keeps:
+        journal.seen = SeenBatches()
         if journal.kept is not None:
-            done = journal.seen.check(journal.kept, first, str(journal), waiting)
-    with (
-        reporter(asked.progress, None, "accumulating", first=done) as report,
-        journal or contextlib.nullcontext(),
-    ):
+            done = journal.seen.check(journal.kept, journal.done, str(journal), waiting)
+    moments, first = journal.started(asked.empty()), journal.done
+    with reporter(asked.progress, None, "accumulating", first=done) as report, journal:
         for number, batch in enumerate(waiting, first):
             try:
-                with journal.adding(number + 1, batch) if journal else _NOT_KEPT:
+                with journal.adding(number + 1, batch):
                     asked.add(moments, batch)
             except InvalidDataError as error:
                 error.place(f"batch {number}")
@@ -479,6 +473,3 @@ def _accumulate_batches(asked: Accumulation, batches: Batches) -> Moments:
             done += as_source(batch.y, "y").n_rows
             report(done)
     return moments
-
-
-_NOT_KEPT = contextlib.nullcontext()

@@ -218,7 +218,7 @@ def test_one_slab_is_read_ahead(monkeypatch, small_slabs):
 
 
 @pytest.mark.parametrize("kind", ["numpy", "frame", "zarr", "dask", "batches", "partitions"])
-def test_a_pass_without_a_checkpoint_builds_no_journal_and_no_fingerprints(
+def test_a_pass_without_a_checkpoint_opens_no_file_and_takes_no_fingerprints(
     small_slabs, monkeypatch, kind
 ):
     def refuse(*arguments, **options):
