@@ -44,7 +44,7 @@ from streamgda.storage.opening import opened_node
 from streamgda.storage.saved import state_of
 
 STEPS = {"open", "shutil.rmtree"}  # and everything that begins with "os."
-ENOUGH = 4  # kills of a client
+ENOUGH = 3  # kills of a client
 N_ROWS, N_FEATURES, SLAB = 1000, 5, 40
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(N_ROWS, N_FEATURES))

@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 import numpy as np
 import pytest
 import zarr
-from commands import NAMES, PROGRAM, child, rows
+from commands import NAMES, PROGRAM, rows
 
 import streamgda
 from streamgda.cli import main
@@ -24,7 +24,7 @@ def test_the_way_from_a_table_to_figures(command, tmp_path):
     table.write_text("\n".join(lines))
     ended = [
         command("convert", table, store, "--label-column", "kind", "--chunk-rows", "100"),
-        child("fit", store, "--model", model, "--reg-param", "0.25"),
+        command("fit", store, "--model", model, "--reg-param", "0.25"),
         command("predict", model, store, "--out", tmp_path / "labels.zarr"),
         command("evaluate", model, store),
         command("info", model, "--json"),

@@ -221,4 +221,3 @@ def test_a_large_scene_needs_little_memory(tmp_path):
     peak("fit", X, *labelled, "--model", model)  # compiles what is not in the cache
     assert peak("fit", X, *labelled, "--model", model, "--overwrite") < 200
     assert peak("predict", model, X, "--out", tmp_path / "classes.tif") < 200
-    assert peak("predict", model, X, "--out", tmp_path / "classes.zarr") < 200

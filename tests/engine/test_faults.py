@@ -126,16 +126,15 @@ def bits(moments):
 def test_a_fit_goes_on_where_workers_are_killed(cluster, stored, name):
     undisturbed = accumulate(stored[name], stored["y"])
     assert undisturbed.class_count.sum() == N_ROWS
-    for seed in range(2):
-        found = disturbed(cluster, seed, lambda: accumulate(stored[name], stored["y"]))
-        assert_same_bits(bits(found), bits(undisturbed))
+    found = disturbed(cluster, 1, lambda: accumulate(stored[name], stored["y"]))
+    assert_same_bits(bits(found), bits(undisturbed))
 
 
 @pytest.mark.usefixtures("client", "small_parts")
 def test_scores_are_written_where_workers_are_killed(cluster, stored, tmp_path):
     fitted = make("full").fit(stored["X"][...], stored["y"][...])
     expected = fitted.predict_proba(stored["X"][...])
-    for seed in range(3):
+    for seed in range(2):
         layout = {"dtype": "f8", "chunks": (20, 3), "shards": (60, 3), "overwrite": True}
 
         def score(path=tmp_path / f"{seed}", layout=layout):
@@ -270,7 +269,7 @@ def test_clients_that_are_killed(cluster, tmp_path, monkeypatch):
             "predict": make("GaussianNB").fit(kills.X, kills.Y).predict_proba(kills.X),
         }
     for kind, result in undisturbed.items():
-        assert ended[kind]["kills"] >= 4
+        assert ended[kind]["kills"] >= kills.ENOUGH
         assert ended[kind]["resumed"]
         assert set(ended[kind]["digests"]) == {kills.digest_of(result, None)}
 

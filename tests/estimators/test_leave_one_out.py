@@ -197,7 +197,7 @@ WEIGHTS = {
     peculiar=st.lists(st.sampled_from(PECULIAR), max_size=3, unique=True),
     weighted=st.sampled_from(sorted(WEIGHTS)),
 )
-@settings(max_examples=1000 if THOROUGH else 150)
+@settings(max_examples=300 if THOROUGH else 60)
 def test_any_rows_and_weights(estimator, seed, sizes, d, apart, rounded, peculiar, weighted):
     """Posteriors are those of refits, and fail where a refit does."""
     random = np.random.default_rng(seed)

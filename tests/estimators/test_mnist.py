@@ -101,6 +101,7 @@ def test_every_way_of_reading_gives_the_same_bits(store, moments):
     np.testing.assert_array_equal(on_dask.covariance(), (first + second).covariance(), strict=True)
 
 
+@pytest.mark.slow
 def test_black_margins_are_left_out_and_put_back(moments):
     with pytest.warns(ConstantFeatureWarning, match="67 of 784 features are constant"):
         gda = GaussianDiscriminantAnalysis.from_moments(moments[0] + moments[1], var_smoothing=0.1)
