@@ -648,3 +648,19 @@ def random_features(
         return np.maximum(products * math.sqrt(2 / d), 0)
     phases = 2 * math.pi * uniform(n, seed, 1)
     return math.sqrt(2 / n) * np.cos(products * math.sqrt(2 * gamma) + phases)
+
+
+# --- ridge regression -------------------------------------------------------------------------
+
+
+def ridge(
+    X: np.ndarray, y: np.ndarray, alpha: float, weights: np.ndarray, intercept: bool = True
+) -> np.ndarray:
+    """Coefficients of least squares of all rows and of one more for each penalised coefficient."""
+    if intercept:
+        X, y = X - np.average(X, 0, weights), y - np.average(y, 0, weights)
+    root, d = np.sqrt(weights)[:, None], X.shape[1]
+    penalised = np.concatenate([root * X, np.sqrt(alpha) * np.eye(d)])
+    targets = np.concatenate([root * y.reshape(len(y), -1), np.zeros((d, y[0].size))])
+    solution: np.ndarray = np.linalg.lstsq(penalised, targets, rcond=None)[0]
+    return solution.T.reshape(*y.shape[1:], d)

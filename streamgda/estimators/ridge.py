@@ -271,6 +271,9 @@ class PenalisedLeastSquares(MomentEstimator):
     def _state(self) -> State:
         attributes, arrays = super()._state()
         attributes["moments"] |= saved_names(self.moments_.feature_names)
+        for params in (attributes["params"], attributes.get("set_params", {})):
+            if not isinstance(params.get("cv"), int):  # a splitter, or the fold of each row
+                params.pop("cv", None)
         if self._scores is not None:
             attributes["alpha"], arrays["scores"] = self._beside, self._scores
         return attributes, arrays
@@ -317,7 +320,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         ``scoring="neg_mean_squared_error"``, but one pass yields the moments of all folds, from
         which they follow exactly. Weights of rows count in fits and in errors.
     cv : int, splitter, array of int or iterable of (train, test)
-        Folds of this choice; see `GaussianDiscriminantCV`.
+        Folds of this choice; see `GaussianDiscriminantCV`. Only a number of them is saved.
 
     Attributes
     ----------

@@ -1,10 +1,35 @@
 """Ridge regression and least squares: scikit-learn, statsmodels, NIST's certified results."""
 
+import pickle
+
+import dask.array as da
+import naive
+import nist
+import numpy as np
+import pandas as pd
 import pytest
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import linear_model
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.model_selection import GridSearchCV, GroupKFold, PredefinedSplit
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from streamgda import Ridge, RidgeClassifier
-from streamgda.errors import InvalidParameterError
+from streamgda import ClassMoments, Ridge, RidgeClassifier, accumulate, load
+from streamgda.errors import (
+    CollinearityWarning,
+    InvalidDataError,
+    InvalidParameterError,
+    MergeError,
+)
+
+X, Y = load_diabetes(return_X_y=True)
+RANDOM = np.random.default_rng(0)
+WEIGHTS = RANDOM.uniform(0, 2, len(Y))
+BOTH = np.column_stack([Y, X[:, 0] + RANDOM.normal(size=len(Y))])
+FOLDS = RANDOM.integers(0, 5, len(Y))
+ALPHAS = [1e-3, 1e-2, 0.1, 1.0, 10.0]
 
 # Checks that call partial_fit, where penalties cannot be compared.
 _PARTIAL_FIT = {"check_estimators_partial_fit_n_features", "check_n_features_in_after_fitting"}
@@ -26,3 +51,262 @@ def test_scikit_learn_checks(estimator, check):
         return
     with pytest.raises(InvalidParameterError, match="by fit alone"):
         check(estimator)
+
+
+def assert_close(a, b, rtol=1e-10):
+    """Check that they agree within `rtol` of the largest entry."""
+    np.testing.assert_allclose(a, b, rtol=0, atol=rtol * np.abs(b).max(), strict=True)
+
+
+# --- scikit-learn and statsmodels ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["", "weights"])
+@pytest.mark.parametrize("y", [Y, BOTH, BOTH[:, :1]], ids=["one", "two", "a column"])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("alpha", [0.0, 1e-3, 10.0])
+def test_answers_are_those_of_scikit_learn(alpha, intercept, y, weights):
+    mine = Ridge(alpha, fit_intercept=intercept).fit(X, y, weights)
+    theirs = linear_model.Ridge(alpha, fit_intercept=intercept, solver="svd").fit(X, y, weights)
+    assert_close(mine.coef_, theirs.coef_)
+    np.testing.assert_allclose(mine.intercept_, np.squeeze(theirs.intercept_), rtol=1e-10)
+    assert_close(mine.predict(X), theirs.predict(X))
+    assert mine.score(X, y, weights) == pytest.approx(theirs.score(X, y, weights), abs=1e-10)
+    every = np.ones(len(y)) if weights is None else weights
+    wanted = naive.ridge(X, y, alpha, every, intercept)
+    assert_close(mine.coef_.reshape(wanted.shape), wanted)
+
+
+def test_each_target_may_have_a_penalty():
+    theirs = linear_model.Ridge([1.0, 30.0]).fit(X, BOTH)
+    assert_close(Ridge([1.0, 30.0]).fit(X, BOTH).coef_, theirs.coef_)
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced", {0: 2.0, 1: 0.5}])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("rows", [load_iris, load_breast_cancer])
+def test_classifier_answers_are_those_of_scikit_learn(rows, intercept, class_weight, tmp_path):
+    A, labels = rows(return_X_y=True)
+    given = {"fit_intercept": intercept, "class_weight": class_weight}
+    mine = RidgeClassifier(2.0, **given).fit(A, labels)
+    theirs = linear_model.RidgeClassifier(2.0, **given, solver="svd").fit(A, labels)
+    assert_close(mine.coef_.ravel(), theirs.coef_.ravel())
+    np.testing.assert_allclose(mine.intercept_, theirs.intercept_, rtol=1e-9)
+    assert_close(mine.decision_function(A), theirs.decision_function(A))
+    np.testing.assert_array_equal(mine.predict(A), theirs.predict(A), strict=True)
+    assert mine.score(A, labels) == theirs.score(A, labels)
+    parts = RidgeClassifier(2.0, **given).partial_fit(A[::2], labels[::2])
+    assert_close(parts.partial_fit(A[1::2], labels[1::2]).coef_, mine.coef_, 1e-9)
+    mine.save(tmp_path / "model.zip")
+    loaded = load(tmp_path / "model.zip")
+    np.testing.assert_array_equal(loaded.decision_function(A), mine.decision_function(A))
+    assert loaded.get_params() == mine.get_params()
+
+
+def test_errors_and_variances_are_those_of_statsmodels():
+    api = pytest.importorskip("statsmodels.api")
+    theirs, mine = api.OLS(Y, api.add_constant(X)).fit(), Ridge(0.0).fit(X, Y)
+    assert_close(mine.standard_errors_, theirs.bse[1:])
+    assert mine.r2_ == pytest.approx(theirs.rsquared, abs=1e-12)
+    assert mine.residual_variance_ == pytest.approx(theirs.mse_resid, rel=1e-12)
+
+
+# --- NIST ---------------------------------------------------------------------------------------
+
+# Correct digits of the coefficients, at least; of rows whose condition number is squared.
+DIGITS = {
+    "Norris": 11,
+    "Pontius": 11,
+    "Longley": 10,
+    "Wampler1": 5.5,
+    "Wampler2": 9,
+    "Wampler3": 5.5,
+    "Wampler4": 5.5,
+    "Wampler5": 4.5,
+}
+
+
+@pytest.mark.parametrize("name", DIGITS)
+def test_certified_results(name):
+    rows = nist.SETS[name]
+    mine = Ridge(0.0).fit(rows.X, rows.y)
+    found = [mine.intercept_, *mine.coef_]
+    np.testing.assert_allclose(found, rows.coefficients, rtol=10.0 ** -DIGITS[name])
+    assert mine.r2_ == pytest.approx(rows.r2, abs=1e-12)
+    scale = 1e-8 * np.std(rows.y)
+    deviation = np.sqrt(mine.residual_variance_)
+    assert deviation == pytest.approx(rows.residual_deviation, rel=1e-7, abs=scale)
+    if rows.residual_deviation:
+        np.testing.assert_allclose(mine.standard_errors_, rows.errors, rtol=1e-7)
+
+
+def test_directions_that_no_moments_determine_are_reported():
+    """Filip's powers have condition number 1e10 when centred and scaled, and moments square it."""
+    rows = nist.SETS["Filip"]
+    with pytest.warns(CollinearityWarning, match="do not vary to rounding"):
+        mine = Ridge(0.0).fit(rows.X, rows.y)
+    assert mine.r2_ == pytest.approx(rows.r2, abs=0.01)
+
+
+def test_offsets_cost_no_digits():
+    A = np.round(X * 2**30) / 2**30  # 1e7 more is exact
+    mine, moved = Ridge(0.0).fit(A, Y), Ridge(0.0).fit(A * 2**10 + 1e7, Y)
+    assert_close(moved.coef_ * 2**10, mine.coef_, 1e-11)
+    assert_close(moved.predict(A * 2**10 + 1e7), mine.predict(A), 1e-9)
+
+
+def test_collinear_features_have_the_smallest_coefficients():
+    A = np.column_stack([X, 3 * X[:, 0], np.ones(len(X))])
+    with pytest.warns(CollinearityWarning, match="1 of 12 directions"):
+        mine = Ridge(0.0).fit(A, Y)
+    assert_close(mine.coef_, linear_model.Ridge(0.0, solver="svd").fit(A, Y).coef_)
+
+
+# --- choice of the penalty ------------------------------------------------------------------------
+
+
+def test_scores_are_those_of_a_grid_search(tmp_path):
+    splits = {"cv": PredefinedSplit(FOLDS), "scoring": "neg_mean_squared_error"}
+    theirs = GridSearchCV(linear_model.Ridge(), {"alpha": ALPHAS}, **splits).fit(X, BOTH)
+    in_groups = accumulate(np.column_stack([X, BOTH]), FOLDS // 3, groups=FOLDS)
+    for mine in (
+        Ridge(alphas=ALPHAS, cv=FOLDS).fit(X, BOTH),
+        Ridge(alphas=ALPHAS, cv=GroupKFold(5)).fit(X, BOTH, groups=FOLDS),
+        Ridge(alphas=ALPHAS, cv=FOLDS).fit(da.from_array(X, (100, 5)), da.from_array(BOTH, 60)),
+        Ridge.from_moments(in_groups, target=[10, 11], alphas=ALPHAS),
+    ):
+        assert mine.alpha_ == theirs.best_params_["alpha"]
+        assert mine.best_score_ == pytest.approx(theirs.best_score_, rel=1e-12)
+        found, wanted = mine.cv_results_, theirs.cv_results_
+        for name in ("mean_test_score", "std_test_score", "rank_test_score"):
+            np.testing.assert_allclose(found[name], wanted[name], rtol=1e-10)
+        assert_close(mine.coef_, theirs.best_estimator_.coef_)
+        mine.save(tmp_path / "model")
+        loaded = load(tmp_path / "model")
+        np.testing.assert_array_equal(loaded.coef_, mine.coef_)
+        np.testing.assert_array_equal(
+            loaded.cv_results_["split4_test_score"], found["split4_test_score"]
+        )
+
+
+@pytest.mark.parametrize("rows", [load_iris, load_breast_cancer])
+def test_classifiers_choose_by_the_errors_of_codes(rows):
+    A, labels = rows(return_X_y=True)
+    A = A[:, :8]
+    folds, alphas = np.arange(len(A)) % 5, [0.1, 1.0, 10.0, 100.0]
+    codes = 2.0 * (labels[:, None] == np.unique(labels)) - 1
+    codes = codes[:, 1] if codes.shape[1] == 2 else codes
+    splits = {"cv": PredefinedSplit(folds), "scoring": "neg_mean_squared_error"}
+    theirs = GridSearchCV(linear_model.Ridge(solver="svd"), {"alpha": alphas}, **splits)
+    theirs.fit(A, codes)
+    mine = RidgeClassifier(alphas=alphas, cv=folds).fit(A, labels)
+    found = mine.cv_results_["mean_test_score"]
+    np.testing.assert_allclose(found, theirs.cv_results_["mean_test_score"], rtol=1e-9)
+    assert mine.alpha_ == theirs.best_params_["alpha"]
+
+
+# --- parts, containers, moments -------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=25)
+@given(cuts=st.lists(st.integers(1, 441), unique=True, max_size=6), forgotten=st.integers(1, 200))
+def test_rows_in_parts(cuts, forgotten):
+    mine, whole = Ridge(0.1), Ridge(0.1).fit(X, BOTH, WEIGHTS)
+    for part in np.split(np.arange(len(X)), sorted(cuts)):
+        mine.partial_fit(X[part], BOTH[part], WEIGHTS[part])
+    assert_close(mine.coef_, whole.coef_, 1e-12)
+    old, left = slice(None, forgotten), slice(forgotten, None)
+    mine.forget(X[old], BOTH[old], WEIGHTS[old])
+    assert_close(mine.coef_, Ridge(0.1).fit(X[left], BOTH[left], WEIGHTS[left]).coef_, 1e-10)
+
+
+def test_half_life():
+    mine = Ridge(0.1).partial_fit(X[:99], Y[:99], half_life=50)
+    mine.partial_fit(X[99:], Y[99:], half_life=50)
+    weights = np.exp2((np.arange(len(X)) - len(X) + 1) / 50)
+    assert_close(mine.coef_, linear_model.Ridge(0.1).fit(X, Y, weights).coef_)
+
+
+def test_every_container(tmp_path):
+    wanted = Ridge(0.1).fit(X, BOTH)
+    frame, targets = (
+        pd.DataFrame(X, columns=[*"abcdefghij"]),
+        pd.DataFrame(BOTH, columns=["s", "t"]),
+    )
+    group = zarr.create_group(tmp_path / "rows")
+    A = group.create_array("A", data=X, chunks=(100, 10))
+    B = group.create_array("B", data=BOTH, chunks=(60, 1))
+    blocks = da.from_array(X, (100, 5)), da.from_array(BOTH, (60, 1))
+    for rows, y in ((A, B), (A, BOTH.tolist()), (frame, targets), blocks, (X.tolist(), BOTH)):
+        mine = Ridge(0.1).fit(rows, y)
+        assert_close(mine.coef_, wanted.coef_, 1e-12)
+        assert_close(np.asarray(mine.predict(rows)), wanted.predict(X), 1e-12)
+        assert mine.score(rows, y) == pytest.approx(wanted.score(X, BOTH))
+    out = group.create_array("out", shape=BOTH.shape, dtype="f8", chunks=(50, 2))
+    wanted.predict(A, out=out)
+    np.testing.assert_array_equal(out[:], wanted.predict(X))
+    named = pickle.loads(pickle.dumps(Ridge(0.1).fit(frame, targets["s"])))
+    assert named.feature_names_in_.tolist() == [*"abcdefghij"]
+    assert_close(named.predict(frame), wanted.predict(X)[:, 0], 1e-12)
+    with pytest.raises(InvalidDataError, match="feature names"):
+        named.predict(targets)
+
+
+def test_columns_of_moments_are_targets():
+    frame = pd.DataFrame(X, columns=[*"abcdefghij"]).assign(t=Y)
+    moments = accumulate(frame, (Y > 100).astype(int))
+    mine = Ridge.from_moments(moments, target="t", alpha=0.1)
+    assert_close(mine.coef_, Ridge(0.1).fit(X, Y).coef_, 1e-11)
+    other = Ridge.from_moments(moments.reduce("tied"), target=["c", "t"], alpha=0.1)
+    assert_close(
+        other.coef_, Ridge(0.1).fit(np.delete(X, 2, 1), np.column_stack([X[:, 2], Y])).coef_
+    )
+    assert other.feature_names_in_.tolist() == [*"abdefghij"]
+    more = Ridge.from_bytes(mine.to_bytes()).partial_fit(frame[[*"abcdefghij"]], Y)
+    assert more.moments_.feature_names == (*"abcdefghij", "t")
+    assert_close(more.coef_, Ridge(0.1).fit(X, Y, np.full(len(Y), 2)).coef_)
+
+
+def test_rows_without_a_target_are_refused_or_left_out():
+    y = Y.copy()
+    y[7] = np.nan
+    for rows, targets in ((X, y), (zarr.array(X), zarr.array(y)), (da.from_array(X), y)):
+        with pytest.raises(InvalidDataError, match=r"y\[7\].*on_invalid='skip'"):
+            Ridge().fit(rows, targets)
+        mine = Ridge().fit(rows, targets, on_invalid="skip")
+        assert mine.moments_.n_skipped == 1
+        assert_close(mine.coef_, Ridge().fit(np.delete(X, 7, 0), np.delete(Y, 7)).coef_, 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Ridge(-1.0).fit(X, Y), "alpha=-1.0; expected a number >= 0"),
+        (lambda: Ridge(alphas=[1.0, -1.0]).fit(X, Y), "alphas=.*a list of numbers >= 0"),
+        (lambda: Ridge([1.0] * 3).fit(X, BOTH), "3 penalties for 2 targets"),
+        (lambda: Ridge(positive=True).fit(X, Y), "coefficients of one sign"),
+        (lambda: Ridge(solver="lbfgs").fit(X, Y), "solver='lbfgs'; expected one of auto"),
+        (lambda: Ridge().fit(X, Y, groups=FOLDS), "no alphas to choose from"),
+        (lambda: Ridge().fit(X, Y.astype(str)), "no real numbers.*RidgeClassifier"),
+        (lambda: Ridge().fit(X, Y[:-1]), "442 rows but there are 441 targets"),
+        (lambda: Ridge().fit(X, BOTH[..., None]), "expected a column of targets"),
+        (lambda: Ridge().fit(X, Y, unlabelled=0.0), "targets are no labels"),
+        (lambda: Ridge().fit(X, BOTH).partial_fit(X, Y), "1 targets, but there were 2"),
+        (lambda: Ridge(alphas=[1.0]).partial_fit(X, Y), "by fit alone"),
+        (lambda: Ridge(alphas=[1.0], cv=np.zeros(442, int)).fit(X, Y), "at least two folds"),
+        (lambda: Ridge.from_moments(accumulate(X, FOLDS), target="t"), "have no names"),
+        (lambda: Ridge.from_moments(accumulate(X, FOLDS), target=10), "number of a column, 0 to 9"),
+        (lambda: Ridge.from_moments(accumulate(X, FOLDS), target=[*range(10)]), "fewer than all"),
+        (lambda: Ridge.from_moments(ClassMoments(), target=0), "no rows"),
+        (
+            lambda: Ridge.from_moments(ClassMoments("diag").update(X, FOLDS), target=0),
+            "covariance",
+        ),
+        (lambda: RidgeClassifier(class_weight="even").fit(X, FOLDS), "None, 'balanced' or a dict"),
+        (lambda: RidgeClassifier(class_weight={9: 1.0}).fit(X, FOLDS), "expected classes among"),
+        (lambda: RidgeClassifier(class_weight={0: -1.0}).fit(X, FOLDS), "numbers >= 0"),
+    ],
+)
+def test_failures(call, message):
+    with pytest.raises((InvalidDataError, InvalidParameterError, MergeError), match=message):
+        call()
