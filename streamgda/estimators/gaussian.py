@@ -103,8 +103,6 @@ class GaussianClassifier(MomentClassifier):
     _SOLVERS: ClassVar[tuple[str, ...]] = ()
     _NOT_WITH_SVD: ClassVar[str]  # the refusal of a covariance estimator
 
-    feature_map: Any
-
     def _regularisation(self) -> Regularisation:
         raise NotImplementedError
 
@@ -121,7 +119,7 @@ class GaussianClassifier(MomentClassifier):
             raise refuse("covariance_estimator", estimator, "an object with a method fit, or None")
         as_flag("store_covariance", getattr(self, "store_covariance", False))
         needs = self._regularisation().needs(self._covariance_type())
-        return needs | {"feature_map": Lifting.of(self.feature_map)}
+        return needs | {"feature_map": Lifting.of(getattr(self, "feature_map", None))}
 
     def _check_supported(self) -> None:
         """Raise an error for parameters that the solver does not support.

@@ -25,6 +25,7 @@ FOLDERS = sorted(GOLDEN.glob("version*"))
 NAMED, GROUPED = GOLDEN / "names", GOLDEN / "groups"
 FILES = sorted(file for folder in FOLDERS for file in folder.glob("*.zip"))
 NEW_PARAMETERS = {
+    "feature_map": None,
     "temperature": 1.0,
     "standardize": False,
     "solver": "svd",
