@@ -24,8 +24,8 @@ from streamgda.kernels.products import LEAST_ROWS, may_use_blas_threads
 from streamgda.kernels.sums import LARGE, add_outer, add_sums, count_rows, merge_means, two_sum
 from streamgda.moments import parallel
 from streamgda.moments.covariance_types import Structure, structure_of, symmetric
-from streamgda.moments.parallel import add_in_parts
-from streamgda.rows.arrays import NO_WEIGHTS, WINDOW_BYTES, as_kernel_rows, blocks, row_type
+from streamgda.moments.parallel import Coded, add_in_parts
+from streamgda.rows.arrays import NO_WEIGHTS, WINDOW_BYTES, as_kernel_rows, row_type
 from streamgda.rows.lifted import LiftedRows
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
@@ -114,13 +114,11 @@ class Sums(ABC):
         """Return True if `_add_few` changes nothing but arrays, in a single kernel call."""
 
     @abstractmethod
-    def _add_few(
-        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, block_rows: int
-    ) -> None:
+    def _add_few(self, rows: Coded, block_rows: int) -> None:
         """Add rows block by block; if the first block fails, nothing has changed."""
 
     @abstractmethod
-    def _add_many(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+    def _add_many(self, rows: Coded) -> None:
         """Add rows on all threads; if that fails, nothing has changed."""
 
     @property
@@ -187,7 +185,8 @@ class Sums(ABC):
 
     def add_at_once(self, X: np.ndarray, codes: np.ndarray) -> None:
         """Add rows of one of the types of `taken_at_once`, in a single kernel call."""
-        self._add_few(as_kernel_rows(X, X.dtype), codes, NO_WEIGHTS, LEAST_ROWS)
+        rows: Any = as_kernel_rows(X, X.dtype), codes, NO_WEIGHTS  # sooner made than `Coded`
+        self._add_few(rows, LEAST_ROWS)
 
     def _uses_blas_threads(self, n_rows: int) -> bool:
         """Return True if BLAS might use several threads to add that many rows, if it is let."""
@@ -239,20 +238,12 @@ class Sums(ABC):
             raise MergeError(OVERFLOW)
         return self
 
-    def updated(
-        self,
-        X: Any,
-        codes: np.ndarray,
-        weights: np.ndarray,
-        held: bool,
-        decay: float | None = None,
-    ) -> Any:
+    def updated(self, rows: Coded, held: bool, decay: float | None = None) -> Any:
         """Return the sums with rows added: these, or others. If that fails, nothing has changed.
 
         Parameters
         ----------
-        X, codes, weights : ndarray
-            Rows, their classes and their weights; no weights if all are one.
+        rows : Coded
         held : bool
             The sums are held by moments: they change completely or not at all.
         decay : float, optional
@@ -260,12 +251,13 @@ class Sums(ABC):
         """
         if decay is not None:
             if held and not self.small:
-                return uninterrupted(self.updated, X, codes, weights, False, decay)
-            scaled = (self.copy() if held else self).updated(X, codes, weights, False)
+                return uninterrupted(self.updated, rows, False, decay)
+            scaled = (self.copy() if held else self).updated(rows, False)
             scaled.scale(decay)
             return scaled
+        X, codes, weights = rows
         if type(X) is LiftedRows:
-            return self._updated_by_windows(X, codes, weights, held)
+            return self._updated_by_windows(rows, held)
         n, d = X.shape
         n_classes = self.count.size
         block_rows = LEAST_ROWS
@@ -274,24 +266,22 @@ class Sums(ABC):
         dtype = self._read_dtype(X.dtype)
         few = n <= block_rows and n * self.structure.group_size(d) <= _SMALL_WORK
         if few or type(X) is CompressedRows:
-            rows = as_kernel_rows(X, dtype)
             add: Any = self._add_few
             if held and not self._changes_at_once(dtype, weights):
                 add = partial(uninterrupted, add)
             if self._uses_blas_threads(n):
                 add = partial(threads.call_serial_blas, add)
-            add(rows, codes, weights, block_rows)
+            add(Coded(as_kernel_rows(X, dtype), codes, weights), block_rows)
             return self
         if not self.small:
-            uninterrupted(self._add_many, X, codes, weights)
+            uninterrupted(self._add_many, rows)
             return self
         segment = min(n // _SEGMENTS, _MOST_SEGMENT_ELEMENTS // d)
         segment = max(block_rows, _SEGMENT_ELEMENTS // d, segment)
 
         def part(start: int) -> Sums:
-            rows = slice(start, start + segment)
             sums: Sums = self.empty(n_classes)
-            sums._add_few(as_kernel_rows(X[rows], dtype), codes[rows], weights[rows], block_rows)
+            sums._add_few(rows.part(slice(start, start + segment), dtype), block_rows)
             return sums
 
         def whole() -> Sums:
@@ -311,19 +301,19 @@ class Sums(ABC):
             raise NotFinite
         return result
 
-    def _updated_by_windows(
-        self, X: LiftedRows, codes: np.ndarray, weights: np.ndarray, held: bool
-    ) -> Any:
+    def _updated_by_windows(self, rows: Coded, held: bool) -> Any:
         """Return the sums with rows added that are lifted window by window; see `updated`."""
+        X, codes, weights = rows
         windows, everyone = X.windows(), np.arange(self.count.size)
-        first, rows = next(windows)
-        if len(rows) == len(X):
-            return self.updated(rows, codes, weights, held)
-        added = self.empty(self.count.size).updated(rows, codes[first], weights[first], False)
-        del rows  # before the next ones are lifted
-        for some, rows in windows:
-            added = added.updated(rows, codes[some], weights[some], False)
-            del rows
+        first, lifted = next(windows)
+        if len(lifted) == len(X):
+            return self.updated(Coded(lifted, codes, weights), held)
+        empty: Sums = self.empty(self.count.size)
+        added = empty.updated(Coded(lifted, codes[first], weights[first]), False)
+        del lifted  # before the next ones are lifted
+        for some, lifted in windows:
+            added = added.updated(Coded(lifted, codes[some], weights[some]), False)
+            del lifted
         result: Any = self.copy() if held and self.small else self
         if not added.finite or not result.has_room_for(added, everyone):
             raise NotFinite
@@ -448,30 +438,25 @@ class CentredSums(Sums):
     def _uses_blas_threads(self, n_rows: int) -> bool:
         return self.structure.matrix and may_use_blas_threads(n_rows, self.n_features)
 
-    def _add_few(
-        self,
-        X: np.ndarray,
-        codes: np.ndarray,
-        weights: np.ndarray,
-        block_rows: int,
-        limit: float = LARGE,
-    ) -> None:
-        count = self._count_for(weights.size > 0)
-        squares = self._squares() if weights.size else self.squares
+    def _add_few(self, rows: Coded, block_rows: int, limit: float = LARGE) -> None:
+        X, _, weights = rows
+        weighted = weights.size > 0
+        count = self._count_for(weighted)
+        squares = self._squares() if weighted else self.squares
         held = _NO_SQUARES if squares is None else squares
         state = limit, count, held, self.mean, self.mean_low, self.scatter
-        if self.structure.add_few(X, codes, weights, block_rows, *state):
+        if self.structure.add_few(rows, block_rows, *state):
             self.count, self.squares = count, squares
             return
         # Of several blocks, some may be added by now; they are only added to empty sums.
         whole = type(X) is CompressedRows or X.shape[0] <= block_rows
         trial = self._trial(limit, self.copy if whole else partial(self.empty, count.size))
-        trial._add_few(X, codes, weights, block_rows, np.inf)
+        trial._add_few(rows, block_rows, np.inf)
         self._become(trial)
 
-    def _add_many(
-        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, limit: float = LARGE
-    ) -> None:
+    def _add_many(self, rows: Coded, limit: float = LARGE) -> None:
+        X, codes, weights = rows
+        dtype = self._read_dtype(X.dtype)
         number = np.zeros(self.count.size)
         count_rows(codes, weights, number)
         first = np.empty(number.size, np.intp)
@@ -479,19 +464,18 @@ class CentredSums(Sums):
         pivot, sums = self.mean * (number > 0)[:, None], np.zeros_like(self.mean)
         pivot[first >= 0] = X[first[first >= 0]]
         beyond = np.zeros(1, np.int64)  # values too large to be squared and summed
-        for rows, block in blocks(X, self._read_dtype(X.dtype)):
-            add_in_parts(add_sums, (block, codes[rows], weights[rows]), (pivot,), sums, beyond)
+        for block in rows.blocks(dtype):
+            add_in_parts(add_sums, block, (pivot,), sums, beyond)
         within = limit == np.inf or not beyond.any()
         within = within and (number + self.count).max() < limit
         if not (within and means_of_sums(limit, number, pivot, sums)):
             trial = self._trial(limit, self.copy)
             with np.errstate(over="ignore", invalid="ignore"):
-                trial._add_many(X, codes, weights, np.inf)
+                trial._add_many(rows, np.inf)
             self._become(trial)
             return
-        dtype = self._read_dtype(X.dtype)
         before = self.structure.diagonal(self.scatter).copy()
-        self._add_scatter(X, codes, weights, pivot, sums, dtype)
+        self._add_scatter(rows, pivot, sums, dtype)
         if self.structure.matrix and dtype != _FLOAT64:
             added = self.structure.diagonal(self.scatter) - before
             self.rounding = self._rounding() + _FLOAT32_ROUNDING * added
@@ -502,18 +486,11 @@ class CentredSums(Sums):
         self._merge_means(number, pivot, sums)
 
     def _add_scatter(
-        self,
-        X: np.ndarray,
-        codes: np.ndarray,
-        weights: np.ndarray,
-        centre: np.ndarray,
-        centre_low: np.ndarray,
-        panel_dtype: Any,
+        self, rows: Coded, centre: np.ndarray, centre_low: np.ndarray, dtype: Any
     ) -> None:
         """Add squares or products of the centred rows to the scatter, in place."""
-        for rows, block in blocks(X, self._read_dtype(X.dtype)):
-            by_row = block, codes[rows], weights[rows]
-            self.structure.add_many(*by_row, centre, centre_low, panel_dtype, self.scatter)
+        for block in rows.blocks(self._read_dtype(rows.X.dtype)):
+            self.structure.add_many(block, centre, centre_low, dtype, self.scatter)
 
     def _trial(self, limit: float, make: Callable[[], CentredSums]) -> CentredSums:
         """Return other sums, to which values beyond `LARGE` are added to see if they overflow."""
@@ -541,7 +518,7 @@ class CentredSums(Sums):
         both = np.flatnonzero(weight)
         if both.size:
             zeros = np.zeros_like(gap)
-            self._add_scatter(gap[both], both, weight[both], zeros, zeros, _FLOAT64)
+            self._add_scatter(Coded(gap[both], both, weight[both]), zeros, zeros, _FLOAT64)
 
     def _count_for(self, weighted: bool) -> np.ndarray:
         """Return the count, as float64 if weights will be added to it; itself if it is already."""
@@ -673,9 +650,7 @@ class CentredSums(Sums):
 # --- fourth moments, which Ledoit and Wolf's shrinkage needs in addition to the scatter -----------
 
 
-def fourth_of_rows(
-    X: np.ndarray, codes: np.ndarray, weights: np.ndarray, sums: CentredSums
-) -> np.ndarray:
+def fourth_of_rows(rows: Coded, sums: CentredSums) -> np.ndarray:
     """Return the fourth moments of rows about the means of their classes, from their other sums.
 
     For each class, they are the sums of ``w |t|^2 t`` and of ``w |t|^4``, where t is the row less
@@ -693,17 +668,15 @@ def fourth_of_rows(
     n_classes, d = sums.mean.shape
     about = sums.mean, sums.mean_low, np.ones_like(sums.mean)
     step = max(256, _FOURTH_ELEMENTS // d)
-    dtype = row_type(X.dtype).dtype
+    dtype = row_type(rows.X.dtype).dtype
 
     def part(start: int) -> np.ndarray:
-        rows = slice(start, start + step)
         fourth = np.zeros((n_classes, d + 1))
-        block = as_kernel_rows(X[rows], dtype)
-        add_norms(block, codes[rows], weights[rows], *about, fourth)
+        add_norms(*rows.part(slice(start, start + step), dtype), *about, fourth)
         return fourth
 
     total = np.zeros((n_classes, d + 1))
-    starts = ((start,) for start in range(0, X.shape[0], step))
+    starts = ((start,) for start in range(0, len(rows.codes), step))
     with closing(threads.imap(part, starts)) as parts:
         for fourth in parts:
             total += fourth

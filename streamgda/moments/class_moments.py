@@ -25,6 +25,7 @@ from streamgda.moments.centred import (
 from streamgda.moments.covariance_types import Structure, check_covers, structure_of, symmetric
 from streamgda.moments.exact import ExactSums
 from streamgda.moments.feature_maps import Lifting
+from streamgda.moments.parallel import Coded
 from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows
 from streamgda.rows.arrays import NO_WEIGHTS, as_slab, row_type, unmasked
@@ -441,15 +442,15 @@ class ClassMoments(Moments):
             sums: Any = self._sums if classes is self._classes else self._with_classes(classes)
             if type(sums) is not CentredSums:  # not isinstance, slow for abstract classes
                 sums = self._summable(sums, X, weights, classes.size)
-            scale = None if self._keeps_fourth else decay
+            rows, scale = Coded(X, codes, weights), None if self._keeps_fourth else decay
             self.changes += 1
             try:
-                sums = sums.updated(X, codes, weights, sums is self._sums, scale)
+                sums = sums.updated(rows, sums is self._sums, scale)
             except NotFinite:
                 self.changes -= 1
                 refuse_not_finite(X if lifting is None else X.values, first_row, numbers)
             if self._keeps_fourth:  # the first rows
-                sums.fourth = fourth_of_rows(X, codes, weights, sums.centred())
+                sums.fourth = fourth_of_rows(rows, sums.centred())
                 if decay is not None:
                     sums = sums.centred()
                     sums.scale(decay)

@@ -29,7 +29,13 @@ from streamgda.kernels.products import empty_rows
 from streamgda.kernels.sparse import add_sparse_centred, add_sparse_exact
 from streamgda.kernels.sums import add_squares, copy_symmetric, mirror
 from streamgda.moments import roots as roots_of
-from streamgda.moments.parallel import add_in_parts, add_integers, add_scatter, triangle_ranges
+from streamgda.moments.parallel import (
+    Coded,
+    add_in_parts,
+    add_integers,
+    add_scatter,
+    triangle_ranges,
+)
 from streamgda.rows.arrays import byte_rows
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
@@ -228,9 +234,7 @@ class Structure:
 
     # --- adding rows --------------------------------------------------------------------------
 
-    def add_few(
-        self, X: Any, codes: np.ndarray, weights: np.ndarray, block_rows: int, *state: Any
-    ) -> bool:
+    def add_few(self, rows: Coded, block_rows: int, *state: Any) -> bool:
         """Add rows to float64 sums, block by block; return False if a sum is not finite.
 
         So it does for values and weights beyond a limit, see `kernels.sums.LARGE`. Only kinds
@@ -238,6 +242,7 @@ class Structure:
         limit, and counts, sums of squared weights (or an empty array), both parts of the means and
         the scatter, which change.
         """
+        X, codes, weights = rows
         finite: bool
         if type(X) is CompressedRows:
             finite = add_sparse_centred(*X.arrays, codes, weights, *state)
@@ -247,9 +252,7 @@ class Structure:
 
     def add_many(
         self,
-        X: np.ndarray,
-        codes: np.ndarray,
-        weights: np.ndarray,
+        rows: Coded,
         centre: np.ndarray,
         centre_low: np.ndarray,
         dtype: Any,
@@ -260,7 +263,7 @@ class Structure:
         Matrices are multiplied in the data type `dtype`.
         """
         shared = centre, centre_low, self.groups(len(centre))
-        add_in_parts(add_squares, (X, codes, weights), shared, scatter)
+        add_in_parts(add_squares, rows, shared, scatter)
 
     def add_integers(
         self, X: Any, codes: np.ndarray, origin: int, n_threads: int, *state: np.ndarray
@@ -374,9 +377,8 @@ class Matrix(Structure):
     sources = frozenset({"full"})
     matrix = True
 
-    def add_few(
-        self, X: Any, codes: np.ndarray, weights: np.ndarray, block_rows: int, *state: Any
-    ) -> bool:
+    def add_few(self, rows: Coded, block_rows: int, *state: Any) -> bool:
+        X, codes, weights = rows
         (n_rows, d), n_classes, scatter = X.shape, state[1].size, state[-1]
         narrow = d <= BUCKET_FEATURES and n_rows >= _FEW_ROWS * n_classes
         held = _narrow_bytes(d, n_classes, len(scatter)) if narrow else 0
@@ -386,8 +388,8 @@ class Matrix(Structure):
         if narrow:
             finite = add_centred_narrow(X, codes, weights, block_rows, *state)
         else:
-            rows = empty_rows(n_rows, d, n_classes)
-            finite = add_centred(X, codes, weights, block_rows, *state[:-1], rows, scatter)
+            scratch = empty_rows(n_rows, d, n_classes)
+            finite = add_centred(X, codes, weights, block_rows, *state[:-1], scratch, scatter)
         return finite
 
     def add_many(self, *arguments: Any) -> None:

@@ -10,7 +10,8 @@ import numpy as np
 from streamgda.kernels.sums import two_sum
 from streamgda.moments.centred import CentredSums, Sums, check_fourth
 from streamgda.moments.covariance_types import Structure
-from streamgda.rows.arrays import INTEGERS, ORIGINS, RowType, blocks, row_type
+from streamgda.moments.parallel import Coded
+from streamgda.rows.arrays import INTEGERS, ORIGINS, RowType, row_type
 from streamgda.runtime import threads
 from streamgda.storage.format import check_array, check_count, check_whole
 
@@ -110,18 +111,18 @@ class ExactSums(Sums):
         most = min(_EXACT_ROWS - 1, _EXACT_LIMIT // max(1, self.reach) ** 2)
         return taken, most - int(self.count.sum())
 
-    def _add_few(
-        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, block_rows: int
-    ) -> None:
+    def _add_few(self, rows: Coded, block_rows: int) -> None:
+        self._add_on_threads(rows, 1)
+
+    def _add_many(self, rows: Coded) -> None:
+        for block in rows.blocks(self._read_dtype(rows.X.dtype)):
+            self._add_on_threads(block, threads.n_threads())
+
+    def _add_on_threads(self, rows: Coded, n_threads: int) -> None:
+        X, codes, _ = rows
         self._widen_reach(X.dtype)
         state = self.count, self.total, self.scatter
-        self.structure.add_integers(X, codes, self.origin, 1, *state)
-
-    def _add_many(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        self._widen_reach(X.dtype)
-        state, n_threads = (self.count, self.total, self.scatter), threads.n_threads()
-        for rows, block in blocks(X, self._read_dtype(X.dtype)):
-            self.structure.add_integers(block, codes[rows], self.origin, n_threads, *state)
+        self.structure.add_integers(X, codes, self.origin, n_threads, *state)
 
     def _widen_reach(self, dtype: np.dtype) -> None:
         """Widen the reach to values of a data type."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise, product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,10 +22,28 @@ from streamgda.kernels.integers import (
 from streamgda.kernels.products import BLOCK_ROWS as FLOAT_ROWS
 from streamgda.kernels.products import LEAST_ROWS
 from streamgda.kernels.sums import group_rows
+from streamgda.rows.arrays import as_kernel_rows, blocks
 from streamgda.runtime import threads
 
 LARGEST_BLOCK = 2  # times the size that is asked of `even_blocks`; it is less
 _PART_ELEMENTS = 1 << 21  # of a part of the rows that is summed by one thread
+
+
+class Coded(NamedTuple):
+    """Rows, the numbers of their classes, and their weights; no weights if all are one."""
+
+    X: Any
+    codes: np.ndarray
+    weights: np.ndarray
+
+    def part(self, rows: slice, dtype: np.dtype) -> Coded:
+        """Return some of the rows, which kernels read in a data type."""
+        return Coded(as_kernel_rows(self.X[rows], dtype), self.codes[rows], self.weights[rows])
+
+    def blocks(self, dtype: np.dtype) -> Iterator[Coded]:
+        """Yield blocks of the rows, which kernels read in a data type."""
+        for rows, block in blocks(self.X, dtype):
+            yield Coded(block, self.codes[rows], self.weights[rows])
 
 
 def add_in_parts(
@@ -86,20 +104,13 @@ _CACHED_BYTES = 1 << 20  # rows of a range that are centred at a time
 
 
 def add_scatter(
-    X: np.ndarray,
-    codes: np.ndarray,
-    weights: np.ndarray,
-    centre: np.ndarray,
-    centre_low: np.ndarray,
-    dtype: Any,
-    scatter: np.ndarray,
+    rows: Coded, centre: np.ndarray, centre_low: np.ndarray, dtype: Any, scatter: np.ndarray
 ) -> None:
     """Add the products of centred rows to the scatters of their groups.
 
     Parameters
     ----------
-    X, codes, weights : ndarray
-        Rows, their classes and their weights; no weights if all are one.
+    rows : Coded
     centre, centre_low : ndarray, shape (n_classes, n_features)
         Two parts of the class centres.
     dtype : data type
@@ -107,6 +118,7 @@ def add_scatter(
         multiplied in float64.
     scatter : ndarray, shape (groups, n_features, n_features)
     """
+    X, codes, weights = rows
     order, starts = rows_by_group(codes, len(centre), len(scatter))
     cuts = even_blocks(starts, np.arange(len(scatter)), FLOAT_ROWS)
     source = X, codes, order, weights, *_centre_in(centre, centre_low, dtype, weights)
