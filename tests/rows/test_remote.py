@@ -293,9 +293,13 @@ def environment(s3, monkeypatch):
     return bucket
 
 
-def test_s3(environment, rows, expected, tmp_path):
+def test_s3(s3, environment, rows, expected, monkeypatch):
     write(f"s3://{environment}/rows", rows)
     same(accumulate(*open_store(f"s3://{environment}/rows")), expected)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.delenv("AWS_ENDPOINT_URL")
+        options = {"endpoint_url": s3, "key": "k", "secret": "s"}
+        same(accumulate(*open_store(f"s3://{environment}/rows", storage_options=options)), expected)
     same(accumulate(*open_store(f"s3://{environment}/rows", missing="error")), expected)
     fitted = GaussianNB().fit(*rows)
     for _ in range(2):  # over the first
@@ -311,13 +315,6 @@ def test_s3(environment, rows, expected, tmp_path):
 
 
 @pytest.mark.slow
-def test_s3_with_options(s3, environment, rows, expected, monkeypatch):
-    write(f"s3://{environment}/rows", rows)
-    monkeypatch.delenv("AWS_ENDPOINT_URL")
-    options = {"endpoint_url": s3, "key": "k", "secret": "s"}
-    same(accumulate(*open_store(f"s3://{environment}/rows", storage_options=options)), expected)
-
-
 class Proxy(http.server.ThreadingHTTPServer):
     """Passes requests on to another server; some of them fail, each in its own way."""
 
