@@ -29,7 +29,6 @@ from streamgda.moments.parallel import Coded
 from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows
 from streamgda.rows.arrays import NO_WEIGHTS, as_slab, row_type, unmasked
-from streamgda.rows.codes import look_up
 from streamgda.rows.invalid_rows import (
     CHECK_SUMS,
     RowRule,
@@ -89,7 +88,7 @@ class FewRows:
             or n_rows > self._left
         ):
             return None
-        return look_up(y, *self._table)
+        return label_codes.look_up(y, *self._table)
 
     def add(self, X: np.ndarray, codes: np.ndarray) -> None:
         """Add rows in a single kernel call; raise `NotFinite`, with nothing changed, for others."""

@@ -5,23 +5,27 @@ from __future__ import annotations
 import contextlib
 import datetime
 import decimal
+from functools import lru_cache
 from numbers import Number
 from typing import Any
 
 import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.kernels.sums import all_within, encode_labels
 from streamgda.rows.arrays import is_masked, unmasked
 from streamgda.rows.codes import (
     CodedLabels,
     coded_texts,
     distinct,
-    look_up,
-    table_of,
 )
 from streamgda.rows.in_memory import as_array
+from streamgda.runtime import threads
 from streamgda.runtime.parameters import refuse, shown
 
+_TABLE = 1 << 20  # largest range of integers that are looked up in a table
+_PART = 1 << 17  # labels that a thread looks up at a time
+_MOST = np.iinfo(np.int64).max
 _EXACT = 1 << 53  # to which float64 holds all integers
 _FIRST = 1 << 10  # labels that often include all classes
 _FEW = 1 << 9  # labels for which it is not worth finding the distinct ones first
@@ -447,5 +451,51 @@ def integer_table(classes: np.ndarray) -> tuple[int, np.ndarray, bool] | None:
     """Return the arguments of `look_up` after the labels; None unless integers are looked up."""
     if not classes.size or classes.dtype.kind not in "biu":
         return None
-    low, table = table_of(classes.tobytes(), classes.dtype)
+    low, table = _table_of(classes.tobytes(), classes.dtype)
     return None if table is None else (low, table, table.size == classes.size)
+
+
+@lru_cache(16)
+def _table_of(classes: bytes, dtype: np.dtype) -> tuple[int, np.ndarray | None]:
+    """Return the least class, and a table: entry i is the number of the class that is i above.
+
+    The table is None if the classes, which are sorted, are too far apart.
+    """
+    values = np.frombuffer(classes, dtype)
+    low, high = int(values[0]), int(values[-1])
+    if high - low >= _TABLE or high > _MOST:
+        return low, None
+    table = np.full(high - low + 1, -1)
+    table[values.astype(np.int64) - low] = np.arange(values.size)
+    return low, table
+
+
+def look_up(
+    labels: np.ndarray, low: int, table: np.ndarray, consecutive: bool = False
+) -> np.ndarray | None:
+    """Return the int64 entries of a table, in which that of label `low` is the first.
+
+    It is None if the table lacks a label, or holds a negative number for it. With `consecutive`,
+    the table subtracts `low`; the result may then be `labels` itself, and must not be modified.
+    """
+    plain = labels.dtype == np.int64 and labels.flags.carray
+    at_once = plain and consecutive and low == 0
+    if at_once and labels.size <= _PART:
+        return labels if all_within(labels, 0, table.size) else None
+    codes = labels if at_once else np.empty(labels.size, np.int64)
+
+    def part(start: int) -> bool:
+        rows = slice(start, start + _PART)
+        if not plain:
+            codes[rows] = labels[rows]
+        given = labels[rows] if plain else codes[rows]
+        if not consecutive:
+            return bool(encode_labels(given, low, table, codes[rows]))
+        found = bool(all_within(given, low, table.size))
+        if not at_once and found:
+            np.subtract(given, low, out=codes[rows])
+        return found
+
+    starts = ((start,) for start in range(0, labels.size, _PART))
+    found = part(0) if labels.size <= _PART else all(threads.run(part, starts))
+    return codes if found else None

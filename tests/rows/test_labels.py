@@ -15,6 +15,7 @@ from streamgda.engine.fingerprints import checksum
 from streamgda.errors import InvalidDataError
 from streamgda.moments import ClassMoments
 from streamgda.rows import codes as codes_module
+from streamgda.rows import labels as labels_module
 from streamgda.rows.codes import CodedLabels, concatenated, distinct
 from streamgda.rows.labels import (
     as_labels,
@@ -89,7 +90,7 @@ def test_kinds(kind):
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_integers(dtype, table, monkeypatch):
     if not table:
-        monkeypatch.setattr(codes_module, "_TABLE", 1)
+        monkeypatch.setattr(labels_module, "_TABLE", 1)
     y = np.array([3, 1, 3, 100, 0], dtype)
     assert check_encoding(y).dtype == dtype
     assert check_encoding(y[:1]).tolist() == [3]
@@ -105,7 +106,7 @@ def test_integers(dtype, table, monkeypatch):
 @pytest.mark.parametrize("part", [1 << 18, 100])
 def test_consecutive_integers(low, part, monkeypatch):
     """Labels from zero on are their own codes, even those that may not be written to."""
-    monkeypatch.setattr(codes_module, "_PART", part)
+    monkeypatch.setattr(labels_module, "_PART", part)
     y = low + np.random.default_rng(0).integers(0, 5, 3000)
     held = y.copy()
     assert check_encoding(y).tolist() == [low + i for i in range(5)]
@@ -276,7 +277,8 @@ WORDS_OF = {
 @pytest.mark.parametrize("kind", WORDS_OF)
 def test_many_labels_of_every_kind(kind, known, monkeypatch):
     """Equal to numpy's own codes, in one part or several, with classes before or without."""
-    monkeypatch.setattr(codes_module, "_PART", 700)
+    for module in (codes_module, labels_module):
+        monkeypatch.setattr(module, "_PART", 700)
     words = np.array(["b", "", "ab", "ä", "a long name of a class", "bb", "c"])
     k = np.minimum(np.random.default_rng(0).integers(0, 500, 2000), 6)
     k[:5], k[1500:1508] = 6, [*range(6), 0, 0]
