@@ -69,12 +69,12 @@ def run(plan: Plan) -> Iterator[Row]:
     some = max(1000, n // 100)  # too many models for scikit-learn to fit to all rows
     yield from compare(
         plan,
-        f"{n:,} x 9 float64, 7 classes, choice among 37 models, 5 folds",
-        limits.score(X, 9, 37 * 7, "full"),
+        f"{n:,} x 9 float64, 7 classes, choice among 42 models, 5 folds",
+        limits.score(X, 9, 42 * 7, "full"),
         lambda: streamgda.GaussianDiscriminantCV().fit(X, y),
         {
-            f"scikit-learn GridSearchCV of 37 models, {some:,} rows": lambda: search(
-                {"shrinkage": SHRINKAGES[:37].tolist()}
+            f"scikit-learn GridSearchCV of 42 models, {some:,} rows": lambda: search(
+                {"shrinkage": SHRINKAGES[:42].tolist()}
             ).fit(X[:some], y[:some]),
             "streamgda, scores of a sample of 1 %": lambda: streamgda.GaussianDiscriminantCV(
                 score_sample=0.01

@@ -49,7 +49,7 @@ def select(
         Number of folds.
     grid : NAME=VALUE,...
         Values of a parameter to try, such as covariance_type=full,tied or shrinkage=0.01,0.1,oas.
-        Give it several times to try all combinations. By default, 37 models from common to separate
+        Give it several times to try all combinations. By default, 42 models from common to separate
         covariances, in units of the rows and standardised.
     seed : int
         Random seed of the folds, and of --sample.

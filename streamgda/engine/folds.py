@@ -20,6 +20,9 @@ _EXPECTED = (
 )
 
 
+_MANY_ROWS = 1000  # from which on classes are about equal in folds that do not look at labels
+
+
 def hashes(first: int, last: int, seed: int) -> np.ndarray:
     """Return hashes of the numbers of the rows ``first:last`` (SplitMix64), as uint64."""
     # Seeds start far from each other in the sequence of all hashes.
@@ -91,9 +94,27 @@ def as_folds(cv: Any, seed: int, groups: Any, rows: RowSource, labels: RowSource
                 f"cv={shown(n_folds)}; X has {n_rows} rows (n_samples={n_rows}), fewer than "
                 f"folds: give more rows, or a smaller cv"
             )
-        return Folds(n_folds, lambda first, last: fold_of(first, last, n_folds, seed))
+        if n_rows >= _MANY_ROWS:
+            return Folds(n_folds, lambda first, last: fold_of(first, last, n_folds, seed))
+        codes = _stratified(labels, n_folds, seed)
     codes = codes.astype(np.min_scalar_type(n_folds))
     return Folds(n_folds, lambda first, last: codes[first:last])
+
+
+def _stratified(labels: RowSource, n_folds: int, seed: int) -> np.ndarray:
+    """Return folds with equal shares of each class, whose rows take turns in the order of hashes.
+
+    Examples
+    --------
+    >>> _stratified(as_source(np.array([0, 0, 0, 0, 1, 1])), 2, 0)
+    array([0, 1, 0, 1, 0, 1])
+    """
+    y = coded_labels(labels.whole(), maskable=True)
+    codes = np.unique(np.ma.getdata(y), return_inverse=True)[1]
+    order = np.lexsort((hashes(0, codes.size, seed), codes))
+    folds = np.empty(codes.size, np.int64)
+    folds[order] = np.arange(codes.size) % n_folds
+    return folds
 
 
 def _given_folds(folds: np.ndarray, n_rows: int) -> tuple[np.ndarray, int]:

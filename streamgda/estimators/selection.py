@@ -21,7 +21,12 @@ from streamgda.engine.folds import Folds, as_folds, hashes
 from streamgda.engine.plan import count_classes, plan_rows
 from streamgda.engine.reading import in_process
 from streamgda.engine.reading import reading as read_slabs
-from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
+from streamgda.errors import (
+    InvalidDataError,
+    InvalidParameterError,
+    SingularCovarianceError,
+    StreamGDAError,
+)
 from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
 from streamgda.estimators.moment_classifier import NO_ROWS, MomentClassifier
 from streamgda.estimators.row_estimator import (
@@ -79,6 +84,11 @@ GRID: tuple[dict[str, list[Any]], ...] = (
     {"covariance_type": ["tied_diag", "diag"], "var_smoothing": [1e-9, 1e-6, 1e-3, 0.01, 0.1]},
     {"covariance_type": ["full"]},
     {"covariance_type": ["full"], "reg_param": [1e-3, 0.01, 0.1, 0.3, 0.5]},
+    {
+        "covariance_type": ["full"],
+        "standardize": [True],
+        "reg_param": [1e-3, 0.01, 0.1, 0.3, 0.5],
+    },
     {"covariance_type": ["full"], "var_smoothing": [0.01, 0.1, 0.3]},
     {
         "covariance_type": ["full"],
@@ -100,6 +110,7 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
 
     If `cv` is an integer, the fold of a row is a hash of its number and of `random_state`: it does
     not depend on how the rows are stored or read, and neighbouring rows are in different folds.
+    Below 1,000 rows, folds have equal shares of each class.
     Each row is held out once at most: for other splits and scores, pass
     `GaussianDiscriminantAnalysis` to a search of scikit-learn. The best candidate is computed from
     the moments of all rows, without a further pass.
@@ -108,7 +119,7 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
     ----------
     param_grid : dict of str to list, or list of such dicts, optional
         Parameters of `GaussianDiscriminantAnalysis` and values to try in all combinations, or
-        several such grids. By default 37 combinations: common and separate, full and diagonal
+        several such grids. By default 42 combinations: common and separate, full and diagonal
         covariances without regularisation, with `reg_param` and `var_smoothing`, and with
         shrinkage and pooling of standardised features, whose units make no difference. Of
         candidates with equal scores the first is chosen, and simpler ones come first by default.
@@ -172,8 +183,10 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
 
     Notes
     -----
-    Held-out rows of a class that the training set of their split does not have are left out of
-    scores, for no candidate could predict it. Weights of rows count in training and in scores.
+    Held-out rows of a class that the training set of their split does not have count as wrong, as
+    in `GridSearchCV`; the log-loss and the likelihood, which would be infinite, leave them out. A
+    candidate that cannot be fitted to a training set, such as one with a prior for a class that it
+    lacks, scores NaN. Weights of rows count in training and in scores.
     `score` returns the accuracy, whatever `scoring` is. Saving a search saves its best estimator.
 
     A ``"full"`` candidate has a model for each fold, of ``16 * n_classes * n_features**2`` bytes:
@@ -363,8 +376,8 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
         if scores.failures:
             last = max(scores.failures)
             warnings.warn(
-                f"{len(scores.failures)} of {len(mean)} candidates score nan in some split, where "
-                f"covariances are singular. The last is {results['params'][last]}: "
+                f"{len(scores.failures)} of {len(mean)} candidates score nan in some split, which "
+                f"they cannot be fitted without. The last is {results['params'][last]}: "
                 f"{scores.failures[last]}",
                 FitFailedWarning,
                 stacklevel=calls_within() + 1,
@@ -460,8 +473,8 @@ class _Scores:
         Seconds in which models were computed from moments, and scored rows.
     tempered : ndarray, shape (n_candidates, n_splits, N_SUMS, n_sharpnesses); or None
         Sums of `streamgda.models.calibration.likelihoods`, if temperatures are chosen.
-    failures : dict of int to SingularCovarianceError
-        The last error of each candidate that has a singular covariance.
+    failures : dict of int to StreamGDAError
+        The last error of each candidate that could not be fitted.
     """
 
     def __init__(
@@ -498,7 +511,7 @@ class _Scores:
         self.tempered = None
         if search.calibrate:
             self.tempered = np.zeros((*shape, N_SUMS, SHARPNESS.size))
-        self.failures: dict[int, SingularCovarianceError] = {}
+        self.failures: dict[int, StreamGDAError] = {}
 
     def _state_bytes(self, covariance_type: str) -> int:
         """Return the bytes of the moments of a fold, and of a model without its packed copy."""
@@ -534,21 +547,23 @@ class _Scores:
             return
         by_class = self.search.scoring == BALANCED
         shape = *self.fit_times.shape, self.n_classes if by_class else 1
-        sums = np.zeros((4, *shape))  # weight of right rows, log-likelihood, weight, seconds
+        # Weight of right rows, log-likelihood, weight, seconds, weight of classes never learnt.
+        sums = np.zeros((5, *shape))
         for numbers in self._passes():
             models = dict(self._models_of(numbers))
             if models:
                 self._score_rows(models, sums)
-        right, log_likelihood, weight, seconds = sums
+        right, log_likelihood, weight, seconds, never = sums
         self.score_times[...] = seconds.sum(axis=2)
         with np.errstate(invalid="ignore"):  # nothing was scored of some splits and classes
-            self.scores[ACCURACY] = right.sum(axis=2) / weight.sum(axis=2)
+            held_out = weight + never
+            self.scores[ACCURACY] = right.sum(axis=2) / held_out.sum(axis=2)
             self.scores[LOG_LOSS] = log_likelihood.sum(axis=2) / weight.sum(axis=2)
             if self.tempered is not None:
                 self._temper(weight.sum(axis=2))
             if by_class:
-                shares = np.where(weight > 0, right / weight, 0.0)
-                self.scores[BALANCED] = shares.sum(axis=2) / (weight > 0).sum(axis=2)
+                shares = np.where(held_out > 0, right / held_out, 0.0)
+                self.scores[BALANCED] = shares.sum(axis=2) / (held_out > 0).sum(axis=2)
 
     def _temper(self, weight: np.ndarray) -> None:
         """Choose the temperatures, and compute the log-losses at these."""
@@ -593,7 +608,7 @@ class _Scores:
                 try:
                     model = GaussianModel.from_moments(train, kind, how, candidate.priors)
                     model = replace(model, feature_map=None)  # rows are lifted once for all
-                except SingularCovarianceError as error:
+                except (InvalidDataError, InvalidParameterError, SingularCovarianceError) as error:
                     self.failures[c] = error
                     continue
                 self.fit_times[c, s] = time.perf_counter() - started
@@ -654,10 +669,11 @@ class _Scores:
             truths = find(self.classes, some.classes)
             truths[np.isnan(some.means[truths, 0])] = -1  # classes without rows to learn from
             truths = np.append(truths, -1)[codes]
-            known = (folds == s) & (truths >= 0)
-            groups = [known & (codes == k) for k in range(shape[3])] if shape[3] > 1 else [known]
+            held = (folds == s) & (codes >= 0)
+            groups = [held & (codes == k) for k in range(shape[3])] if shape[3] > 1 else [held]
             for k, group in enumerate(groups):
-                rows = np.flatnonzero(group)
+                sums[4, [*split], s, k] = weights[group & (truths < 0)].sum()
+                rows = np.flatnonzero(group & (truths >= 0))
                 if not rows.size:
                     continue
                 held_out = np.asarray(lifted(X[rows], self.lifting))
