@@ -8,6 +8,7 @@ import threading
 import time
 from _thread import get_ident
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
 import interruptions
@@ -80,8 +81,8 @@ def test_a_large_update_is_completed_before_the_exception_is_raised(monkeypatch,
 @pytest.mark.slow
 def test_exceptions_from_other_threads_wait_for_the_update():
     # In another process, because Python 3.11 hangs if such an exception is sent beside coverage.
-    program = [sys.executable, interruptions.__file__, "--sent"]
-    subprocess.run(program, check=True, timeout=300)
+    program = [sys.executable, "-c", "import interruptions; interruptions.sent()"]
+    subprocess.run(program, check=True, timeout=300, cwd=Path(__file__).parents[1])
 
 
 @pytest.mark.parametrize("again", [0, 0.005])
