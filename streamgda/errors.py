@@ -110,6 +110,10 @@ class CollinearityWarning(UserWarning):
     """Directions without variance within classes, which linear discriminant analysis drops."""
 
 
+class PrecisionWarning(UserWarning):
+    """Digits that statistics from elsewhere have lost, because they were not centred."""
+
+
 class ConstantFeatureWarning(UserWarning):
     """Features that are constant over all data and left out of the density."""
 

@@ -26,6 +26,7 @@ from streamgda.moments.covariance_types import Structure, check_covers, structur
 from streamgda.moments.exact import ExactSums
 from streamgda.moments.feature_maps import Lifting
 from streamgda.moments.parallel import Coded
+from streamgda.moments.statistics import statistics_of, sums_of
 from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows
 from streamgda.rows.arrays import NO_WEIGHTS, as_slab, row_type, unmasked
@@ -37,7 +38,7 @@ from streamgda.rows.invalid_rows import (
     rows_to_count,
 )
 from streamgda.rows.lifted import lifted
-from streamgda.rows.names import Names, feature_numbers, restored_names, saved_names
+from streamgda.rows.names import Names, as_names, feature_numbers, restored_names, saved_names
 from streamgda.runtime import threads
 from streamgda.runtime.interruption import uninterrupted
 from streamgda.runtime.parameters import (
@@ -46,6 +47,7 @@ from streamgda.runtime.parameters import (
     as_number,
     as_numbers,
     check_type,
+    refuse,
     renamed,
 )
 from streamgda.storage.format import check_array, check_flag, check_whole
@@ -221,6 +223,127 @@ class ClassMoments(Moments):
             sums.structure = structure
             moments._keeps_fourth = sums.fourth is not None
         return moments
+
+    @classmethod
+    def from_statistics(
+        cls,
+        classes: Any,
+        counts: Any,
+        means: Any,
+        *,
+        covariances: Any = None,
+        scatters: Any = None,
+        second_moments: Any = None,
+        ddof: float = 0,
+        squared_weights: Any = None,
+        covariance_type: str | None = None,
+        feature_names: Any = None,
+    ) -> Self:
+        r"""Return the moments of rows that were summed elsewhere: in a database, on a GPU.
+
+        Exactly one of `covariances`, `scatters` and `second_moments` is given, for each class or
+        pooled over all of them: the shape tells, or `covariance_type`.
+
+        Parameters
+        ----------
+        classes : array-like, shape (n_classes,)
+            Class labels, each once, in any order.
+        counts : array-like, shape (n_classes,)
+            Rows of each class, or the sum of their weights.
+        means : array-like, shape (n_classes, n_features)
+            Class means; whatever for a class without rows.
+        covariances : array-like, optional
+            As `covariance` returns them with this `ddof`.
+        scatters : array-like, optional
+            Sums :math:`\sum w_i (x_i - m_k)(x_i - m_k)^T`, or their diagonals.
+        second_moments : array-like, optional
+            Sums :math:`\sum w_i x_i x_i^T`, or their diagonals. If the rows are far from zero,
+            digits have been lost, of which a warning tells.
+        ddof : int
+            Subtracted from the count of each class to divide `covariances`.
+        squared_weights : array-like, shape (n_classes,), optional
+            Sums of the squared weights of rows; by default the counts, as if all weights were one.
+        covariance_type : str, optional
+            Covariance type of the moments, where shapes do not tell it.
+        feature_names : sequence of str, optional
+            Names of the features.
+
+        Returns
+        -------
+        ClassMoments
+            Moments that merge with others, and that estimators take by ``from_moments``.
+
+        Raises
+        ------
+        InvalidParameterError
+            For shapes that do not fit each other.
+        InvalidDataError
+            For statistics that no rows can have: matrices that are not symmetric or indefinite,
+            negative counts or squares, a single row with a variance.
+
+        Warns
+        -----
+        PrecisionWarning
+            If `second_moments` have lost two digits or more; the message says how many.
+
+        See Also
+        --------
+        to_statistics : The statistics of moments.
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments
+        >>> moments = ClassMoments.from_statistics(
+        ...     ["bee", "ant"], [3, 2], [[2.0], [7.0]], covariances=[[[1.0]], [[2.0]]], ddof=1
+        ... )
+        >>> moments.classes, moments.covariance(ddof=1).ravel()
+        (array(['ant', 'bee'], dtype='<U3'), array([2., 1.]))
+        """
+        labels = label_codes.as_labels(classes, "classes")
+        found, at = np.unique(labels, return_inverse=True)
+        if not found.size or found.size < labels.size:
+            raise refuse("classes", labels.tolist(), "each label once")
+        given = {
+            "covariances": covariances,
+            "scatters": scatters,
+            "second_moments": second_moments,
+        }
+        sums = sums_of(labels, counts, means, given, ddof, squared_weights, covariance_type)
+        names = None
+        if feature_names is not None:
+            names = as_names(feature_names)
+            if names is None or len(names) != sums.n_features:
+                raise refuse("feature_names", feature_names, f"{sums.n_features} texts")
+        return cls._of_sums(sums.structure, found, sums.placed(at, found.size), names)
+
+    def to_statistics(self) -> dict[str, Any]:
+        """Return counts, means and scatters as arrays, for programs that know no moments.
+
+        They are the arguments of `from_statistics`. `to_bytes` keeps more: exact sums, the low
+        parts of means, fourth moments.
+
+        Returns
+        -------
+        dict
+            ``classes``, ``counts``, ``means`` (NaN for a class without rows), ``scatters``, whole
+            matrices for ``"full"`` and ``"tied"``, ``covariance_type``; with weights
+            ``squared_weights``, and with names ``feature_names``.
+
+        Raises
+        ------
+        InvalidDataError
+            If there are no rows.
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments
+        >>> statistics = ClassMoments("diag").update([[1.0], [3.0]], ["ant", "ant"]).to_statistics()
+        >>> statistics["scatters"], ClassMoments.from_statistics(**statistics).means
+        (array([[2.]]), array([[2.]]))
+        """
+        found = {"classes": self._classes.copy(), **statistics_of(self.centred())}
+        names = self._feature_names
+        return found if names is None else found | {"feature_names": [*names]}
 
     @property
     def covariance_type(self) -> str:

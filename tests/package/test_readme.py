@@ -27,6 +27,8 @@ def test_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict = {}
     blocks = BLOCK.findall(page.read_text())
+    if any("import duckdb" in text for _, text in blocks):
+        pytest.importorskip("duckdb")
     if page == README:
         assert {kind for kind, _ in blocks} == {"python", "console"}
     for kind, text in blocks:

@@ -1,0 +1,231 @@
+"""Statistics from elsewhere and to elsewhere: round trips, shapes, offsets, impossible ones."""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import naive
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamgda import ClassMoments, QuadraticDiscriminantAnalysis, accumulate
+from streamgda.errors import InvalidDataError, InvalidParameterError, PrecisionWarning
+
+
+def rows(n=90, d=4, offset=0.0):
+    rng = np.random.default_rng(5)
+    return rng.normal(size=(n, d)) @ rng.normal(size=(d, d)) + offset, np.arange(n) % 3
+
+
+def assert_equal_moments(found, expected, **limits):
+    assert found.covariance_type == expected.covariance_type
+    np.testing.assert_array_equal(found.classes, expected.classes)
+    np.testing.assert_allclose(found.class_count, expected.class_count, rtol=1e-14)
+    assert found.class_count.dtype == expected.class_count.dtype
+    np.testing.assert_allclose(found.means, expected.means, **limits)
+    np.testing.assert_allclose(found.covariance(), expected.covariance(), **limits)
+
+
+@pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_there_and_back(covariance_type, weighted):
+    X, y = rows()
+    weights = np.random.default_rng(1).uniform(0.5, 2, 90) if weighted else None
+    whole = accumulate(X, y, covariance_type=covariance_type, sample_weight=weights)
+    found = ClassMoments.from_statistics(**whole.to_statistics())
+    assert_equal_moments(found, whole, rtol=1e-14)
+    part, rest = np.arange(90) < 40, np.arange(90) >= 40
+    some, others = (
+        accumulate(
+            X[these],
+            y[these],
+            covariance_type=covariance_type,
+            sample_weight=None if weights is None else weights[these],
+        )
+        for these in (part, rest)
+    )
+    merged = ClassMoments.from_statistics(**some.to_statistics()) + others
+    assert_equal_moments(merged, whole, rtol=1e-12, atol=1e-13)
+    assert_equal_moments(merged - others, some, rtol=1e-9, atol=1e-9)
+
+
+def test_names_and_classes_without_rows():
+    pd = pytest.importorskip("pandas")
+    X, y = rows(d=2)
+    moments = accumulate(pd.DataFrame(X, columns=["length", "width"]), y, classes=[0, 1, 2, 7])
+    statistics = moments.to_statistics()
+    assert statistics["feature_names"] == ["length", "width"]
+    assert np.isnan(statistics["means"][3]).all()
+    found = ClassMoments.from_statistics(**statistics)
+    assert found.feature_names == moments.feature_names
+    assert_equal_moments(found, moments)
+
+
+@pytest.mark.filterwarnings("ignore::streamgda.errors.PrecisionWarning")  # two rows may be close
+@given(st.integers(0, 2**31), st.sampled_from(["full", "tied", "diag", "tied_diag"]))
+@settings(max_examples=20, deadline=None)
+def test_every_form_has_the_same_moments(seed, covariance_type):
+    rng = np.random.default_rng(seed)
+    # Of a class of one row there is no covariance with ddof=1: it is NaN.
+    X, y = rng.normal(size=(12, 3)), np.r_[np.arange(4), rng.integers(0, 4, 8)]
+    expected = accumulate(X, y, covariance_type=covariance_type)
+    m = naive.moments(X, y)
+    shuffled = rng.permutation(4)  # classes may come in any order
+    products = np.array([X[y == k].T @ X[y == k] for k in range(4)])
+
+    def of_type(matrices):
+        matrices = matrices.sum(axis=0) if naive.is_tied(covariance_type) else matrices[shuffled]
+        matrix = naive.is_matrix(covariance_type)
+        return matrices if matrix else np.diagonal(matrices, axis1=-2, axis2=-1)
+
+    given = m.classes[shuffled], m.count[shuffled], m.means[shuffled]
+    covariances = expected.covariance(ddof=1)
+    covariances = covariances if naive.is_tied(covariance_type) else covariances[shuffled]
+    for form in (
+        {"scatters": of_type(m.scatter)},
+        {"covariances": covariances, "ddof": 1},
+        {"second_moments": of_type(products)},
+    ):
+        found = ClassMoments.from_statistics(*given, **form)
+        assert_equal_moments(found, expected, rtol=1e-10, atol=1e-11)
+
+
+@pytest.mark.parametrize(("exponent", "digits"), [(0, None), (2, 4), (4, 8), (6, 12), (9, 16)])
+def test_offsets_of_uncentred_sums_are_told(exponent, digits, recwarn):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 3)) + (10.0**exponent if exponent else 0)
+    X[:, 2] = 3.0  # a constant costs nothing
+    given = [0], [500], [X.mean(axis=0)]
+    found = ClassMoments.from_statistics(*given, second_moments=[X.T @ X])
+    told = [w for w in recwarn if w.category is PrecisionWarning]
+    if digits is None:
+        assert not told
+    else:
+        assert f"cost {digits} of the 16 digits" in str(told[0].message)
+        assert told[0].filename == __file__
+    expected = accumulate(X, np.zeros(500, int)).covariance()
+    error = 10.0 ** ((digits or 0) - 14)
+    np.testing.assert_allclose(found.covariance(), expected, atol=max(error, 1e-13))
+    assert (found.covariance()[0, 2] == 0).all()
+
+
+def test_shapes_that_two_types_have():
+    X, y = rows(d=3)  # as many classes as features
+    moments = accumulate(X, y)
+    given = moments.classes, moments.class_count, moments.means
+    for name in ("tied", "diag", "spherical", "tied_diag"):
+        covariances = moments.reduce(name).covariance()
+        with pytest.raises(InvalidParameterError, match=f"'{name}'.*pass covariance_type"):
+            ClassMoments.from_statistics(*given, covariances=covariances)
+        found = ClassMoments.from_statistics(*given, covariances=covariances, covariance_type=name)
+        np.testing.assert_allclose(found.covariance(), covariances, rtol=1e-14)
+
+
+GOOD = {
+    "classes": ["a", "b"],
+    "counts": [3, 4],
+    "means": [[0.0, 1.0], [1.0, 2.0]],
+    "scatters": np.array([[[2.0, 1.0], [1.0, 3.0]]] * 2),
+}
+
+
+def changed(at, value):
+    scatters = GOOD["scatters"].copy()
+    scatters[at] = value
+    return {"scatters": scatters}
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"classes": ["a", "a"]}, "each label once"),
+        ({"counts": [3, -1]}, "a number >= 0 for each of the 2 classes"),
+        ({"counts": [3]}, "counts="),
+        ({"means": [0.0, 1.0]}, "means have shape"),
+        ({"scatters": np.eye(2)}, "'tied' and 'diag'.*pass covariance_type"),
+        ({"scatters": np.eye(3)}, r"have shape \(3, 3\); expected"),
+        ({"covariances": GOOD["scatters"]}, "covariances, scatters is given; expected one of"),
+        ({"scatters": None}, "nothing is given"),
+        ({"squared_weights": [1.0, 0.0]}, "squared_weights"),
+        ({"feature_names": ["x"]}, "2 texts"),
+        ({"covariance_type": "round"}, "covariance_type"),
+    ],
+)
+def test_statistics_that_do_not_fit(change, match):
+    with pytest.raises(InvalidParameterError, match=match):
+        ClassMoments.from_statistics(**{**GOOD, **change})
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"means": [[0.0, np.nan], [1.0, 2.0]]}, "means of classes with rows"),
+        (changed((1, 0, 0), np.inf), "of class 'b' are no finite numbers in feature 0 and 0"),
+        (changed((1, 0, 1), 1.1), "of class 'b' are not symmetric in feature 0 and 1"),
+        (changed((0, 1, 1), -1.0), "of class 'a' hold negative sums of squares in feature 1"),
+        (changed((0, [0, 1], [1, 0]), 3.0), "of class 'a' hold more than variances allow"),
+        ({"counts": [3, 1]}, "of class 'b' of one row vary"),
+        ({"squared_weights": [10.0, 4.0]}, "more than squares of counts"),
+        ({"scatters": None, "second_moments": np.zeros((2, 2, 2))}, "negative sums of squares"),
+        (
+            {"scatters": None, "covariances": GOOD["scatters"], "ddof": 3},
+            "of no more rows than ddof=3",
+        ),
+    ],
+)
+def test_statistics_that_no_rows_have(change, match):
+    with pytest.raises(InvalidDataError, match=match):
+        ClassMoments.from_statistics(**{**GOOD, **change})
+
+
+def test_indefinite_matrices():
+    matrix = np.array([[1.0, 0.9, 0.0], [0.9, 1.0, 0.9], [0.0, 0.9, 1.0]])
+    assert np.linalg.eigvalsh(matrix)[0] < -0.2
+    with pytest.raises(InvalidDataError, match="of class 4 are indefinite"):
+        ClassMoments.from_statistics([4], [9], np.zeros((1, 3)), scatters=[matrix])
+    rounded = np.outer([1, 2, 3], [1, 2, 3]) / 7.0  # of rank one, to rounding
+    found = ClassMoments.from_statistics([4], [9], np.zeros((1, 3)), scatters=[rounded])
+    np.testing.assert_array_equal(found.covariance()[0] * 9, rounded)
+
+
+def test_sums_in_float32():
+    X, y = rows(3000, d=20)
+    X = X.astype(np.float32)
+    count = np.bincount(y)
+    means = np.array([X[y == k].mean(axis=0) for k in range(3)])
+    scatters = np.array([(X[y == k] - means[k]).T @ (X[y == k] - means[k]) for k in range(3)])
+    moments = ClassMoments.from_statistics(range(3), count, means, scatters=scatters)
+    qda = QuadraticDiscriminantAnalysis.from_moments(moments)
+    expected = QuadraticDiscriminantAnalysis().fit(X, y)
+    np.testing.assert_allclose(qda.predict_proba(X), expected.predict_proba(X), atol=1e-3)
+
+
+class Tensor(np.ndarray):
+    """Stand-in for a tensor on a device."""
+
+    def to(self, dtype):
+        return self.astype(dtype)
+
+    def cpu(self):
+        return self
+
+    def numpy(self):
+        return np.asarray(self)
+
+
+def test_the_page_on_devices():
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "statistics-from-a-device.md"
+    functional = SimpleNamespace(one_hot=lambda y, n: (y[:, None] == np.arange(n)).view(Tensor))
+    torch = SimpleNamespace(nn=SimpleNamespace(functional=functional), einsum=np.einsum)
+    names = {"torch": torch, "ClassMoments": ClassMoments}
+    exec("".join(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)), names)
+    X, y = rows(offset=1e6)
+    origin = X[:30].mean(axis=0)
+    sums = [np.zeros(shape).view(Tensor) for shape in (3, (3, 4), (3, 4, 4))]
+    for start in range(0, 90, 30):
+        batch = slice(start, start + 30)
+        sums = names["add"](sums, (X[batch] - origin).view(Tensor), y[batch].view(Tensor), 3)
+    found = names["moments_of"](sums, [0, 1, 2], origin)
+    assert_equal_moments(found, accumulate(X, y), rtol=1e-9)
