@@ -119,8 +119,8 @@ class PrincipalComponents(Saved):
         return self.mean.size
 
     @property
-    def packed_bytes(self) -> int:
-        """Bytes that scoring packs of the components, at most."""
+    def held_bytes(self) -> int:
+        """Bytes that scoring needs for any number of rows, at most."""
         return 2 * self.components.nbytes
 
     @cached_property
