@@ -411,14 +411,13 @@ class DriftMonitor(Saved):
 
     def _read(self, X: Any, y: Any, sample_weight: Any) -> Iterator[Window]:
         """Yield rows from any container, slab by slab; refuse those that cannot be used."""
+        if type(X) is np.ndarray:  # at once: streams pass each row
+            yield self._checked(Slab(X, y, None, sample_weight))
+            return
         rows = Rows.of(X, y, sample_weight)
         if isinstance(rows.X, RowSource):
             names = rows.X.feature_names
             join_names(self._reference.feature_names, names, "the reference", InvalidDataError)
-        at_once = rows.at_once
-        if at_once is not None:
-            yield self._checked(Slab(at_once, y, None, sample_weight))
-            return
         if y is None:  # rows of an unknown number have no labels that could be made up
             source = as_source(rows.X)
             check_lengths(source)
@@ -442,13 +441,14 @@ class DriftMonitor(Saved):
             join_labels(self._classes, labels[known][:1])  # refuses labels of another kind
             codes[known], classes = encode(labels[known], self._classes)
             self._number(classes)
-        X, codes, weights, numbers, _ = rows_to_count(X, codes, slab.weight, CHECK_SUMS, start)
+        numbers, weights = None, np.ones(codes.size)
+        if slab.weight is not None:
+            X, codes, weights, numbers, _ = rows_to_count(X, codes, slab.weight, CHECK_SUMS, start)
         if type(X) is CompressedRows:
             X = np.array([X.row(r) for r in range(len(X))])
         if not all_finite(X):
             refuse_not_finite(X, start, numbers)
-        X = lifted(X, self._reference._lifting)
-        return Window(X, codes, weights if weights.size else np.ones(len(X)))
+        return Window(lifted(X, self._reference._lifting), codes, weights)
 
     def _number(self, classes: np.ndarray) -> None:
         """Let labels have the numbers that they have among these, which include all so far."""
