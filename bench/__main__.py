@@ -41,6 +41,7 @@ SUITES = {
     "scale": "scale",
     "select": "select",
     "accuracy": "accuracy",
+    "features": "features",
     "choice": "choice",
     "drift": "drift",
 }

@@ -53,6 +53,7 @@ def table_of(suite: str, rows: Rows) -> Table:
         "choice": choices,
         "curves": curves,
         "drift": detections,
+        "features": lifted,
     }
     made = [row for row in rows if "failed" not in row]
     table = forms.get(suite, ratios)(made)
@@ -146,6 +147,29 @@ def choices(rows: Rows) -> Table:
                 row["best"],
                 f"{row['ours'] - row['theirs']:+.4f}",
                 *(f"{row[key]:.3g}" if key in row else "" for key in ("seconds", "their_seconds")),
+            )
+            for row in rows
+        ],
+    )
+
+
+def lifted(rows: Rows) -> Table:
+    """Return a table of linear discriminants of random features, and the products beside them."""
+
+    def shown(row: dict[str, Any], key: str, form: str = "{:.3g}") -> str:
+        return "" if row[key] is None else form.format(row[key])
+
+    return Table(
+        ("data", "features", "rows become", "fit, s", "predict, s", "peak, MiB", "accuracy"),
+        [
+            (
+                row["data"],
+                f"{row['features']:,}",
+                row["kind"],
+                shown(row, "fit") or row["missing"],
+                shown(row, "predict"),
+                shown(row, "memory", "{:.0f}"),
+                shown(row, "accuracy", "{:.2%}"),
             )
             for row in rows
         ],

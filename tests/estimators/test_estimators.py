@@ -32,6 +32,7 @@ from streamgda import (
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
+    RandomFeatures,
 )
 from streamgda.errors import (
     InvalidParameterError,
@@ -79,6 +80,9 @@ def singular_checks(estimator):
         GaussianDiscriminantAnalysis("spherical", var_smoothing=1e-3),
         LinearDiscriminantAnalysis("eigen", shrinkage=0.1),
         QuadraticDiscriminantAnalysis(solver="eigen", shrinkage="auto"),
+        GaussianDiscriminantAnalysis(
+            "tied", var_smoothing=1e-3, feature_map=RandomFeatures(8, "fourier")
+        ),
     ]
 )
 def test_scikit_learn_checks(estimator, check):
