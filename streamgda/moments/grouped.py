@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -94,11 +94,15 @@ class Held:
         the label of a cell holds both numbers. Types with a covariance per class have the cells
         that have rows. Pooled types have one scatter for each group, and so all cells of each
         group: as many successive classes share a scatter.
+    others : list of tuple
+        Ranges of groups, each in the one before, and the moments of all groups outside: those on
+        the way to the last group that was left out.
     """
 
     groups: np.ndarray
     classes: np.ndarray
     cells: ClassMoments
+    others: list[tuple[int, int, ClassMoments]] = field(default_factory=list)
 
     @property
     def numbers(self) -> tuple[np.ndarray, np.ndarray]:
@@ -146,6 +150,24 @@ class Held:
         if sums is not None:
             sums = sums.with_classes(cells, slice(first, last) if self.pooled else cells)
         return self._placed(sums, self.classes, self.numbers[1][cells], self._structure(0))
+
+    def without(self, number: int) -> ClassMoments:
+        """Return the moments of all groups but one together, which must not be modified.
+
+        The range of groups that has it is halved, and the other half added, until it is alone.
+        """
+        while self.others and not self.others[-1][0] <= number < self.others[-1][1]:
+            self.others.pop()
+        whole = 0, self.groups.size, self.between(0, 0)
+        first, last, rest = self.others[-1] if self.others else whole
+        while last - first > 1:
+            middle = (first + last) // 2
+            halves = (first, middle), (middle, last)
+            own = int(number >= middle)
+            rest = rest + self.between(*halves[1 - own])
+            first, last = halves[own]
+            self.others.append((first, last, rest))
+        return rest
 
     def _structure(self, n_classes: int) -> Structure:
         """Return the structure of groups of that many classes, or of a single group for zero."""
@@ -333,6 +355,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
     @_feature_names.setter
     def _feature_names(self, names: Names | None) -> None:
         self._held.cells._feature_names = names
+        self._held.others.clear()
 
     @property
     def _lifting(self) -> Lifting | None:  # type: ignore[override]
@@ -417,9 +440,8 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         with self._lock:
             held = self._held
             number = number_of(group, held.groups, InvalidParameterError)
-            left = held.between(0, number)
-            left._n_skipped = 0  # as those of the other part
-            left += held.between(number + 1, len(self))
+            left = held.without(number).copy()
+            left._n_skipped = self.n_skipped
             return left
 
     def roll_up(self, to: Mapping[Any, Any] | Callable[[Any], Any]) -> Self:
@@ -553,6 +575,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
                 unlabelled = cells[found] if found.any() else None
             if rule is not CHECK_SUMS:
                 rule = replace(rule, unlabelled=unlabelled)
+            before.others.clear()  # large moments change in place
             held.cells._update(X, values, sample_weight, first_row, rule)
             self._held = held.pruned(before.classes)
         return self
@@ -580,6 +603,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
             join_labels(mine.classes, theirs.classes),
         )
         sums = mine.widened(*labels)
+        mine.others.clear()  # large moments change in place
         sums.cells += theirs.widened(*labels).cells
         self._held = sums
 

@@ -89,9 +89,12 @@ def test_large_moments_change_in_place(covariance_type, dtype, monkeypatch):
     rows, y = sample(700, 20, 3, dtype=dtype)
     groups = np.arange(700) % 7
     grouped = GroupedMoments(covariance_type).update(rows[:600], y[:600], groups[:600])
+    grouped.without(3)
     grouped.update(rows[600:], y[600:], groups[600:])
-    for group in grouped:
+    for group in (3, *grouped):
         own = groups == group
+        others = ClassMoments(covariance_type).update(rows[~own], y[~own])
+        assert_close(grouped.without(group), others, 1e-4 if dtype == "float32" else 1e-10)
         reference = ClassMoments(covariance_type).update(rows[own], y[own])
         assert_close(grouped[group], reference, 1e-4 if dtype == "float32" else 1e-10)
 
