@@ -402,7 +402,7 @@ def test_a_saved_monitor_goes_on_and_a_damaged_one_is_refused(tmp_path):
 @pytest.mark.parametrize("draw", ["normal", "exponential"])
 def test_false_alarms_are_as_rare_as_stated(draw):
     """Alarms without drift, of windows before and after the calibration."""
-    random, level, streams, calibration, windows = np.random.default_rng(0), 0.05, 16, 20, 8
+    random, level, streams, calibration, windows = np.random.default_rng(0), 0.05, 12, 20, 8
     alarms = np.zeros(calibration + windows)
     for _ in range(streams):
         rows = getattr(random, draw)(size=(3000 + 100 * alarms.size, 2))

@@ -88,14 +88,6 @@ def assert_shown(items, folder):
 
 
 @pytest.mark.slow
-def test_committed_numbers_and_pictures_are_those_of_the_programs(gallery, tmp_path):
-    of_gaussians = gallery("document_004")
-    makers = [gallery("document_000").boundaries, of_gaussians.one_dimension]
-    makers += [of_gaussians.rules, of_gaussians.fisher]
-    assert_shown([make() for make in makers], tmp_path)
-
-
-@pytest.mark.slow
 @pytest.mark.mnist
 @pytest.mark.timeout(1800)
 def test_the_committed_page_is_what_the_program_makes(gallery, tmp_path):

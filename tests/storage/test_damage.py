@@ -27,7 +27,7 @@ import streamgda
 from streamgda import ClassMoments, GaussianModel, LinearDiscriminantAnalysis, storage
 from streamgda.errors import FormatError, InvalidParameterError, SourceError, SourceNotFoundError
 
-N_CASES = TIMES * (30 if THOROUGH else 5)  # of each subject
+N_CASES = TIMES * (15 if THOROUGH else 5)  # of each subject
 SUBJECTS = subjects()
 MOMENTS = SUBJECTS["moments-full"]
 
