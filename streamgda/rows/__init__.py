@@ -272,22 +272,22 @@ def _recognised(values: Any, name: str) -> Any:
     """Return rows of arrays as they are, those of other containers as a source.
 
     What is beside the rows becomes an array or a source if it is in memory. Otherwise it is as
-    given, until it is laid out in the order of the rows.
+    given, until it is laid out in the order of the rows; so is a weight of all rows.
     """
-    if isinstance(values, list | tuple | RowSource):
-        return values
-    if name != "X" and (hasattr(values, "chunks") or is_polygons(values)):
-        return values
-    if isinstance(values, np.ndarray):  # as a whole, a masked one would lose its mask
-        return ArrayRows.of(values, name) if name == "X" and is_masked(values) else values
-    adapter = adapter_of(values)
-    if adapter not in (ArrayRows, SparseRows):
-        return adapter.of(values, name) if name == "X" or adapter.in_memory else values
     if isinstance(values, str | os.PathLike):
         raise InvalidDataError(
             f"{name} is the path {str(values)!r}; open its rows and labels first: "
             f"X, y = open_store(path)"
         )
+    if isinstance(values, list | tuple | RowSource):
+        return values
+    if isinstance(values, np.ndarray):  # as a whole, a masked one would lose its mask
+        return ArrayRows.of(values, name) if name == "X" and is_masked(values) else values
+    if name != "X" and (np.isscalar(values) or hasattr(values, "chunks") or is_polygons(values)):
+        return values
+    adapter = adapter_of(values)
+    if adapter not in (ArrayRows, SparseRows):
+        return adapter.of(values, name) if name == "X" or adapter.in_memory else values
     return as_numpy(values) if name == "X" else as_slab(values, name)
 
 

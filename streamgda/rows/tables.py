@@ -392,8 +392,9 @@ def as_stacked(values: np.ndarray, width: int | None = None) -> np.ndarray:
 
 
 def _only_column(frame: Frame) -> nw.Series[Any]:
-    series: nw.Series[Any] = frame if isinstance(frame, nw.Series) else frame[frame.columns[0]]
-    return series
+    series = isinstance(frame, nw.Series)  # a name may be a number, which would be that of a row
+    found: nw.Series[Any] = frame if series else frame.get_column(frame.columns[0])
+    return found
 
 
 def _as_arrow(column: nw.Series[Any]) -> Any:

@@ -113,6 +113,12 @@ def test_all_containers_leave_out_the_same_rows(kind, weights):
     same(accumulate(iter(batches), **COUNTING), found)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_weight_of_all_rows(kind):
+    found = accumulate(held(CLEAN, kind), held(TRUTH, kind), sample_weight=2)
+    same(found, accumulate(CLEAN, TRUTH, sample_weight=np.full(len(TRUTH), 2.0)))
+
+
 @EVERY
 def test_estimators_learn_the_rows_that_count(estimator):
     found = estimator.fit(X, y, **COUNTING).predict(CLEAN), estimator.moments_

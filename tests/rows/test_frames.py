@@ -65,6 +65,7 @@ SERIES = {
     "pandas, category": lambda y: pd.Series(y).astype("category"),
     "pandas, categorical": pd.Categorical,
     "pandas, column": lambda y: pd.DataFrame({"y": y}),
+    "pandas, column without a name": lambda y: pd.Series(y).to_frame(),
     "polars": pl.Series,
     "polars, column": lambda y: pl.DataFrame({"y": y}),
     "polars, lazy": lambda y: pl.LazyFrame({"y": y}),

@@ -5,6 +5,7 @@ import json
 import dask.array as da
 import geopandas
 import numpy as np
+import polars as pl
 import pytest
 import rasterio
 import rasterio.features
@@ -90,7 +91,8 @@ def test_labelled_pixels_are_accumulated(kind, dims):
     expected = accumulate(flat[known], flat_labels[known])
     plain = labels.values
     for given in (y, labels, labels.chunk({"x": 3}), plain, plain.ravel(), zarr.array(plain),
-                  da.from_array(plain, chunks=3), y.expand_dims("layer")):  # fmt: skip
+                  da.from_array(plain, chunks=3), y.expand_dims("layer"),
+                  pl.Series(plain.ravel())):  # fmt: skip
         found = accumulate(held(X, kind), given, **BAND, unlabelled=0)
         np.testing.assert_array_equal(found.classes, [1, 2, 3])
         np.testing.assert_array_equal(found.class_count, expected.class_count)
