@@ -60,12 +60,6 @@ CHUNKS = {
 }
 
 
-def as_memmap(tmp_path, array):
-    mapped = np.memmap(tmp_path / "rows", array.dtype, "w+", shape=array.shape)
-    mapped[...] = array
-    return np.memmap(tmp_path / "rows", array.dtype, "r", shape=array.shape)
-
-
 ROWS = [np.uint8, np.float64, np.float32], [False, True]
 
 
@@ -90,12 +84,6 @@ class TestMoments:
             covariance_type=covariance_type,
         )
         assert_same_moments(found, expected)
-
-    @pairs("dtype, weighted", *ROWS)
-    def test_memmap(self, small_slabs, tmp_path, rows):
-        X, y, weights = rows
-        found = accumulate(as_memmap(tmp_path, X), y, sample_weight=weights)
-        assert_same_moments(found, ClassMoments().update(X, y, weights))
 
     @pairs("dtype, weighted, chunks", *ROWS, CHUNKS)
     def test_zarr(self, small_slabs, rows, chunks):
