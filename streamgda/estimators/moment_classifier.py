@@ -49,7 +49,15 @@ from streamgda.moments.feature_maps import Lifting
 from streamgda.rows import Rows, as_source
 from streamgda.rows.arrays import SKIP_OR_FILL
 from streamgda.rows.invalid_rows import CHECK_SUMS, as_weights, labels_to_count
-from streamgda.rows.labels import as_labels, encode, find, join_labels, without_mask
+from streamgda.rows.labels import (
+    as_labels,
+    check_expected,
+    coded_labels,
+    encode,
+    find,
+    join_labels,
+    without_mask,
+)
 from streamgda.rows.names import ATTRIBUTE, Names, restored_names
 from streamgda.rows.sources import check_lengths
 from streamgda.runtime.interruption import Lock
@@ -90,6 +98,7 @@ _MODEL_METHODS = {
     "mahalanobis": ("mahalanobis", True),
     "p_values": ("p_values", True),
 }
+_OWN = {"score_samples": "own_log_density", "mahalanobis": "own_mahalanobis"}  # given the classes
 _TEMPERED = ("predict_proba", "predict_log_proba")
 # Methods as functions of joint log-likelihoods, for subclasses that compute these.
 _OF_JOINT: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
@@ -1258,13 +1267,17 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         return self._scored("predict_joint_log_proba", X, scoring)
 
     @takes(GapScoring)
-    def score_samples(self, X: Any, **scoring: Unpack[GapScoring]) -> Any:
-        """Return the log-density ln p(x) of each row.
+    def score_samples(self, X: Any, y: Any = None, **scoring: Unpack[GapScoring]) -> Any:
+        """Return the log-density ln p(x) of each row, or ln p(x | y) in the given class.
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill, keys, on_missing : see `predict`
-            Rows, the destination of the result, and how rows are read.
+        X : see `predict`
+            Rows.
+        y : array-like, shape (n_rows,), optional
+            The class of each row, whose density alone is computed.
+        out, features, nodata, on_invalid, fill, keys, on_missing : see `predict`
+            The destination of the result, and how rows are read.
 
         Returns
         -------
@@ -1285,7 +1298,20 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         >>> nb.score_samples([[2.0], [50.0]]).round(1)
         array([  -1.6, -926.1])
         """
-        return self._scored("score_samples", X, scoring)
+        return self._scored_own("score_samples", X, y, scoring)
+
+    def _scored_own(self, method: str, X: Any, y: Any, scoring: Any) -> Any:
+        """Score rows by a method, for the classes `y` alone if these are given."""
+        if y is None:
+            return self._scored(method, X, scoring)
+        if scoring.get("on_invalid", "raise") != "raise":
+            raise UnsupportedError("on_invalid='fill' with y: leave out invalid rows, and their y")
+        rows = Rows.of(X, y, features=scoring.get("features")).opened()
+        check_lengths(rows.X, rows.y)
+        labels = coded_labels(rows.y.whole())
+        codes, found = encode(labels, self.classes_)
+        check_expected(labels, codes, found, self.classes_)
+        return self._scored(method, X, scoring, codes=codes)
 
     @takes(Reading)
     def calibrate(
@@ -1384,18 +1410,21 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         return ()
 
     def _scorer(self, method: str, **options: Any) -> Scorer:
-        if method not in _MODEL_METHODS or not hasattr(self, method) or options:
+        own = type(self)._joint_log_likelihood is not MomentClassifier._joint_log_likelihood
+        own_class = options.keys() == {"codes"} and method in _OWN and not own
+        if method not in _MODEL_METHODS or not hasattr(self, method) or (options and not own_class):
             given = f"{method}({', '.join(options)})" if options else method
             raise InvalidParameterError(f"{type(self).__name__} has no {given}")
-        name, by_class = _MODEL_METHODS[method]
+        name, by_class = (_OWN[method], False) if own_class else _MODEL_METHODS[method]
         model = self._model_for(method)  # once: another thread may replace it
         if method == "decision_function" and model.classes.size <= 2:
             name, by_class = "log_odds", False
-        own = type(self)._joint_log_likelihood is not MomentClassifier._joint_log_likelihood
         if own and method in _OF_JOINT:
             name, function = f"{type(self).__qualname__}.{method}", partial(_of_joint, self, method)
         else:
             function = getattr(model, name)
+        if own_class:
+            function = partial(function, **options)
         temperature = self._settings._temperature
         if method in _TEMPERED and temperature != 1:
             options = {"temperature": temperature}

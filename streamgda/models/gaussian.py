@@ -750,6 +750,59 @@ class GaussianModel(Model):
         """
         return self._by_mean(X, self._to_means, copied, first_row)
 
+    def own_mahalanobis(self, X: Any, first_row: int = 0, *, codes: np.ndarray) -> np.ndarray:
+        """Return the squared distance of each row to the mean of its own class.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows, n_features)
+            Rows.
+        first_row : int
+            Number of the first row in a larger array, from which errors count.
+        codes : ndarray of int
+            Numbers of the classes of the rows of that larger array.
+
+        Returns
+        -------
+        ndarray, shape (n_rows,)
+            Squared Mahalanobis distances; NaN for a class without rows.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows that cannot be scored; see `predict`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from streamgda import GaussianNB
+        >>> model = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1]).model_
+        >>> model.own_mahalanobis([[2.0], [5.0]], codes=np.array([0, 1])).round(3)
+        array([0., 4.])
+        """
+        return self._of_own(X, self._to_own_means, first_row, codes)
+
+    def _to_own_means(self, X: Any, codes: np.ndarray) -> np.ndarray:
+        """Return squared distances of rows to the means of their own classes."""
+        if type(X) is CompressedRows:
+            every: Any = self._to_means(X)  # type: ignore[arg-type]
+            return every[codes, np.arange(codes.size)]
+        out, order = np.empty(codes.size), np.argsort(codes, kind="stable")
+        classes, starts = np.unique(codes[order], return_index=True)
+        low = np.zeros_like(self.means) if self.means_low is None else self.means_low
+        low = self._varying(low)
+        for k, rows in zip(classes, np.split(order, starts[1:]), strict=True):
+            gaps = X[np.ix_(rows, self.features)] - self._class_means[k] - low[k]
+            root = self.roots[self.structure.group(k)]
+            out[rows] = np.square(gaps @ root.T).sum(axis=1) if root.ndim == 2 else gaps**2 @ root
+            if np.isnan(self.means[k, 0]):
+                out[rows] = np.nan
+        return out
+
+    def _own_densities(self, X: Any, codes: np.ndarray) -> np.ndarray:
+        constants = self._constants[self.structure.groups(self.classes.size)[codes]]
+        return np.asarray(constants - 0.5 * self._to_own_means(X, codes))
+
     def relative_mahalanobis(
         self, X: Any, first_row: int = 0, *, background: GaussianModel
     ) -> np.ndarray:

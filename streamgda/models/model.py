@@ -613,6 +613,58 @@ class Model(Saved):
         """
         return self._score(X, self._joint, log_sum_exp, np.empty(length(X)), first_row)
 
+    def own_log_density(self, X: Any, first_row: int = 0, *, codes: np.ndarray) -> np.ndarray:
+        r"""Return :math:`\ln p(x | y)` of each row, given its class.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows, n_features)
+            Rows.
+        first_row : int
+            Number of the first row in a larger array, from which errors count.
+        codes : ndarray of int
+            Numbers of the classes of the rows of that larger array.
+
+        Returns
+        -------
+        ndarray, shape (n_rows,)
+            Log-densities.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows that cannot be scored; see `predict`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from streamgda import GaussianNB
+        >>> model = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1]).model_
+        >>> model.own_log_density([[2.0], [5.0]], codes=np.array([0, 1])).round(3)
+        array([-0.919, -2.919])
+        """
+        return self._of_own(X, self._own_densities, first_row, codes)
+
+    def _own_densities(self, X: Any, codes: np.ndarray) -> np.ndarray:
+        """Return the log-densities of rows in their own classes."""
+        return self._joint(X)[codes, np.arange(codes.size)] - self.log_priors[codes]
+
+    def _of_own(
+        self,
+        X: Any,
+        scores_of: Callable[[Any, np.ndarray], np.ndarray],
+        first_row: int,
+        codes: np.ndarray,
+    ) -> np.ndarray:
+        """Score rows as `_score` does, each for its own class alone, shape (n_rows,)."""
+        X = checked_rows(self, X, first_row, self._takes_sparse)
+
+        def of_chunk(rows: Any, first: int) -> np.ndarray:
+            return scores_of(self._read(rows, first), codes[first : first + rows.shape[0]])
+
+        out = np.empty(X.shape[0])
+        return by_chunks(of_chunk, copied, X, 1, out, first_row, self._by_blas)
+
 
 def length(X: Any) -> int:
     """Return the number of rows; sparse matrices have no length."""

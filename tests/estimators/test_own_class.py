@@ -1,0 +1,75 @@
+"""Distances and densities of rows in given classes, against those in all classes."""
+
+from pathlib import Path
+from runpy import run_path
+
+import dask.array as da
+import numpy as np
+import pytest
+import zarr
+from samples import EVERY_ESTIMATOR, EVERY_GAUSSIAN, blobs, make
+
+from streamgda import GaussianDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from streamgda.errors import InvalidDataError, UnsupportedError
+
+X, Y = blobs(300, 5, seed=4)
+ROWS = np.arange(300)
+NAMES = np.array(["ash", "elm", "oak"])
+
+
+@EVERY_ESTIMATOR
+def test_densities_are_those_of_the_given_classes(name):
+    estimator = make(name).fit(X, NAMES[Y])
+    joint = estimator.predict_joint_log_proba(X)
+    expected = (joint - np.log(estimator.model_.priors))[ROWS, Y]
+    np.testing.assert_allclose(estimator.score_samples(X, NAMES[Y]), expected, rtol=1e-9)
+
+
+@EVERY_GAUSSIAN
+@pytest.mark.parametrize("offset", [0.0, 1e8])
+def test_distances_are_those_to_the_given_classes(name, offset):
+    estimator = make(name).fit(X + offset, NAMES[Y])
+    expected = estimator.mahalanobis(X + offset)[ROWS, Y]
+    np.testing.assert_allclose(estimator.mahalanobis(X + offset, NAMES[Y]), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("container", ["zarr", "dask", "list"])
+def test_rows_lie_anywhere_and_results_go_anywhere(container, tmp_path):
+    qda = QuadraticDiscriminantAnalysis().fit(X, Y)
+    expected = qda.mahalanobis(X, Y)
+    held = {
+        "zarr": lambda values: zarr.create_array({}, data=values, chunks=(17, 5)[: values.ndim]),
+        "dask": lambda values: da.from_array(values, chunks=17),
+        "list": lambda values: values.tolist(),
+    }[container]
+    found = qda.mahalanobis(held(X), held(Y))
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-12)
+    out = qda.mahalanobis(held(X), held(Y), out=tmp_path / "d.zarr")
+    np.testing.assert_allclose(out[:], expected, rtol=1e-12)
+
+
+def test_many_classes_of_few_rows():
+    """A Gaussian for each position of an image; every image has a row of each."""
+    rng = np.random.default_rng(0)
+    rows, places = rng.normal(size=(40 * 200, 8)), np.tile(np.arange(200), 40)
+    gda = GaussianDiscriminantAnalysis(shrinkage=0.1).fit(rows, places)
+    image = rng.normal(size=(200, 8))
+    expected = gda.mahalanobis(image).diagonal()
+    np.testing.assert_allclose(gda.mahalanobis(image, np.arange(200)), expected, rtol=1e-9)
+
+
+def test_the_example_of_anomalies_finds_them():
+    path = Path(__file__).parents[2] / "examples" / "anomalies.py"
+    assert run_path(str(path))["main"]() > 0.85
+
+
+def test_labels_that_do_not_fit():
+    qda = QuadraticDiscriminantAnalysis().fit(X, Y)
+    with pytest.raises(InvalidDataError, match=r"y\[3\] is 7, which is not one of the classes"):
+        qda.mahalanobis(X, np.where(ROWS == 3, 7, Y))
+    with pytest.raises(ValueError, match="299"):
+        qda.score_samples(X, Y[:-1])
+    with pytest.raises(UnsupportedError, match="on_invalid='fill' with y"):
+        qda.mahalanobis(X, Y, on_invalid="fill")
+    with pytest.raises(UnsupportedError, match="on_missing"):
+        qda.mahalanobis(X, Y, on_missing="marginal")
