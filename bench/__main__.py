@@ -44,11 +44,17 @@ SUITES = {
     "features": "features",
     "choice": "choice",
     "drift": "drift",
+    "stability": "stability",
 }
 WIDTH = 200  # characters that the tables need
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results.json"
-PAGES = ("README.md", "docs/guide/performance.md", "docs/guide/models.md")  # with tables
+PAGES = (  # with tables
+    "README.md",
+    "docs/guide/performance.md",
+    "docs/guide/models.md",
+    "docs/guide/least-squares-digits.md",
+)
 PACKAGES = ("numpy", "numba", "scipy", "scikit-learn", "zarr", "dask", *peers.PACKAGES)
 
 

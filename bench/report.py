@@ -54,6 +54,7 @@ def table_of(suite: str, rows: Rows) -> Table:
         "curves": curves,
         "drift": detections,
         "features": lifted,
+        "stability": stabilities,
     }
     made = [row for row in rows if "failed" not in row]
     table = forms.get(suite, ratios)(made)
@@ -176,6 +177,21 @@ def lifted(rows: Rows) -> Table:
     )
 
 
+def stabilities(rows: Rows) -> Table:
+    """Return a table of the correct digits of solvers of least squares."""
+    solvers = list(rows[0]["digits"]) if rows else []
+    return Table(
+        ("condition", "offset", *solvers),
+        [
+            (
+                *(f"{row['condition']:.0e}", f"{row['offset']:.0e}" if row["offset"] else "0"),
+                *(f"{row['digits'][name]:.0f}" for name in solvers),
+            )
+            for row in rows
+        ],
+    )
+
+
 def detections(rows: Rows) -> Table:
     """Return a table of false alarms and delays of detectors of drift."""
 
@@ -271,6 +287,7 @@ def tables(saved: dict[str, Any]) -> dict[str, str]:
         "skew": skews(rows.get("skew", [])),
         "memory": short(rows.get("memory", []) + rows.get("scale", [])),
         "accuracy": accuracies(rows.get("accuracy", [])),
+        "stability": stabilities(rows.get("stability", [])),
     }
     texts = {mark: table.markdown() for mark, table in made.items() if table.rows}
     if "speed" in texts:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from sklearn import discriminant_analysis as sklearn
+from sklearn import linear_model
 from sklearn.model_selection import GridSearchCV, LeaveOneGroupOut
 
 import streamgda
@@ -82,6 +83,25 @@ def run(plan: Plan) -> Iterator[Row]:
         },
     )
     yield from groups(plan)
+    yield from penalties(plan)
+
+
+def penalties(plan: Plan) -> Iterator[Row]:
+    """Time the choice of a penalty of ridge regression by folds."""
+    n = plan.rows(60_000)
+    X, labels = data.rows(n, 40, 10, "float64")
+    y = X @ np.random.default_rng(2).normal(size=40) + labels
+    alphas, grid = np.geomspace(1e-3, 1e4, 8), {"alpha": np.geomspace(1e-3, 1e4, 8)}
+    yield from compare(
+        plan,
+        f"{n:,} x 40 float64, Ridge, choice among 8 penalties, 5 folds",
+        limits.fit(X, np.zeros(n, int), 1, "full"),
+        lambda: streamgda.Ridge(alphas=alphas).fit(X, y),
+        {
+            "scikit-learn GridSearchCV": lambda: GridSearchCV(linear_model.Ridge(), grid).fit(X, y),
+            "scikit-learn RidgeCV, leave-one-out": lambda: linear_model.RidgeCV(alphas).fit(X, y),
+        },
+    )
 
 
 def groups(plan: Plan) -> Iterator[Row]:

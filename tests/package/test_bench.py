@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MARKS = ("speed", "skew", "memory", "accuracy", "cost")
+MARKS = ("speed", "skew", "memory", "accuracy", "cost", "stability")
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def everything(pages, bench):
 def test_suites_save_rows_and_make_the_tables(bench, plan, pages, monkeypatch):
     monkeypatch.setitem(sys.modules, "river.naive_bayes", None)  # so that importing it fails
     saved = pages / "r.json"
-    suites = ["stream", "skew", "select", "accuracy", "features"]
+    suites = ["stream", "skew", "select", "accuracy", "features", "stability"]
     assert bench.run(suites, plan, saved) == []
     assert json.loads(saved.read_text())["suites"] == suites
     bench.renew(saved, pages)
