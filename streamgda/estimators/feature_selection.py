@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda import engine
 from streamgda.errors import InvalidDataError
 from streamgda.estimators.moment_classifier import NO_ROWS
-from streamgda.estimators.row_estimator import names_in, validate_labelled, validate_rows
+from streamgda.estimators.row_estimator import (
+    Reading,
+    RowEstimator,
+    names_in,
+    takes,
+    validate_labelled,
+    validate_rows,
+)
 from streamgda.models.feature_selection import select_features
 from streamgda.moments import ClassMoments
 from streamgda.rows import Rows, as_source
@@ -22,10 +28,10 @@ from streamgda.rows.sources import RowSource
 from streamgda.rows.tables import FrameRows
 from streamgda.runtime.parameters import as_integer, check_type
 from streamgda.storage.format import check_array, check_whole
-from streamgda.storage.saved import Saved, State, arrays_within, describe, nested, restore
+from streamgda.storage.saved import State, arrays_within, describe, nested, restore
 
 
-class SeparabilitySelector(SelectorMixin, Saved, BaseEstimator):
+class SeparabilitySelector(SelectorMixin, RowEstimator):
     """Select the features in which classes are easiest to separate, in one pass over the rows.
 
     Parameters
@@ -67,8 +73,6 @@ class SeparabilitySelector(SelectorMixin, Saved, BaseEstimator):
     0.98
     """
 
-    n_features_in_: int
-
     def __init__(
         self,
         n_features_to_select: int | None = None,
@@ -101,17 +105,8 @@ class SeparabilitySelector(SelectorMixin, Saved, BaseEstimator):
         tags.target_tags.required = True
         return tags
 
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        features: str | None = None,
-        unlabelled: Any = None,
-        nodata: float | None = None,
-        on_invalid: str = "raise",
-    ) -> Self:
+    @takes(Reading)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **reading: Unpack[Reading]) -> Self:
         """Select features.
 
         Parameters
@@ -143,11 +138,9 @@ class SeparabilitySelector(SelectorMixin, Saved, BaseEstimator):
         >>> selector.get_support()
         array([False, False,  True,  True])
         """
-        reading: Any = {"features": features, "nodata": nodata, "on_invalid": on_invalid}
-        rows = Rows.of(X, y, sample_weight, unlabelled=unlabelled, **reading)
-        moments = ClassMoments(self.covariance_type)
+        rows = self._read("fit", X, y, sample_weight, reading)
         rows = validate_labelled(self, rows, reset=True)
-        moments = engine.accumulate_into(moments, rows)
+        moments = engine.accumulate_into(ClassMoments(self.covariance_type), rows)
         moments._name_features(names_in(self))
         return self._select(moments)
 

@@ -217,8 +217,6 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
     3
     """
 
-    n_features_in_: int
-
     def __init__(
         self,
         param_grid: Mapping[str, Sequence[Any]]
