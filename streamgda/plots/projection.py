@@ -155,6 +155,10 @@ def check_gaussian(estimator: Any) -> None:
     """Raise `TypeError` or `NotFittedError` unless this is a fitted estimator with covariances."""
     check_type("estimator", estimator, GaussianClassifier, "a Gaussian estimator of this package")
     check_is_fitted(estimator)
+    estimator._refuse_lifted(
+        "Gaussians behind a feature map are not drawn; scikit-learn's DecisionBoundaryDisplay "
+        "draws what an estimator predicts"
+    )
 
 
 def _directions(

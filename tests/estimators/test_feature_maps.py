@@ -389,6 +389,13 @@ def test_maps_and_widths_that_do_not_match_are_refused():
         grouped + GroupedMoments(feature_map=seed).update(X, Y, Y)
 
 
+def test_gaussians_behind_a_map_are_not_drawn():
+    pytest.importorskip("matplotlib")
+    nb = GaussianNB(feature_map=RELU).fit(X, Y)
+    with pytest.raises(UnsupportedError, match="DecisionBoundaryDisplay"):
+        streamgda.plots.plot_decision_boundary(nb)
+
+
 def test_moments_of_chosen_lifted_features_have_no_map():
     moments = accumulate(X, Y, feature_map=RELU)
     assert moments.select_features([0, 5]).feature_map is None
