@@ -56,6 +56,7 @@ from streamgda.rows.labels import (
     encode,
     find,
     join_labels,
+    sorted_labels,
     without_mask,
 )
 from streamgda.rows.names import ATTRIBUTE, Names, restored_names
@@ -828,9 +829,7 @@ class MomentEstimator(RowEstimator):
                 "leave it out, and pass feature_map.transform(X) to predict"
             )
         estimator._check_supported()
-        labels = as_labels(classes, "classes")
-        if not labels.size or not np.array_equal(labels, np.unique(labels)):
-            raise refuse("classes", labels.tolist(), "each label once, sorted as in classes_")
+        labels = sorted_labels(classes)
         given = {
             name: as_numbers(name, values, "an array of numbers")
             for name, values in numbers.items()

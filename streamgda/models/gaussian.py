@@ -19,7 +19,9 @@ from streamgda.models.covariance import (
     estimate,
     estimate_total,
     factorise,
+    given_covariances,
     root_beside,
+    without_features,
 )
 from streamgda.models.distance_tails import Tail, tail_of
 from streamgda.models.model import (
@@ -38,10 +40,10 @@ from streamgda.moments.feature_maps import Lifting
 from streamgda.moments.roots import Distances, LinearFunctions, rank, valid_roots
 from streamgda.rows.arrays import as_kernel_rows
 from streamgda.rows.invalid_rows import refuse_not_finite
-from streamgda.rows.labels import with_label
+from streamgda.rows.labels import sorted_labels, with_label
 from streamgda.rows.names import restored_names
 from streamgda.rows.sparse import CompressedRows
-from streamgda.runtime.parameters import check_type
+from streamgda.runtime.parameters import as_numbers, check_type
 from streamgda.storage.format import check_array
 from streamgda.storage.saved import State
 
@@ -175,6 +177,64 @@ class GaussianModel(Model):
         return cls.of(
             covariances, moments.means, shares, how, feature_names=names, feature_map=mapped
         )
+
+    @classmethod
+    def from_parameters(
+        cls,
+        means: Any,
+        covariances: Any,
+        priors: Any,
+        classes: Any,
+        *,
+        covariance_type: str = "full",
+    ) -> Self:
+        """Return the model of given means, covariances and priors, from a file or a paper.
+
+        Parameters
+        ----------
+        means : array-like, shape (n_classes, n_features)
+            NaN for a class without rows.
+        covariances : array-like
+            Covariances in the shape of `ClassMoments.covariance`; (n_classes, n_features,
+            n_features) for ``"full"``.
+        priors : array-like, shape (n_classes,)
+            Priors of the classes.
+        classes : array-like, shape (n_classes,)
+            Class labels, sorted.
+        covariance_type : str
+            Covariance type.
+
+        Returns
+        -------
+        GaussianModel
+            Model that scores rows; features without variance in all classes are left out.
+
+        Raises
+        ------
+        InvalidParameterError
+            For numbers that do not fit each other.
+        SingularCovarianceError
+            If a covariance has no inverse.
+
+        See Also
+        --------
+        QuadraticDiscriminantAnalysis.from_parameters : An estimator, which draws samples, too.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianModel
+        >>> means, covariances, priors = [[2.0], [7.0]], [[[1.0]], [[4.0]]], [0.5, 0.5]
+        >>> model = GaussianModel.from_parameters(means, covariances, priors, ["ant", "bee"])
+        >>> model.predict([[3.0], [4.0], [9.0]])
+        array(['ant', 'bee', 'bee'], dtype='<U3')
+        """
+        labels, structure = sorted_labels(classes), structure_of(covariance_type)
+        expected = "an array of numbers"
+        means = as_numbers("means", means, expected)
+        values = as_numbers("covariances", covariances, expected)
+        every = given_covariances(structure, labels, means, values)
+        shares = check_priors(priors, labels, every.count)
+        return cls.of(without_features(every, None), means, shares, Regularisation())
 
     @classmethod
     def of(

@@ -19,6 +19,13 @@ _LEGEND_LINES = 16
 _BRIGHTNESS = np.array([0.299, 0.587, 0.114])  # of red, green and blue
 
 
+def means_of(estimator: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return a mask of the classes with rows, and all class means; also of given numbers."""
+    held = estimator._held
+    means = held.means if hasattr(held, "means") else estimator.moments_.means
+    return ~np.isnan(means[:, 0]), means
+
+
 def axes_of(ax: Axes | None) -> Axes:
     """Return the given axes, or those of a new figure."""
     plt = require("matplotlib.pyplot", "plot", "plots")

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.errors import InvalidParameterError
 from streamgda.estimators.moment_classifier import MomentClassifier
-from streamgda.plots.figures import grid_of
+from streamgda.plots.figures import grid_of, means_of
 from streamgda.runtime.parameters import as_integer, check_type
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ def plot_means(
     ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9']
     """
     shape = _image_shape(shape, estimator)
-    seen = estimator.class_count_ > 0
-    labels, means = estimator.classes_[seen], estimator.moments_.means[seen]
+    seen, means = means_of(estimator)
+    labels, means = estimator.classes_[seen], means[seen]
     columns = min(labels.size, _MEANS_IN_A_ROW)
     axes = grid_of(axes, math.ceil(labels.size / columns), columns, labels.size)
     for ax, label, mean in zip(axes, labels, means, strict=True):
@@ -117,8 +117,8 @@ def plot_samples(
     """
     shape = _image_shape(shape, estimator)
     n = as_integer("n", n, "at least 1 image", 1)
-    seen = estimator.class_count_ > 0
-    labels, means = estimator.classes_[seen], estimator.moments_.means[seen]
+    seen, means = means_of(estimator)
+    labels, means = estimator.classes_[seen], means[seen]
     drawn, _ = estimator.sample(labels.size * n, random_state, y=np.repeat(labels, n))
     # Unlike images, Gaussians have tails below the background and far above the ink.
     low, high = means.min(), max(means.max(), float(np.percentile(drawn, 99)))

@@ -16,6 +16,7 @@ from streamgda import engine
 from streamgda.errors import InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.estimators.row_estimator import validate_rows
+from streamgda.plots.figures import means_of
 from streamgda.rows import Rows, as_source
 from streamgda.rows.invalid_rows import as_matrix
 from streamgda.rows.labels import as_labels, find
@@ -85,7 +86,7 @@ class Projection:
             another width or are linearly dependent.
         """
         check_gaussian(estimator)
-        moments = estimator.moments_
+        seen, means = means_of(estimator)
         D, names = _directions(estimator, n, features, vectors)
         values = estimator._covariances.values
         if values.ndim < 3:  # variances, one per feature or one for all
@@ -93,14 +94,13 @@ class Projection:
             projected = (D * values[:, None, :]) @ D.T
         else:
             projected = D @ values @ D.T
-        seen = moments.class_count > 0
         return cls(
             estimator,
             D,
             names,
-            moments.classes[seen],
+            estimator.classes_[seen],
             estimator.model_.priors[seen],
-            moments.means[seen] @ D.T,
+            means[seen] @ D.T,
             np.broadcast_to(projected, (seen.size, n, n))[seen],
         )
 
@@ -165,7 +165,7 @@ def _directions(
     estimator: GaussianClassifier, n: int, features: Sequence[int | str] | None, vectors: Any
 ) -> tuple[np.ndarray, tuple[str, ...]]:
     """Return the directions of features or vectors, and labels for the axes."""
-    width, held = estimator.n_features_in_, estimator.moments_.feature_names
+    width, held = estimator.n_features_in_, estimator._held.feature_names
     if features is not None and vectors is not None:
         raise InvalidParameterError("features and directions were given; expected one of them")
     if vectors is not None:
@@ -206,7 +206,7 @@ def discriminant_plane(
     tuple or None
         None if fewer than two directions vary.
     """
-    seen = estimator.class_count_ > 0
+    seen, means = means_of(estimator)
     priors = estimator.model_.priors[seen]
     values = estimator._covariances.values
     own = values[seen] if len(values) == seen.size else values
@@ -217,7 +217,7 @@ def discriminant_plane(
     root = _whitening(within)
     if root.shape[1] < 2:
         return None
-    means = estimator.moments_.means[seen]
+    means = means[seen]
     white = np.sqrt(priors)[:, None] * ((means - priors @ means) @ root)
     between = white.T @ white
     scale = between.trace() or 1.0

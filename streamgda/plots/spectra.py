@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamgda.estimators.gaussian import GaussianClassifier
-from streamgda.plots.figures import add_legend, axes_of, colours_of
+from streamgda.plots.figures import add_legend, axes_of, colours_of, means_of
 from streamgda.plots.projection import check_gaussian
 from streamgda.runtime.parameters import as_integer
 
@@ -59,7 +59,7 @@ def plot_spectra(
     check_gaussian(estimator)
     covariances = estimator._covariances
     values, structure = covariances.values, covariances.structure
-    seen = estimator.class_count_ > 0
+    seen, _ = means_of(estimator)
     values = values[seen] if structure.per_class else values
     labels = [str(k) for k in estimator.classes_[seen]] if structure.per_class else ["all"]
     ax = axes_of(ax)

@@ -40,6 +40,14 @@ def as_labels(y: object, what: str = "y", first_row: int = 0) -> np.ndarray:
     return np.asarray(coded_labels(y, what, first_row))
 
 
+def sorted_labels(classes: object) -> np.ndarray:
+    """Return the labels of classes; raise `InvalidParameterError` unless each is there once."""
+    labels = as_labels(classes, "classes")
+    if not labels.size or not np.array_equal(labels, np.unique(labels)):
+        raise refuse("classes", labels.tolist(), "each label once, sorted as in classes_")
+    return labels
+
+
 def coded_labels(
     y: object, what: str = "y", first_row: int = 0, *, maskable: bool = False
 ) -> Labels:

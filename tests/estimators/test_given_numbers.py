@@ -298,3 +298,43 @@ def test_fitted_attributes_cannot_be_changed(name):
                 if isinstance(array, np.ndarray):
                     with pytest.raises(ValueError, match="read-only"):
                         array[...] = 0
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
+def test_models_of_given_numbers(covariance_type):
+    """They score as estimators of these numbers, and are compared as models of moments are."""
+    gda = GaussianDiscriminantAnalysis(covariance_type).fit(X[:, :3], Y)
+    numbers = gda.means_, gda.covariance_, gda.priors_, gda.classes_
+    model = streamgda.GaussianModel.from_parameters(*numbers, covariance_type=covariance_type)
+    given = GaussianDiscriminantAnalysis.from_parameters(*numbers, covariance_type=covariance_type)
+    for one in (model, given.model_):
+        np.testing.assert_allclose(one.log_density(X[:, :3]), gda.score_samples(X[:, :3]))
+        np.testing.assert_array_equal(one.predict(X[:, :3]), gda.predict(X[:, :3]))
+    expected = streamgda.separability(gda)
+    np.testing.assert_allclose(streamgda.separability(model), expected)
+    with pytest.raises(InvalidParameterError, match="each label once, sorted"):
+        streamgda.GaussianModel.from_parameters(numbers[0], numbers[1], numbers[2], [2, 1, 0])
+
+
+def test_pictures_of_given_numbers():
+    """The Gaussians of documents 000 and 004 are drawn without rows."""
+    plots = pytest.importorskip("streamgda.plots")
+    pytest.importorskip("matplotlib").use("Agg")
+    means, matrix = [[0.0, 0.0], [2.0, 1.0]], [[1.0, 0.5], [0.5, 1.0]]
+    lda = LinearDiscriminantAnalysis.from_parameters(
+        means=means, covariance=matrix, priors=[0.5, 0.5], classes=["ant", "bee"]
+    )
+    qda = QuadraticDiscriminantAnalysis.from_parameters(
+        means, [matrix, np.eye(2)], [0.5, 0.5], ["ant", "bee"]
+    )
+    for given in (lda, qda):
+        drawn, labels = given.sample(200, random_state=0)
+        assert given.score(drawn, labels) > 0.8
+        plots.plot_decision_boundary(given)
+        plots.plot_densities(given)
+        plots.plot_spectra(given)
+        assert len(plots.plot_means(given, (1, 2))) == 2
+        assert plots.plot_samples(given, (1, 2), n=3, random_state=0).shape == (2, 3)
+    scores = LinearDiscriminantAnalysis.from_parameters([[1.0, 0.0]], [0.0], ["ant", "bee"])
+    with pytest.raises(UnsupportedError, match=r"coef and intercept|no moments_"):
+        plots.plot_means(scores, (1, 2))
