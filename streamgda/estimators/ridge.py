@@ -67,13 +67,33 @@ class PenalisedLeastSquares(MomentEstimator):
         Scores of these.
     """
 
-    alpha: Any
-    fit_intercept: bool
-    alphas: Any
-    cv: Any
-    random_state: int | None
     _model_type = RidgeModel
     _scores: np.ndarray | None = None
+
+    def __init__(
+        self,
+        alpha: Any = 1.0,
+        *,
+        fit_intercept: bool = True,
+        copy_X: bool = True,
+        max_iter: int | None = None,
+        tol: float = 1e-4,
+        solver: str = "auto",
+        positive: bool = False,
+        random_state: int | None = None,
+        alphas: Any = None,
+        cv: Any = 5,
+    ) -> None:
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.copy_X = copy_X
+        self.max_iter = max_iter
+        self.tol = tol
+        self.solver = solver
+        self.positive = positive
+        self.random_state = random_state
+        self.alphas = alphas
+        self.cv = cv
 
     # --- parameters ---------------------------------------------------------------------------
 
@@ -81,17 +101,16 @@ class PenalisedLeastSquares(MomentEstimator):
         return "full"
 
     def _kept(self) -> dict[str, Any]:
-        given: Any = self
         as_flag("fit_intercept", self.fit_intercept)
-        as_flag("copy_X", given.copy_X)
-        as_number("tol", given.tol, "a number >= 0", 0)
-        if given.max_iter is not None:
-            as_integer("max_iter", given.max_iter, "an integer >= 1, or None", 1)
-        if given.random_state is not None:
-            as_integer("random_state", given.random_state, "an integer >= 0, or None", 0, _MOST)
-        if not isinstance(given.solver, str) or given.solver not in _SOLVERS:
-            raise refuse("solver", given.solver, f"one of {', '.join(_SOLVERS)}, which all agree")
-        if as_flag("positive", given.positive):
+        as_flag("copy_X", self.copy_X)
+        as_number("tol", self.tol, "a number >= 0", 0)
+        if self.max_iter is not None:
+            as_integer("max_iter", self.max_iter, "an integer >= 1, or None", 1)
+        if self.random_state is not None:
+            as_integer("random_state", self.random_state, "an integer >= 0, or None", 0, _MOST)
+        if not isinstance(self.solver, str) or self.solver not in _SOLVERS:
+            raise refuse("solver", self.solver, f"one of {', '.join(_SOLVERS)}, which all agree")
+        if as_flag("positive", self.positive):
             raise refuse(
                 "positive", True, "False: coefficients of one sign need sklearn.linear_model.Ridge"
             )
@@ -120,10 +139,54 @@ class PenalisedLeastSquares(MomentEstimator):
 
     # --- learning -----------------------------------------------------------------------------
 
-    def _fit(self, X: Any, y: Any, weight: Any, groups: Any, reading: Reading) -> Self:
+    @takes(Reading)
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        **reading: Unpack[Reading],
+    ) -> Self:
+        """Fit the coefficients to rows and their targets or labels, in one pass over them.
+
+        Parameters
+        ----------
+        X : array-like, numpy.memmap, zarr.Array, dask.array.Array or data frame
+            Rows, shape (n_rows, n_features), of any real type. `Ridge` multiplies in float64.
+        y : array-like, zarr.Array, dask.array.Array or data frame
+            Targets, shape (n_rows,) or (n_rows, n_targets); labels for a classifier.
+        sample_weight : array-like, shape (n_rows,), optional
+            Non-negative weights; a row of weight zero is ignored.
+        groups : array-like, shape (n_rows,), optional
+            Groups of the rows, for `alphas` and a splitter `cv` that uses them.
+        features, unlabelled, nodata, on_invalid : see `GaussianNB.fit`
+            How rows are read, and which of them count. For `Ridge`, `nodata` and `on_invalid` are
+            of targets, too, and `unlabelled` is refused.
+
+        Returns
+        -------
+        estimator
+            The estimator itself.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows, targets or weights that cannot be used.
+        InvalidParameterError
+            For parameters out of range.
+
+        Examples
+        --------
+        >>> from streamgda import Ridge
+        >>> ridge = Ridge(alpha=0).fit([[1.0], [2.0], [4.0]], [3.0, 5.0, 9.0])
+        >>> ridge.coef_, round(float(ridge.intercept_), 12)
+        (array([2.]), 1.0)
+        """
         if groups is not None and self.alphas is None:
             raise InvalidParameterError("groups were given, but no alphas to choose from by them")
-        rows = replace(self._read("fit", X, y, weight, reading), groups=groups)
+        rows = replace(self._read("fit", X, y, sample_weight, reading), groups=groups)
         return self._learn(self._of_all_rows, rows, adds=True, afresh=True, checked=True)
 
     def _of_all_rows(self, settings: Self, held: None, rows: Rows, **options: Any) -> ClassMoments:
@@ -357,31 +420,6 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
 
     _targets: int | None = None  # number of the targets; None for one
 
-    def __init__(
-        self,
-        alpha: Any = 1.0,
-        *,
-        fit_intercept: bool = True,
-        copy_X: bool = True,
-        max_iter: int | None = None,
-        tol: float = 1e-4,
-        solver: str = "auto",
-        positive: bool = False,
-        random_state: int | None = None,
-        alphas: Any = None,
-        cv: Any = 5,
-    ) -> None:
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.copy_X = copy_X
-        self.max_iter = max_iter
-        self.tol = tol
-        self.solver = solver
-        self.positive = positive
-        self.random_state = random_state
-        self.alphas = alphas
-        self.cv = cv
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
@@ -429,53 +467,6 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
 
     def _column_names(self) -> Names | None:
         return None  # targets have none
-
-    @takes(Reading)
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        groups: Any = None,
-        **reading: Unpack[Reading],
-    ) -> Self:
-        """Fit the coefficients to rows and targets, in one pass over them.
-
-        Parameters
-        ----------
-        X : array-like, numpy.memmap, zarr.Array, dask.array.Array or data frame
-            Rows, shape (n_rows, n_features), of any real type. Products are computed in float64.
-        y : array-like, zarr.Array, dask.array.Array or data frame
-            Targets, shape (n_rows,) or (n_rows, n_targets).
-        sample_weight : array-like, shape (n_rows,), optional
-            Non-negative weights; a row of weight zero is ignored.
-        groups : array-like, shape (n_rows,), optional
-            Groups of the rows, for `alphas` and a splitter `cv` that uses them.
-        features, unlabelled, nodata, on_invalid : see `GaussianNB.fit`
-            How rows are read, and which of them count: `nodata` and `on_invalid` are of targets,
-            too, and `unlabelled` is refused.
-
-        Returns
-        -------
-        Ridge
-            The estimator itself.
-
-        Raises
-        ------
-        InvalidDataError
-            For rows, targets or weights that cannot be used.
-        InvalidParameterError
-            For parameters out of range.
-
-        Examples
-        --------
-        >>> from streamgda import Ridge
-        >>> ridge = Ridge(alpha=0).fit([[1.0], [2.0], [4.0]], [3.0, 5.0, 9.0])
-        >>> ridge.coef_, round(float(ridge.intercept_), 12)
-        (array([2.]), 1.0)
-        """
-        return self._fit(X, y, sample_weight, groups, reading)
 
     @takes(Reading)
     def partial_fit(  # type: ignore[override]  # targets are no classes
@@ -796,17 +787,10 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
         alphas: Any = None,
         cv: Any = 5,
     ) -> None:
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.copy_X = copy_X
-        self.max_iter = max_iter
-        self.tol = tol
+        given: Any = {"copy_X": copy_X, "max_iter": max_iter, "tol": tol, "solver": solver}
+        given |= {"positive": positive, "random_state": random_state, "alphas": alphas, "cv": cv}
+        super().__init__(alpha, fit_intercept=fit_intercept, **given)
         self.class_weight = class_weight
-        self.solver = solver
-        self.positive = positive
-        self.random_state = random_state
-        self.alphas = alphas
-        self.cv = cv
 
     def _covariance_type(self) -> str:
         return "tied" if self.class_weight is None else "full"
@@ -836,49 +820,6 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
         factors = np.ones(count.size)
         factors[at] = [*weight.values()]
         return Columns.of_classes(moments, factors)
-
-    @takes(Reading)
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        groups: Any = None,
-        **reading: Unpack[Reading],
-    ) -> Self:
-        """Fit the scores of the classes to rows and labels, in one pass over them.
-
-        Parameters
-        ----------
-        X, y, sample_weight : see `GaussianNB.fit`
-            Rows, labels and weights.
-        groups : array-like, shape (n_rows,), optional
-            Groups of the rows, for `alphas` and a splitter `cv` that uses them.
-        features, unlabelled, nodata, on_invalid : see `GaussianNB.fit`
-            How rows are read, and which of them count.
-
-        Returns
-        -------
-        RidgeClassifier
-            The estimator itself.
-
-        Raises
-        ------
-        InvalidDataError
-            For rows, labels or weights that cannot be used.
-        InvalidParameterError
-            For parameters out of range.
-
-        Examples
-        --------
-        >>> from streamgda import RidgeClassifier
-        >>> X, y = [[1.0], [3.0], [6.0], [8.0]], ["ant", "ant", "bee", "bee"]
-        >>> ridge = RidgeClassifier().fit(X, y)
-        >>> ridge.predict([[2.0], [5.0]])
-        array(['ant', 'bee'], dtype='<U3')
-        """
-        return self._fit(X, y, sample_weight, groups, reading)
 
     @fitted
     def classes_(self) -> np.ndarray:

@@ -165,6 +165,11 @@ class Scorer:
                 f"on_invalid='fill'"
             )
         marginal = on_missing == "marginal"
+        if marginal and not hasattr(type(self.model), "_used_features"):
+            raise InvalidParameterError(
+                "on_missing='marginal' needs densities of the features, and linear functions have "
+                "none; fill in the values that are missing, or pass on_invalid='fill'"
+            )
         if rule is CHECK_SUMS and not marginal:
             return self
         labels = self.labels

@@ -302,6 +302,10 @@ def test_rows_without_a_target_are_refused_or_left_out():
             lambda: Ridge.from_moments(ClassMoments("diag").update(X, FOLDS), target=0),
             "covariance",
         ),
+        (
+            lambda: RidgeClassifier().fit(X, FOLDS).predict(X, on_missing="marginal"),
+            "needs densities",
+        ),
         (lambda: RidgeClassifier(class_weight="even").fit(X, FOLDS), "None, 'balanced' or a dict"),
         (lambda: RidgeClassifier(class_weight={9: 1.0}).fit(X, FOLDS), "expected classes among"),
         (lambda: RidgeClassifier(class_weight={0: -1.0}).fit(X, FOLDS), "numbers >= 0"),
