@@ -374,8 +374,8 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
         if scores.failures:
             last = max(scores.failures)
             warnings.warn(
-                f"{len(scores.failures)} of {len(mean)} candidates score nan in some split, which "
-                f"they cannot be fitted without. The last is {results['params'][last]}: "
+                f"{len(scores.failures)} of {len(mean)} candidates score nan in some split, where "
+                f"they cannot be fitted. The last is {results['params'][last]}: "
                 f"{scores.failures[last]}",
                 FitFailedWarning,
                 stacklevel=calls_within() + 1,
