@@ -182,6 +182,11 @@ class SeparabilitySelector(SelectorMixin, RowEstimator):
     def _select(self, moments: ClassMoments) -> Self:
         if moments.n_features is None:
             raise InvalidDataError(NO_ROWS)
+        if moments.feature_map is not None:
+            raise InvalidDataError(
+                "these moments are of rows behind a feature_map, whose features are no columns of "
+                "the rows; use select_features(moments, n)"
+            )
         n, width = self.n_features_to_select, moments.n_features
         if n is None:
             n = max(1, width // 2)

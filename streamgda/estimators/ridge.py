@@ -35,6 +35,7 @@ from streamgda.estimators.row_estimator import (
 )
 from streamgda.models.ridge import Columns, Fit, RidgeModel
 from streamgda.moments import ClassMoments, GroupedMoments
+from streamgda.moments.feature_maps import Lifting
 from streamgda.moments.grouped import each_without
 from streamgda.rows import Rows, as_source
 from streamgda.rows.labels import as_labels, find
@@ -278,7 +279,8 @@ class PenalisedLeastSquares(MomentEstimator):
     def _compute_model(self) -> RidgeModel:
         fit, names = self._fitted, names_in(self)
         scores = isinstance(self, ClassifierMixin)
-        return RidgeModel.of_fit(fit, self.moments_.classes, names, scores)
+        model = RidgeModel.of_fit(fit, self.moments_.classes, names, scores)
+        return replace(model, feature_map=self.moments_._lifting)
 
     def _check_fitted(self) -> None:
         super()._check_fitted()
@@ -751,6 +753,8 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
     solver, positive, random_state, alphas, cv : see `Ridge`
         The errors by which `alphas` are compared are those of the codes, as in
         `RidgeClassifierCV`: whether labels are right does not follow from moments.
+    feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
+        Map of rows before the model; see `GaussianDiscriminantAnalysis`.
 
     Attributes
     ----------
@@ -786,11 +790,13 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
         random_state: int | None = None,
         alphas: Any = None,
         cv: Any = 5,
+        feature_map: Any = None,
     ) -> None:
         given: Any = {"copy_X": copy_X, "max_iter": max_iter, "tol": tol, "solver": solver}
         given |= {"positive": positive, "random_state": random_state, "alphas": alphas, "cv": cv}
         super().__init__(alpha, fit_intercept=fit_intercept, **given)
         self.class_weight = class_weight
+        self.feature_map = feature_map
 
     def _covariance_type(self) -> str:
         return "tied" if self.class_weight is None else "full"
@@ -803,7 +809,7 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
                 raise refuse("class_weight", weight, "numbers >= 0")
         elif weight is not None and (not isinstance(weight, str) or weight != "balanced"):
             raise refuse("class_weight", weight, "None, 'balanced' or a dict of numbers")
-        return super()._kept()
+        return super()._kept() | {"feature_map": Lifting.of(self.feature_map)}
 
     def _columns(self, settings: Any, moments: ClassMoments, weighted: bool = True) -> Columns:
         weight = settings.class_weight if weighted else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -775,6 +775,7 @@ class LinearScores(Model):
     coefficients : ndarray of float64, shape (n_classes, n_features)
     intercepts : ndarray of float64, shape (n_classes,)
     feature_names : tuple of str, optional
+    feature_map : Lifting, optional
     """
 
     _kind = "linear scores"
@@ -783,6 +784,7 @@ class LinearScores(Model):
     coefficients: np.ndarray
     intercepts: np.ndarray
     feature_names: tuple[str, ...] | None = None
+    feature_map: Any = field(default=None, kw_only=True)
 
     @classmethod
     def of(cls, classes: np.ndarray, coef: np.ndarray, intercept: np.ndarray) -> Self:

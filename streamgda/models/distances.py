@@ -111,6 +111,7 @@ def distance(
             f"a has covariance_type={a.covariance_type!r} and b {b.covariance_type!r}; bring both "
             f"to one with reduce()"
         )
+    a._lifting_with(b)  # refuses rows behind different maps
     if not as_flag("by_class", by_class):
         return _between(a, b, kind, how)
     classes = join_labels(a.classes, b.classes)

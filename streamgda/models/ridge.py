@@ -7,7 +7,7 @@ their means: :math:`(S_{xx} + \alpha I)\, W = S_{xy}`. Offsets of the rows cost 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -20,6 +20,7 @@ from streamgda.models.model import copied, length
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import total_scatter
 from streamgda.moments.covariance_types import symmetric
+from streamgda.moments.feature_maps import Lifting
 from streamgda.storage.format import check_array
 
 _EPS = np.finfo(np.float64).eps
@@ -313,4 +314,6 @@ class RidgeModel(LinearScores):
         check_array("centre", arrays["centre"], (d,), "f8")
         if not n or not d:
             raise ValueError("it has no functions, or no features")
-        return cls(classes, coefficients, arrays["intercepts"], None, arrays["centre"])
+        mapped = Lifting.from_json(attributes.get("feature_map"))
+        model = cls(classes, coefficients, arrays["intercepts"], None, arrays["centre"])
+        return replace(model, feature_map=mapped)

@@ -31,10 +31,13 @@ from streamgda import (
     Power,
     QuadraticDiscriminantAnalysis,
     RandomFeatures,
+    RidgeClassifier,
+    SeparabilitySelector,
     SlidingWindow,
     Standardize,
     ThresholdClassifier,
     accumulate,
+    distance,
 )
 from streamgda.errors import (
     InvalidDataError,
@@ -80,6 +83,7 @@ ESTIMATORS = {
     "gda": GaussianDiscriminantAnalysis("tied", shrinkage="auto"),
     "nb": GaussianNB(),
 }
+RIDGE = RidgeClassifier(alphas=[0.1, 10.0])
 
 
 # --- the generator and the maps --------------------------------------------------------------
@@ -245,6 +249,18 @@ def test_what_was_learnt_is_saved_resumed_and_forgotten(name):
     assert np.array_equal(from_moments.predict(X), estimator.predict(X))
 
 
+def test_ridge_regression_of_classes_behind_a_map():
+    found, wanted = (clone(RIDGE).set_params(feature_map=m) for m in (RELU, None))
+    found.fit(X, Y), wanted.fit(RELU.transform(X), Y)
+    assert found.alpha_ == wanted.alpha_
+    np.testing.assert_allclose(found.coef_, wanted.coef_, rtol=1e-6)
+    scores = found.decision_function(X)
+    np.testing.assert_allclose(scores, wanted.decision_function(RELU.transform(X)), rtol=1e-6)
+    loaded = RidgeClassifier.from_bytes(found.to_bytes())
+    assert np.array_equal(loaded.decision_function(X), scores)
+    assert loaded.feature_map == RELU
+
+
 def test_scores_of_zarr_and_dask_are_those_of_the_array(tmp_path, in_this_thread):
     lda = LinearDiscriminantAnalysis(feature_map=RELU).fit(X, Y)
     wanted = lda.predict_proba(X)
@@ -384,6 +400,10 @@ def test_maps_and_widths_that_do_not_match_are_refused():
             refused()
     with pytest.raises(UnsupportedError, match="a feature_map lifts whole rows"):
         nb.predict(X, on_missing="marginal")
+    with pytest.raises(MergeError, match="do not combine"):
+        distance(moments, accumulate(X, Y, feature_map=seed))
+    with pytest.raises(InvalidDataError, match="no columns of the rows"):
+        SeparabilitySelector.from_moments(moments)
     grouped = GroupedMoments(feature_map=RELU).update(X, Y, Y)
     with pytest.raises(MergeError, match="do not combine"):
         grouped + GroupedMoments(feature_map=seed).update(X, Y, Y)
