@@ -48,7 +48,7 @@ from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.feature_maps import Lifting
 from streamgda.rows import Rows, as_source
 from streamgda.rows.arrays import SKIP_OR_FILL
-from streamgda.rows.invalid_rows import CHECK_SUMS, as_weights, labels_to_count
+from streamgda.rows.invalid_rows import CHECK_SUMS, SCORING, as_weights, labels_to_count
 from streamgda.rows.labels import (
     as_labels,
     check_expected,
@@ -1303,9 +1303,14 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         """Score rows by a method, for the classes `y` alone if these are given."""
         if y is None:
             return self._scored(method, X, scoring)
-        if scoring.get("on_invalid", "raise") != "raise":
-            raise UnsupportedError("on_invalid='fill' with y: leave out invalid rows, and their y")
-        rows = Rows.of(X, y, features=scoring.get("features")).opened()
+        reading = {
+            name: scoring[name] for name in ("features", "nodata", "on_invalid") if name in scoring
+        }
+        rows = Rows.of(X, y, actions=SCORING, **reading).opened()
+        if rows.rule.action == "fill":
+            raise UnsupportedError(
+                "on_invalid='fill' with y; give both without the invalid rows, and no on_invalid"
+            )
         check_lengths(rows.X, rows.y)
         labels = coded_labels(rows.y.whole())
         codes, found = encode(labels, self.classes_)
