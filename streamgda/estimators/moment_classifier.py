@@ -1601,6 +1601,11 @@ def _joined_maps(kept: Mapping[str, Any], moments: ClassMoments) -> Lifting | No
     """Return the feature map of parameters and moments; refuse different ones."""
     held, lifting = moments._lifting, kept.get("feature_map")
     joined = None if held is None else held.joined(lifting)
+    if held is not None and "feature_map" not in kept:
+        raise InvalidParameterError(
+            f"the moments are of rows behind {held}, and this estimator takes no feature_map; "
+            f"accumulate the rows without one"
+        )
     if joined is None and (held is not None or lifting is not None):
         raise InvalidParameterError(
             f"feature_map is {lifting or None}, but the rows so far were added behind "

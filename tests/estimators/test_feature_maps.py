@@ -422,3 +422,11 @@ def test_moments_of_chosen_lifted_features_have_no_map():
     assert moments.project(moments.pca(3)).feature_map is None
     assert moments.select_classes([0, 1]).feature_map == RELU
     assert moments.reduce("diag").feature_map == RELU
+
+
+@pytest.mark.parametrize("kind", [streamgda.PCA, streamgda.BernoulliNB])
+def test_estimators_without_maps_refuse_moments_behind_one(kind):
+    X, y = blobs(100, 4)
+    moments = streamgda.accumulate(X, y, feature_map=RandomFeatures(10))
+    with pytest.raises(InvalidParameterError, match="this estimator takes no feature_map"):
+        kind.from_moments(moments)
