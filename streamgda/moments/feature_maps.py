@@ -607,4 +607,8 @@ class Lifting:
         if not maps:
             raise ValueError("it has no maps")
         lifting, n_in = cls(tuple(maps)), values["n_features_in"]
-        return lifting if n_in is None else lifting.bound(as_integer("n_features_in", n_in, "1", 1))
+        return (
+            lifting
+            if n_in is None
+            else lifting.bound(as_integer("n_features_in", n_in, "an integer >= 1", 1))
+        )
