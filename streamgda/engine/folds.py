@@ -107,7 +107,7 @@ def _stratified(labels: RowSource, n_folds: int, seed: int) -> np.ndarray:
     Examples
     --------
     >>> _stratified(as_source(np.array([0, 0, 0, 0, 1, 1])), 2, 0)
-    array([0, 1, 0, 1, 0, 1])
+    array([0, 1, 1, 0, 1, 0])
     """
     y = coded_labels(labels.whole(), maskable=True)
     codes = np.unique(np.ma.getdata(y), return_inverse=True)[1]

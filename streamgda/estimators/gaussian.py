@@ -578,7 +578,7 @@ class GaussianClassifier(MomentClassifier):
         >>> qda = QuadraticDiscriminantAnalysis().fit(X, y)
         >>> row = np.array([[5.1, 3.5, np.nan, 0.2]])
         >>> qda.impute(row).round(2), qda.predict(row, on_missing="marginal")
-        (array([[5.1 , 3.5 , 1.47, 0.2 ]]), array([0]))
+        (array([[5.1 , 3.5 , 1.45, 0.2 ]]), array([0]))
         """
         return self._scored("impute", X, scoring)
 

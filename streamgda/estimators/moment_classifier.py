@@ -1376,6 +1376,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         >>> from sklearn.metrics import log_loss
         >>> from streamgda import GaussianNB
         >>> X, y = load_digits(return_X_y=True)
+        >>> X = X[:, X[:900].std(axis=0) > 0]
         >>> nb = GaussianNB(var_smoothing=1e-3).fit(X[:900], y[:900])
         >>> before = log_loss(y[1300:], nb.predict_proba(X[1300:]))
         >>> nb.calibrate(X[900:1300], y[900:1300]).temperature > 1

@@ -415,7 +415,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
     >>> X, y = load_diabetes(return_X_y=True)
     >>> ridge = Ridge(alphas=[0.01, 0.1, 1.0]).fit(X, y)
     >>> ridge.alpha_, round(ridge.score(X, y), 3)
-    (0.1, 0.513)
+    (0.01, 0.517)
     >>> Ridge(alpha=0.0).fit(X, y).standard_errors_.round(1)[:3]
     array([59.7, 61.2, 66.5])
     """

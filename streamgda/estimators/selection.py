@@ -202,7 +202,7 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
     >>> grid = {"covariance_type": ["full", "tied", "diag"], "shrinkage": [0.0, 0.1]}
     >>> search = GaussianDiscriminantCV(grid).fit(X, y)
     >>> search.best_params_
-    {'covariance_type': 'full', 'shrinkage': 0.1}
+    {'covariance_type': 'full', 'shrinkage': 0.0}
     >>> search.predict(X[:2])
     array([0, 0])
 
@@ -288,7 +288,7 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
         >>> X, y = load_iris(return_X_y=True)
         >>> search = GaussianDiscriminantCV({"covariance_type": ["full", "tied", "diag"]}).fit(X, y)
         >>> search.best_params_
-        {'covariance_type': 'tied'}
+        {'covariance_type': 'full'}
         """
         candidates = self._candidates()
         template = GaussianDiscriminantAnalysis()

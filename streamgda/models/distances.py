@@ -96,7 +96,7 @@ def distance(
     >>> round(distance(a, b), 3)
     2.968
     >>> distance(a, b, "kullback_leibler", by_class=True).round(2)
-    array([0.96, 0.95])
+    array([0.96, 0.96])
     """
     for name, moments in (("a", a), ("b", b)):
         check_type(name, moments, ClassMoments, "ClassMoments")
