@@ -3,7 +3,7 @@
 import naive
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from matplotlib import pyplot as plt
 from samples import blobs
@@ -80,6 +80,7 @@ def test_integrals_of_two_densities():
 def test_units_make_no_difference(method, seed, scale):
     rng = np.random.default_rng(seed)
     X, y = blobs(200, 3, 3, seed=seed)
+    assume(all(np.linalg.cond(np.corrcoef(X[y == k].T)) < 1e6 for k in range(3)))
     A = np.linalg.qr(rng.normal(size=(3, 3)))[0] * scale * np.exp(rng.uniform(-2, 2, 3))
     shift = rng.normal(size=3) * scale
     found = separability(ClassMoments().update(X @ A + shift, y), method)

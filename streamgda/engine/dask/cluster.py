@@ -6,6 +6,7 @@ import contextlib
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import dask
@@ -140,12 +141,28 @@ def _held(client: Any, tasks: Sequence[Any]) -> Iterator[dict[str, Any]]:
     try:
         yield futures
     except BaseException as error:
-        # Results would be held by the variables of a traceback that somebody keeps.
-        traceback.clear_frames(error.__traceback__)
+        _clear_frames(error)
         raise
     finally:
         client.cancel([*futures.values()])
         futures.clear()
+
+
+def _clear_frames(error: BaseException) -> None:
+    """Clear the variables of a traceback that somebody may keep, as they hold results.
+
+    `distributed` cuts frames out of it, which the frames that they called still refer to.
+    """
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    for outer, inner in pairwise(frames):
+        cut, frame = [], inner.f_back
+        while frame is not None and frame is not outer:
+            cut.append(frame)
+            frame = frame.f_back
+        for each in cut if frame is outer else []:  # not those of other threads
+            with contextlib.suppress(RuntimeError):  # it is running
+                each.clear()
+    traceback.clear_frames(error.__traceback__)
 
 
 class _Watching(Callback):
