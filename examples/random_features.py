@@ -1,5 +1,5 @@
 """Random features: curved boundaries from linear discriminants
-===========================================================
+============================================================
 
 A linear discriminant cannot separate classes that surround each other. After a fixed random map of
 the rows it can: the map is a layer of a network that nobody trains, and the discriminants of its

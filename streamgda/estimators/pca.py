@@ -54,7 +54,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
 
     Attributes
     ----------
-    components_ : ndarray, shape (n_components_, n_features)
+    components_ : ndarray, shape (n_components, n_features)
         Orthonormal axes by falling variance; the largest entry of each is positive.
     explained_variance_, explained_variance_ratio_, singular_values_
     mean_, noise_variance_, n_components_, n_samples_
@@ -309,22 +309,22 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
 
     @fitted
     def components_(self) -> np.ndarray:
-        """Principal axes, shape (n_components_, n_features)."""
+        """Principal axes, shape (n_components, n_features)."""
         return self.model_.components
 
     @fitted
     def explained_variance_(self) -> np.ndarray:
-        """Variance along each component, shape (n_components_,)."""
+        """Variance along each component, shape (n_components,)."""
         return self.model_.variances
 
     @fitted
     def explained_variance_ratio_(self) -> np.ndarray:
-        """Share of the variance of all features, shape (n_components_,)."""
+        """Share of the variance of all features, shape (n_components,)."""
         return self.model_.shares
 
     @fitted
     def singular_values_(self) -> np.ndarray:
-        """Norms of the centred rows' coordinates, shape (n_components_,)."""
+        """Norms of the centred rows' coordinates, shape (n_components,)."""
         return np.asarray(np.sqrt(self.model_.variances * (self.n_samples_ - 1)))
 
     @fitted
@@ -420,7 +420,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
 
         Returns
         -------
-        ndarray, shape (n_rows, n_components_); or `out`; or a lazy dask array
+        ndarray, shape (n_rows, n_components); or `out`; or a lazy dask array
             Coordinates; float32 if these rows and all that were learnt are.
 
         Raises
@@ -445,7 +445,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
         Parameters
         ----------
         X, out, features, nodata, on_invalid, fill, keys : see `transform`
-            Coordinates, shape (n_rows, n_components_), in any container.
+            Coordinates, shape (n_rows, n_components), in any container.
 
         Returns
         -------
