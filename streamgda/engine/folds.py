@@ -145,9 +145,8 @@ def _folds_of_splitter(
             names, codes = np.unique(groups, return_inverse=True)
             if names.size > 1:  # without a mask of all rows for each group
                 return codes, names.size
-        y = np.asarray(
-            coded_labels(labels.whole(), maskable=True)
-        )  # any label in place of missing ones
+        # Missing labels become any label.
+        y = np.asarray(coded_labels(labels.whole(), maskable=True))
         return _folds_of_pairs(
             cv.split(rows.values if held else range(n_rows), y, groups), cv, n_rows
         )

@@ -1394,9 +1394,10 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
             raise InvalidDataError(f"{NO_ROWS}, or no density is above zero where it should be")
         temperature = best_temperature(sums)
         with self._locked():
-            settings = clone(self._settings, safe=False)
-            settings.temperature = self.temperature = temperature
-            self._settings = settings
+            settings = copy(self._settings)  # a clone would have no fitted feature map
+            settings.temperature = temperature
+            # At once: an interruption finds both changed, or neither.
+            self.__dict__ = vars(self) | {"temperature": temperature, "_settings": settings}
         return self
 
     def _likelihoods_without(self, rows: Rows) -> np.ndarray:

@@ -11,8 +11,15 @@ import zarr
 from samples import ESTIMATORS, EVERY_ESTIMATOR, GAUSSIANS, blobs, make
 from scipy.special import log_softmax, softmax
 from sklearn.base import clone
+from sklearn.preprocessing import StandardScaler
 
-from streamgda import GaussianDiscriminantAnalysis, GaussianDiscriminantCV, GaussianNB, load
+from streamgda import (
+    GaussianDiscriminantAnalysis,
+    GaussianDiscriminantCV,
+    GaussianNB,
+    QuadraticDiscriminantAnalysis,
+    load,
+)
 from streamgda.errors import InvalidDataError, InvalidParameterError, UnsupportedError
 
 X, Y = blobs(400, seed=1)
@@ -141,6 +148,14 @@ def test_temperatures_may_be_candidates():
     assert search.best_estimator_.temperature == 2.0
     with pytest.raises(InvalidParameterError, match=r"calibrate=True"):
         search.set_params(calibrate=True).fit(X, Y)
+
+
+def test_a_fitted_feature_map_stays_fitted():
+    scaler = StandardScaler().fit(X)
+    qda = QuadraticDiscriminantAnalysis(feature_map=scaler).fit(X[LEARNT], Y[LEARNT])
+    qda.calibrate(X[HELD], Y[HELD])
+    assert qda._settings.feature_map is scaler
+    assert qda._settings.temperature == qda.temperature != 1.0
 
 
 def test_scores_of_subclasses_are_tempered():
