@@ -1,14 +1,67 @@
-"""Exceptions and warnings, each also of the built-in kind that a caller would expect."""
+"""Exceptions and warnings, each also of the built-in kind that a caller would expect.
 
+No message of them holds a secret: all pass through `printable`.
+"""
+
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+_HIDDEN = "***"
+# Of a URL, also one that became a path: what stands before its host, and its query.
+_USER = re.compile(r"(\b[a-z][a-z0-9+.-]+:/{1,2})[^/\s'\"<>]*@", re.IGNORECASE)
+_QUERY = re.compile(
+    r"(\b[a-z][a-z0-9+.-]+:/{1,2}[^\s'\"<>?]*\?)[^\s'\"<>]*?(?=[]:,;.)]*(?:[\s'\"<>]|$))",
+    re.IGNORECASE,
+)
+# Elsewhere, such as in a path without its host or in a dict: the value that follows such a name.
+_NAMED = re.compile(
+    r"((?:\b|_)(?:x-(?:amz|goog|ms)-[\w-]+|sig|sas|pwd|pass(?:word|wd)|secret\w*|\w*token|signature"
+    r"|credentials?|authorization|(?:api|account|access|private)[_-]?key(?:[_-]?id)?)"
+    r"(?:['\"]?\s*[=:]\s*))(?!\*\*\*)"
+    r"(?:bearer |basic )?((?:b?'[^']*')|(?:b?\"[^\"]*\")|[^\s&'\",;)}\]]+)",
+    re.IGNORECASE,
+)
+
+
+def printable(location: object) -> str:
+    """Return a location, or a text that holds some, without user, password, query and tokens.
+
+    Whatever is shown, logged or saved of a location has passed through this function.
+
+    Examples
+    --------
+    >>> printable("s3://key:secret@bucket/rows, https://host/rows?X-Amz-Signature=ab12: not found")
+    's3://***@bucket/rows, https://host/rows?***: not found'
+    >>> printable({"anon": False, "secret": "ab12", "sas_token": "sv=1&sig=2"})
+    "{'anon': False, 'secret': ***, 'sas_token': ***}"
+    """
+    text = _USER.sub(rf"\1{_HIDDEN}@", str(location))
+    return _NAMED.sub(rf"\1{_HIDDEN}", _QUERY.sub(rf"\1{_HIDDEN}", text))
+
 
 class StreamGDAError(Exception):
-    """Base class of all errors that streamgda raises."""
+    """Base class of all errors that streamgda raises; their texts are `printable`."""
+
+    def __init__(self, *texts: Any) -> None:
+        super().__init__(*(printable(text) if isinstance(text, str) else text for text in texts))
+
+
+def cause_of(error: BaseException) -> BaseException | None:
+    """Return an error as the cause of another one, which is shown with it; None for a secret.
+
+    Errors of clients hold whole requests.
+    """
+    seen: BaseException | None = error
+    while seen is not None:
+        text = f"{seen!r} {seen}"
+        if printable(text) != text:
+            return None
+        seen = seen.__cause__ or seen.__context__
+    return error
 
 
 class InvalidDataError(StreamGDAError, ValueError):
@@ -34,7 +87,7 @@ class InvalidDataError(StreamGDAError, ValueError):
 
     def place(self, where: str) -> None:
         """Put the place of the error at the start of the message."""
-        self.args = (f"{where}: {self}",)
+        self.args = (printable(f"{where}: {self}"),)
 
 
 class SparseDataError(InvalidDataError, TypeError):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from streamgda.cli import screen
 from streamgda.cli.files import counting, open_both, open_rows
 from streamgda.cli.options import options_of, takes
+from streamgda.errors import printable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +37,7 @@ def evaluate(
     rows = Rows.of(X, truth, **counting(truth, **options))
     result = count(estimator, rows.X, truth, max_memory=max_memory, rule=rows.rule)
     if json:
-        screen.show_json({"model": model, "store": store, **result.as_json()})
+        screen.show_json({"model": printable(model), "store": printable(store), **result.as_json()})
         return
     screen.show_table(
         ("", ""),

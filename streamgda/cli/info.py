@@ -8,7 +8,7 @@ from typing import Any
 from streamgda.cli import screen
 from streamgda.cli.files import stored_bytes
 from streamgda.cli.options import takes
-from streamgda.errors import FormatError
+from streamgda.errors import FormatError, printable
 
 _MOST_CLASSES = 50  # listed in the table
 _MOST_NAMES = 10
@@ -29,7 +29,7 @@ def info(path: str, *, json: bool = False) -> None:
     described = _describe(path)
     described["bytes_stored"] = stored_bytes(path)
     if json:
-        screen.show_json({"path": path, **described})
+        screen.show_json({"path": printable(path), **described})
         return
     classes, arrays = described.pop("classes", None), described.pop("arrays", None)
     if arrays and "labels" in described and not described["labels"]:

@@ -9,13 +9,15 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from streamgda.errors import printable
+
 # Wide enough that nothing is cut or wrapped in a pipe.
 _PIPE_WIDTH = 1 << 16
 
 
 def note(text: str) -> None:
     """Write one line to stderr."""
-    print(f"streamgda: {' '.join(text.split())}", file=sys.stderr)
+    print(f"streamgda: {printable(' '.join(text.split()))}", file=sys.stderr)
 
 
 def message_of(error: BaseException) -> str:
@@ -40,7 +42,7 @@ def notes_on_interrupt() -> Iterator[None]:
 
 def say(text: str = "") -> None:
     """Write text to stdout."""
-    _console().print(text, soft_wrap=True)
+    _console().print(printable(text), soft_wrap=True)
 
 
 def show_table(

@@ -24,6 +24,7 @@ from streamgda.errors import (
     InvalidParameterError,
     SourceError,
     SourceNotFoundError,
+    printable,
 )
 from streamgda.rows.geotiff import (
     BLOCK_PIXELS,
@@ -188,7 +189,7 @@ class Output:
             self._resume()
 
     def __str__(self) -> str:
-        return "out" if self._out is self.array else str(self._out)
+        return "out" if self._out is self.array else printable(self._out)
 
     def _resume(self) -> None:
         given = self.array is not None

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.errors import ReadError, StreamGDAError
+from streamgda.errors import ReadError, StreamGDAError, cause_of
 from streamgda.rows.codes import concatenated
 from streamgda.rows.sources import RowSource
 from streamgda.runtime.retry import brief, with_retries
@@ -121,7 +121,7 @@ class ForwardRows(RowSource):
         except Exception as error:  # each library has its own exceptions
             raise ReadError(
                 f"{self.title}: rows {start} to {stop - 1} cannot be read: {brief(error)}"
-            ) from error
+            ) from cause_of(error)
         n_rows = sum(map(len, parts))
         if n_rows < stop - start:
             raise ReadError(

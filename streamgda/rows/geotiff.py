@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError, SourceError, SourceNotFoundError
+from streamgda.errors import InvalidDataError, SourceError, SourceNotFoundError, cause_of
 from streamgda.rows.grids import STORED_TYPE, Box
 from streamgda.rows.rasters import GridRows, RasterRows
 from streamgda.runtime.extras import require
@@ -93,7 +93,8 @@ def open_raster(path: Any, **options: bool) -> Any:
             warnings.simplefilter("ignore")  # scales differ across bands
             raster = rioxarray.open_rasterio(path, cache=False, **options)
     except Exception as error:  # of GDAL, rasterio and rioxarray
-        raise SourceError(f"{path} cannot be read as a GeoTIFF: {brief(error)}") from error
+        message = f"{path} cannot be read as a GeoTIFF: {brief(error)}"
+        raise SourceError(message) from cause_of(error)
     if getattr(raster, "ndim", 0) != 3:
         raise SourceError(f"{path} holds several rasters; expected one, with bands, y and x")
     return raster

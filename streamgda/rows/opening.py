@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Unpack, overload
 
-from streamgda.errors import InvalidParameterError, SourceError
+from streamgda.errors import InvalidParameterError, SourceError, cause_of
 from streamgda.rows.geotiff import is_geotiff, open_geotiff
 from streamgda.rows.polygons import is_polygon_file, open_polygons
 from streamgda.rows.rasters import RasterRows
@@ -65,7 +65,7 @@ def _member(group: Any, path: Any, name: str, what: str) -> Any:
     try:
         node = with_retries(lambda: group.get(name))
     except Exception as error:  # the kind depends on the store
-        raise SourceError(f"{path}: {name!r} cannot be opened: {brief(error)}") from error
+        raise SourceError(f"{path}: {name!r} cannot be opened: {brief(error)}") from cause_of(error)
     if node is not None and hasattr(node, "shape"):
         return node
     if node is not None:
@@ -212,8 +212,9 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
     for name, value in options.items():
         if name not in kind.options:
             check_exists(path)
+            what = name if isinstance(value, Mapping) else f"{name}={value!r}"  # credentials
             raise InvalidParameterError(
-                f"{name}={value!r} does not apply to {path}, which is opened with "
+                f"{what} does not apply to {path}, which is opened with "
                 f"{', '.join(kind.options) or 'no options'}"
             )
     return kind.opener(path, X, y, **options)

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError, SourceError, SourceNotFoundError
+from streamgda.errors import InvalidDataError, SourceError, SourceNotFoundError, cause_of
 from streamgda.rows.grids import georeference, is_polygons, spatial_axes
 from streamgda.rows.labels import coded_labels
 from streamgda.runtime.extras import require
@@ -254,7 +254,7 @@ def open_polygons(
         layers = pyogrio.list_layers(path)[:, 0].tolist()
         columns = pyogrio.read_info(path, layer=layers[0])["fields"].tolist()
     except Exception as error:  # of GDAL
-        raise SourceError(f"{path} cannot be read as polygons: {brief(error)}") from error
+        raise SourceError(f"{path} cannot be read as polygons: {brief(error)}") from cause_of(error)
     if len(layers) > 1:
         raise SourceError(f"{path} holds the layers {', '.join(layers)}; expected one")
     label = _column(label, columns, path)

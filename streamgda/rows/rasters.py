@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError, InvalidParameterError, ReadError
+from streamgda.errors import InvalidDataError, InvalidParameterError, ReadError, cause_of
 from streamgda.rows.arrays import as_slab
 from streamgda.rows.dask import DaskRows
 from streamgda.rows.grids import (
@@ -309,7 +309,8 @@ class RasterRows(GridRows):
             raise
         except Exception as error:  # each store, file and codec has its own exceptions
             where = ", ".join(f"{part.start} to {part.stop - 1}" for part in box)
-            raise ReadError(f"{self.title}: {where} cannot be read: {brief(error)}") from error
+            message = f"{self.title}: {where} cannot be read: {brief(error)}"
+            raise ReadError(message) from cause_of(error)
         return rows
 
     def _read(self, box: Box) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError, ReadError, SourceError
+from streamgda.errors import InvalidDataError, ReadError, SourceError, cause_of
 from streamgda.rows.arrays import as_slab
 from streamgda.rows.names import names_of_array
 from streamgda.rows.sources import RowSource
@@ -91,7 +91,7 @@ class StoredRows(RowSource):
             every = range(self.shape[0] if self.shape else 1)
             found = every[rows] if isinstance(rows, slice) and every[rows] else every
             first, last = sorted((found[0], found[-1]))
-            raise self._explained(error, first, last + 1) from error
+            raise self._explained(error, first, last + 1) from cause_of(error)
 
     def _with_missing(self, part: np.ndarray) -> np.ndarray:
         """Return strings with None in place of the missing label that the array names, if any.

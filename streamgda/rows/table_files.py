@@ -21,6 +21,8 @@ from streamgda.errors import (
     SourceError,
     SourceNotFoundError,
     StreamGDAError,
+    cause_of,
+    printable,
 )
 from streamgda.rows.forward import ForwardRows
 from streamgda.rows.tables import (
@@ -193,6 +195,7 @@ _OTHERS = {
 
 def format_of(name: str) -> str | None:
     """Return the format of a file of a table by its name; None for names of other files."""
+    name = name.partition("?")[0] if "://" in name else name  # of a URL that is signed
     return _SUFFIXES.get(PurePath(name.rstrip("/").lower().removesuffix(".gz")).suffix)
 
 
@@ -267,7 +270,7 @@ class Table:
         tables_library(str(path))
         import pyarrow as pa  # noqa: PLC0415
 
-        title = str(path)
+        title = printable(path)
         filesystem, name = _locate(path, storage_options)
         paths, folder = _files(filesystem, name, title, format)
         kind = str(format or format_of(paths[0]))
@@ -445,7 +448,7 @@ class Table:
                         raise
                     raise ReadError(
                         f"{self._place(file, number)} cannot be read: {brief(error)}"
-                    ) from error
+                    ) from cause_of(error)
                 if found != size:
                     raise ReadError(
                         f"{self._place(file, number)} has {found} rows; {size} were expected: it "
@@ -875,6 +878,6 @@ def _opening(path: str) -> Iterator[None]:
     except (MemoryError, StreamGDAError):
         raise
     except FileNotFoundError as error:
-        raise SourceNotFoundError(f"{path} does not exist: {brief(error)}") from error
+        raise SourceNotFoundError(f"{path} does not exist: {brief(error)}") from cause_of(error)
     except Exception as error:  # pyarrow and file systems have many kinds
-        raise SourceError(f"{path} cannot be opened: {brief(error)}") from error
+        raise SourceError(f"{path} cannot be opened: {brief(error)}") from cause_of(error)

@@ -44,6 +44,7 @@ from streamgda.errors import (
     InvalidParameterError,
     ReadError,
     SourceError,
+    cause_of,
 )
 from streamgda.runtime.parameters import shown
 from streamgda.runtime.retry import brief, is_temporary
@@ -189,8 +190,8 @@ def read(store: Any, kind: str | None = None) -> tuple[str, dict[str, Any], dict
             arrays = {n: _array(group, n, binding, *spec) for n, spec in head["arrays"].items()}
         except Exception as error:  # a store may raise any kind, and so may impossible numbers
             if is_temporary(error):
-                raise ReadError(f"{group} cannot be read: {brief(error)}") from error
-            raise FormatError(f"{group} is damaged: {error!r}") from error
+                raise ReadError(f"{group} cannot be read: {brief(error)}") from cause_of(error)
+            raise FormatError(f"{group} is damaged: {error!r}") from cause_of(error)
         return str(head["kind"]), dict(head["attributes"]), arrays
 
 
@@ -221,9 +222,9 @@ def _opened(store: Any) -> Iterator[tuple[Any, Any]]:
             attributes = group.metadata().get("attributes")
         except Exception as error:  # the kind depends on the store
             if local_path(store) is None and is_temporary(error):
-                raise ReadError(f"{store} cannot be read: {brief(error)}") from error
+                raise ReadError(f"{store} cannot be read: {brief(error)}") from cause_of(error)
             message = f"{store} is not a zarr group that can be read: {error!r}"
-            raise FormatError(message) from error
+            raise FormatError(message) from cause_of(error)
         yield group, attributes
     finally:
         close(store, found)

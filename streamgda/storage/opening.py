@@ -18,6 +18,8 @@ from streamgda.errors import (
     SourceNotFoundError,
     StreamGDAError,
     WriteError,
+    cause_of,
+    printable,
 )
 from streamgda.runtime.parameters import check_type, shown
 from streamgda.runtime.retry import brief, is_temporary, with_retries
@@ -91,13 +93,14 @@ def open_node(
         raise
     except FileNotFoundError as error:
         kind = SourceNotFoundError if local_path(store) is None else SourceError
-        raise kind(f"{named(store)} holds no zarr group or array: {brief(error)}") from error
+        message = f"{named(store)} holds no zarr group or array: {brief(error)}"
+        raise kind(message) from cause_of(error)
     except Exception as error:  # the kind depends on the store
         path = local_path(store)
         other = path is not None and path.is_file() and path.suffix.lower() != ".zip"
         advice = "; `streamgda convert` makes zarr of files of other kinds" if other else ""
         message = f"{named(store)} cannot be opened as zarr: {brief(error)}{advice}"
-        raise SourceError(message) from error
+        raise SourceError(message) from cause_of(error)
 
 
 @contextlib.contextmanager
@@ -129,7 +132,7 @@ def described(store: Any) -> Iterator[Any]:
     except (SourceError, SourceNotFoundError):
         raise
     except Exception as error:  # the kind depends on the store
-        raise SourceError(f"{store} cannot be described: {brief(error)}") from error
+        raise SourceError(f"{store} cannot be described: {brief(error)}") from cause_of(error)
 
 
 def as_target(store: Any, name: str) -> Any:
@@ -337,7 +340,7 @@ def _keys(store: Any, inside: str) -> Iterator[str]:
 
 def named(store: Any) -> str:
     """Return the name of a store in a message, on one line; its type if that is long."""
-    text = str(store)
+    text = printable(store)
     return text if len(text) <= _LONGEST and text.isprintable() else type(store).__name__
 
 
@@ -416,7 +419,7 @@ def writing(store: Any) -> Iterator[None]:
     except Exception as error:  # the kind depends on the store
         if not (_is_remote(store) and is_temporary(error)):
             raise
-        raise WriteError(f"{store} cannot be written: {brief(error)}") from error
+        raise WriteError(f"{store} cannot be written: {brief(error)}") from cause_of(error)
 
 
 def _is_remote(store: Any) -> bool:
@@ -476,6 +479,11 @@ def local_path(store: Any) -> Path | None:
         return None
     if store == "" or "\0" in str(store):
         raise InvalidParameterError(f"{str(store)!r} is not a path: it is empty, or holds a NUL")
+    if re.match(r"[a-z][a-z0-9+.-]+:/", str(store)):
+        raise InvalidParameterError(
+            f"{store} is a URL that was made a path, which has lost a slash; expected a path on "
+            f"this machine, or a URL as a text"
+        )
     return Path(store)
 
 

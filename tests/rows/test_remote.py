@@ -3,22 +3,18 @@
 import contextlib
 import contextvars
 import gc
-import http.client
-import http.server
 import os
-import random
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections import Counter
 
 import fsspec
 import numpy as np
 import pytest
 import zarr
 from samples import blobs
+from servers import Proxy, Server, serving
 
 import streamgda
 from streamgda import ClassMoments, GaussianNB, accumulate, open_store
@@ -74,56 +70,6 @@ def write(store, rows):
 
 
 # --- HTTP -------------------------------------------------------------------------------------
-
-
-class Server(http.server.ThreadingHTTPServer):
-    """Files of a folder; requests can be made to fail or to wait."""
-
-    daemon_threads = True
-
-    def __init__(self, folder):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.folder = str(folder)
-        self.url = f"http://127.0.0.1:{self.server_port}"
-        self.behave()
-
-    def behave(self):
-        self.failing, self.status, self.times, self.seconds = "", 500, 0, 0.0
-        self.go_on = threading.Event()
-        self.asked = Counter()
-
-
-class Handler(http.server.SimpleHTTPRequestHandler):
-    def __init__(self, *arguments):
-        super().__init__(*arguments, directory=arguments[2].folder)
-
-    def do_GET(self):
-        self.server.asked[self.path] += 1
-        fails = self.path == self.server.failing
-        if fails and self.server.asked[self.path] <= self.server.times:
-            if self.server.go_on.wait(self.server.seconds):
-                return  # the client is gone
-            if self.server.status:
-                self.send_error(self.server.status)
-                return
-        super().do_GET()
-
-    def list_directory(self, path):
-        self.send_error(404)  # as of most servers
-
-    def log_message(self, *_):
-        pass
-
-
-@contextlib.contextmanager
-def serving(server):
-    """Answer requests in another thread."""
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -312,66 +258,6 @@ def test_s3(s3, environment, rows, expected, monkeypatch):
     np.testing.assert_array_equal(
         zarr.open_array(f"s3://{environment}/labels", mode="r")[...], fitted.predict(rows[0])
     )
-
-
-@pytest.mark.slow
-class Proxy(http.server.ThreadingHTTPServer):
-    """Passes requests on to another server; some of them fail, each in its own way."""
-
-    daemon_threads = True
-
-    def __init__(self, address, share, seed):
-        super().__init__(("127.0.0.1", 0), ProxyHandler)
-        self.address, self.share, self.chance = address, share, random.Random(seed)
-        self.failures = 0
-
-    def handle_error(self, *_):
-        pass  # clients hang up
-
-
-class ProxyHandler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def handle_one_request(self):
-        self.raw_requestline = self.rfile.readline(65537)
-        if not self.raw_requestline or not self.parse_request():
-            self.close_connection = True
-            return
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if self.server.chance.random() < self.server.share:
-            self.server.failures += 1
-            self.fail(self.server.chance.choice(["reset", "cut", 400, 500, 503]))
-            return
-        client = http.client.HTTPConnection(self.server.address)
-        client.request(self.command, self.path, body, dict(self.headers))
-        self.answer(client.getresponse())
-        client.close()
-
-    def fail(self, way):
-        if isinstance(way, int):
-            self.respond(way, {}, b"<Error><Code>Failed</Code></Error>")
-            return
-        if way == "cut":
-            self.respond(200, {"Content-Length": "1000"}, b"half")
-        self.close_connection = True
-
-    def answer(self, response):
-        length = {"Content-Length": response.headers["Content-Length"]}
-        kept = {"ETag", "Last-Modified", "Content-Type", "Content-Range"}
-        headers = {name: value for name, value in response.headers.items() if name in kept}
-        body = response.read()
-        self.respond(response.status, headers | (length if self.command == "HEAD" else {}), body)
-
-    def respond(self, status, headers, body):
-        self.send_response(status)
-        for name, value in ({"Content-Length": str(len(body))} | headers).items():
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
 
 
 def test_clients_that_break_down_may_recover():

@@ -1,0 +1,135 @@
+"""Secrets of locations: no error, output, file or attribute of a result holds one."""
+
+import gc
+import pickle
+import traceback
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zarr
+from samples import blobs
+from servers import Server, serving
+
+import streamgda
+from streamgda import GaussianNB, accumulate, open_store
+from streamgda.datasets import convert
+from streamgda.engine import plan, progress
+from streamgda.errors import printable
+from streamgda.runtime import retry
+
+pytestmark = pytest.mark.filterwarnings("ignore:[Uu]nclosed:ResourceWarning")  # zarr's
+
+SECRET = "pl4nted"
+QUERIES = (f"?X-Amz-Signature={SECRET}", f"?sv=1&sig={SECRET}%2B&se=2", f"?token={SECRET}", "")
+OPTIONS = {"key": "k", "secret": SECRET, "token": SECRET, "sas_token": f"sig={SECRET}"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("served")
+    X, y = blobs(300)
+    group = zarr.create_group(folder / "rows")
+    for name, array in zip("Xy", (X, y), strict=True):
+        group.create_array(name, data=array, chunks=(100, *array.shape[1:]))
+    GaussianNB().fit(X, y).save(folder / "nb")
+    columns = {f"x{number}": column for number, column in enumerate(X.T)} | {"y": y}
+    pq.write_table(pa.table(columns), folder / "rows.parquet")
+    (folder / "bad.parquet").write_bytes(b"PAR1 and nothing else")
+    with serving(Server(folder)) as server:
+        yield server
+    fsspec.get_filesystem_class("http").clear_instance_cache()
+    gc.collect()
+
+
+@pytest.fixture(autouse=True)
+def quick_and_talkative(server, monkeypatch):
+    server.behave()
+    monkeypatch.setattr(retry, "PAUSES", ())
+    monkeypatch.setattr(progress, "_LINE_EVERY", 0)
+    monkeypatch.setattr(plan, "_SLAB_BYTES", 1)
+
+
+def refuse(server, path):
+    server.failing, server.status, server.times = path, 403, 10**6
+
+
+def failures(server, url, query):
+    """Calls that fail, each for another reason; those with a path that the server refuses first."""
+    rows = blobs(300)
+    model = GaussianNB().fit(*rows)
+    yield "/rows/zarr.json", lambda: open_store(f"{url}/rows")
+    yield "/rows/X/zarr.json", lambda: open_store(f"{url}/rows")
+    yield "/rows/X/c/1/0", lambda: accumulate(*open_store(f"{url}/rows"))
+    yield "/rows/X/c/1/0", lambda: model.predict(open_store(f"{url}/rows", y=None)[0])
+    yield "/rows.parquet", lambda: accumulate(*open_store(f"{url}/rows.parquet"))
+    yield "/nb/zarr.json", lambda: streamgda.load(f"{url}/nb")
+    yield "/nb/moments/mean/c/0/0", lambda: streamgda.load(f"{url}/nb")
+    yield "", lambda: open_store(f"{url}/absent{query}")
+    yield "", lambda: open_store(f"{url}/rows/X{query}")
+    yield "", lambda: open_store(f"{url}/rows", y="z")
+    yield "", lambda: open_store(f"{url}/absent.parquet{query}")
+    yield "", lambda: open_store(f"{url}/bad.parquet{query}")
+    yield "", lambda: open_store(f"{url}/rows.parquet", label="z")
+    yield "", lambda: open_store(f"{url}/rows", label="z", storage_options=OPTIONS)
+    yield "", lambda: open_store("rows.tif", storage_options=OPTIONS)
+    yield "", lambda: open_store("rows.zarr", storage_options=OPTIONS)
+    yield "", lambda: open_store(f"s3://k:{SECRET}@bucket/rows{query}", storage_options=OPTIONS)
+    yield "", lambda: streamgda.load(f"{url}/rows{query}")
+    yield "", lambda: streamgda.load(f"nothing://k:{SECRET}@rows{query}")
+    yield "", lambda: model.save(f"{url}/other{query}")
+    yield "", lambda: model.predict(rows[0], out=f"{url}/other{query}")
+    yield "", lambda: convert(rows[0], f"{url}/other{query}")
+    yield "", lambda: accumulate(*rows, checkpoint=f"{url}/other{query}")
+    yield "", lambda: accumulate(f"{url}/rows{query}", rows[1])
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_errors_hold_no_secret(server, query):
+    url = server.url.replace("://", f"://user:{SECRET}@")
+    for refused, call in failures(server, url, query):
+        server.behave()
+        refuse(server, refused)
+        with pytest.raises(Exception) as failed:  # noqa: PT011  (of any kind)
+            call()
+        shown = [*traceback.format_exception(failed.value), repr(failed.value), failed.value.args]
+        shown += [*getattr(failed.value, "__notes__", ())]
+        assert SECRET not in "".join(map(str, shown)).replace(__file__, "")
+        assert SECRET not in str(pickle.loads(pickle.dumps(failed.value)))
+
+
+@pytest.mark.parametrize("name", ["rows", "rows.parquet"])
+def test_results_and_outputs_hold_no_secret(server, tmp_path, capsys, name):
+    url = server.url.replace("://", f"://user:{SECRET}@")
+    X, y = open_store(f"{url}/{name}{f'?sig={SECRET}' * (name != 'rows')}")
+    moments = accumulate(X, y, checkpoint=tmp_path / "kept", progress=True)
+    model = GaussianNB().fit(X, y)
+    model.save(tmp_path / "model")
+    out = model.predict(X, out=tmp_path / "out")
+    output = capsys.readouterr()
+    assert "rows" in output.err
+    found = [*output, moments.to_bytes(), repr(moments), repr(model), vars(model), out.attrs]
+    found += [] if isinstance(X, zarr.Array) else [repr(X), repr(y), X.title, y.title]
+    found += [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert not any(SECRET in str(part) for part in found)
+
+
+def test_commands_show_no_secret(server, command, tmp_path):
+    url = server.url.replace("://", f"://user:{SECRET}@")
+    for arguments in (
+        ["fit", f"{url}/rows", "--model", tmp_path / "nb", "--kind", "nb"],
+        ["info", f"{url}/nb"],
+        ["info", f"{url}/rows", "--json"],
+        ["evaluate", f"{url}/nb", f"{url}/rows", "--json"],
+        ["evaluate", f"{url}/nb", f"{url}/absent?sig={SECRET}"],
+        ["fit", f"{url}/rows", "--model", f"{url}/elsewhere"],
+    ):
+        ended = command(*arguments)
+        assert SECRET not in ended.out + ended.err, arguments
+
+
+def test_text_around_a_location_stays():
+    rest = "is no folder (it holds 3 files: a, b); y=[1, 2], label='token'"
+    assert printable(f"/a/b?c=d {rest}") == f"/a/b?c=d {rest}"
+    assert printable(f"X (http://u:p@h/a?b): {rest}") == f"X (http://***@h/a?***): {rest}"
