@@ -7,7 +7,7 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -17,14 +17,14 @@ from streamgda.cli.demo import demo
 from streamgda.cli.evaluate import evaluate
 from streamgda.cli.fit import fit
 from streamgda.cli.info import info
-from streamgda.cli.options import help_of, takes
+from streamgda.cli.options import current, help_of, in_shell, takes
 from streamgda.cli.predict import predict
 from streamgda.cli.select import select
 from streamgda.errors import StreamGDAError
 
 
 @takes()
-def warmup(*, types: str = "uint8,float32,float64", kinds: str = "qda,lda,gnb") -> None:
+def warmup(*, types: str = "uint8,float32,float64", kinds: str = "qda,lda,gnb") -> dict[str, Any]:
     """Compile the kernels ahead of time: as an image is built, or once on a machine.
 
     Parameters
@@ -32,13 +32,20 @@ def warmup(*, types: str = "uint8,float32,float64", kinds: str = "qda,lda,gnb") 
     types : TYPE,...
         Data types of rows.
     kinds : KIND,...
-        Estimators: qda, lda, gnb.
+        Estimators: qda, lda, gnb, or their names in Python.
+
+    Examples
+    --------
+    streamgda warmup
+    streamgda warmup --types uint8 --kinds lda
     """
     import streamgda  # noqa: PLC0415  (see the note in `options`)
 
     started = time.perf_counter()
     streamgda.warmup(types, kinds, progress=True)
-    screen.say(f"kernels compiled or found in {time.perf_counter() - started:.1f} s")
+    seconds = time.perf_counter() - started
+    screen.say(f"kernels compiled or found in {seconds:.1f} s")
+    return {"types": types, "kinds": kinds, "seconds": seconds}
 
 
 app = typer.Typer(
@@ -47,7 +54,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (demo, convert, fit, select, predict, evaluate, info, warmup):
-    app.command(help=help_of(command))(command)
+    about, examples = help_of(command)
+    app.command(help=about, epilog=examples)(command)
 
 
 def _show_version(wanted: bool) -> None:
@@ -87,11 +95,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: screen.note(f"warning: {message}")
         try:
-            app(args=arguments, prog_name="streamgda")
+            given = sys.argv[1:] if arguments is None else arguments
+            app(args=current(given), prog_name="streamgda")
         except MemoryError as error:
-            screen.note(screen.message_of(error) if str(error) else "out of memory")
+            screen.note(in_shell(screen.message_of(error)) if str(error) else "out of memory")
         except (StreamGDAError, OSError) as error:
-            screen.note(screen.message_of(error))
+            screen.note(in_shell(screen.message_of(error)))
         except KeyboardInterrupt:  # before typer is ready to catch it
             sys.exit(130)
     sys.exit(1)

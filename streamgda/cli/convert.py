@@ -12,22 +12,23 @@ from streamgda.cli import screen
 from streamgda.cli.files import (
     column_of,
     columns_of,
+    file_and_name,
     refuse_occupied,
-    stored_bytes,
     table_options,
 )
-from streamgda.cli.options import takes
+from streamgda.cli.info import describe, show_arrays
+from streamgda.cli.options import FormerArgument, takes, warn_deprecated
 from streamgda.runtime.table_options import TableOptions
 
 
 @takes()
 def convert(
-    source: str,
-    store: str,
+    data: str,
+    former: FormerArgument = None,
     *,
+    out: str | None = None,
     labels: str | None = None,
-    label_column: str | None = None,
-    columns: list[str] | None = None,
+    features: list[str] | None = None,
     missing_labels: Literal["raise", "keep"] = "raise",
     no_labels: bool = False,
     dtype: str | None = None,
@@ -35,28 +36,27 @@ def convert(
     missing: Literal["fill", "error"] = "fill",
     overwrite: bool = False,
     **table: Unpack[TableOptions],
-) -> None:
+) -> dict[str, Any]:
     """Convert rows and labels to a zarr group, a few chunks at a time.
 
     Parameters
     ----------
-    source : SOURCE
+    data : DATA
         IDX, .npy or .npz file, table (.csv, .tsv, .txt, .data, .parquet, .arrow, a folder of them;
         IDX and text also as .gz), or zarr.
-    store : STORE
+    out : PATH
         zarr group to write: a directory or .zip.
-    labels : PATH
-        File of labels, if they are not in SOURCE.
-    label_column : NAME
-        Tables: name or index (from 0) of the column of labels; the last by default.
-    columns : NAME,...
+    labels : NAME|PATH
+        Labels: a column of the table, by name or index (from 0), the last by default; or a file
+        that exists.
+    features : NAME,...
         Tables: names or indices of the columns of features; 2:5 stands for 2, 3 and 4.
     missing_labels : {"raise", "keep"}
         Tables: raise an error for missing labels, or keep.
     no_labels : bool
         Read no labels: all columns of a text are features.
     dtype : TYPE
-        Type of the features, such as uint8 or float32; that of SOURCE by default, and float64 for
+        Type of the features, such as uint8 or float32; that of DATA by default, and float64 for
         text.
     chunk_rows : INTEGER
         Rows per chunk; about 4 MiB of rows by default.
@@ -64,6 +64,11 @@ def convert(
         Read missing chunks as the fill value, or raise an error.
     overwrite : bool
         Replace existing output.
+
+    Examples
+    --------
+    streamgda convert flowers.csv --out flowers.zarr --labels kind --drop field
+    streamgda convert train-images.idx --labels train-labels.idx --out digits.zarr
     """
     from streamgda import datasets  # noqa: PLC0415
     from streamgda.engine.progress import reporter  # noqa: PLC0415
@@ -72,8 +77,14 @@ def convert(
 
     if no_labels and labels is not None:
         raise typer.BadParameter("give --labels or --no-labels, not both")
+    if (out is None) is (former is None):
+        raise typer.BadParameter("expected DATA --out PATH", param_hint="--out")
+    if out is None:
+        warn_deprecated(f"{data} {former}", f"{data} --out {former}")
+    store = str(out or former)
     if "://" not in store:
         refuse_occupied(store, overwrite)
+    file, name = file_and_name(None if labels is None else [labels])
     started = time.perf_counter()
     with contextlib.ExitStack() as stack:
         report = None
@@ -84,14 +95,14 @@ def convert(
                 report = stack.enter_context(reporter(True, total, "converting"))
             report(done, total)
 
-        given: Any = source  # only zarr has chunks that may be missing
-        group = datasets.convert(
-            given if missing == "fill" else open_node(source, missing=missing),
+        given: Any = data  # only zarr has chunks that may be missing
+        datasets.convert(
+            given if missing == "fill" else open_node(data, missing=missing),
             store,
-            labels=False if no_labels else labels,
+            labels=False if no_labels else file,
             dtype=dtype,
-            label_column=None if label_column is None else column_of(label_column),
-            columns=columns_of(columns),
+            label=None if name is None else column_of(name),
+            features=columns_of(features),
             missing_labels=missing_labels,
             chunk_rows=chunk_rows,
             overwrite=overwrite,
@@ -99,12 +110,9 @@ def convert(
             **table_options(**table),
         )
     seconds = time.perf_counter() - started
-    arrays = [(name, group[name]) for name in sorted(group.array_keys())]
-    size = stored_bytes(store)
-    screen.show_table(
-        ("array", "shape", "chunks", "dtype"),
-        [(name, a.shape, a.chunks, a.dtype) for name, a in arrays],
-        right=False,
-    )
+    described = describe(store)
+    show_arrays(described["arrays"])
+    size = described["bytes_stored"]
     stored = "" if size is None else f" ({readable(size)})"
     screen.say(f"written to {store}{stored} in {seconds:.2f} s")
+    return {"out": store, **described, "seconds": seconds}

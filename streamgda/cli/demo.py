@@ -27,28 +27,35 @@ _SMOOTHINGS = (1e-9, 1e-4, 1e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
 
 
 @takes()
-def demo(*, mnist: Path | None = None, store: Path | None = None, picture: Path = _PICTURE) -> None:
+def demo(
+    *, mnist: Path | None = None, out: Path | None = None, picture: Path = _PICTURE
+) -> dict[str, Any]:
     """Fit three classifiers in one pass over handwritten digits in zarr, and compare them.
 
     Parameters
     ----------
     mnist : DIR
         Folder of the four MNIST files; scikit-learn's 8 x 8 digits by default.
-    store : PATH
+    out : PATH
         Keep the data and the best model in this zarr group.
     picture : FILE
         Picture of the best model; needs matplotlib.
+
+    Examples
+    --------
+    streamgda demo
+    streamgda demo --out digits.zarr --picture digits.png
     """
-    if store is not None:
-        refuse_occupied(store)
+    if out is not None:
+        refuse_occupied(out)
     if picture != _PICTURE:  # which another demo may have drawn
         refuse_occupied(picture)
     with contextlib.ExitStack() as stack:
-        if store is None:
+        if out is None:
             kept = stack.enter_context(tempfile.TemporaryDirectory(prefix="streamgda-"))
             folder = Path(kept) / "demo.zarr"
         else:
-            folder = stack.enter_context(replacing(store))
+            folder = stack.enter_context(replacing(out))
         stack.enter_context(warnings.catch_warnings())
         # The edges of the images are empty; every model would warn about it.
         warnings.simplefilter("ignore", category=ConstantFeatureWarning)
@@ -65,12 +72,14 @@ def demo(*, mnist: Path | None = None, store: Path | None = None, picture: Path 
         screen.show_table(("model", *columns), [(name, *row) for name, (*_, row) in models.items()])
         screen.say(f"\nBest on the validation rows: {best}. Its confusion matrix on test rows:")
         show_confusion(tested)
-        if store is not None:
+        if out is not None:
             estimator.save(folder / "model")
         title = f"{best}, test rows: accuracy {tested.accuracy:.3f}"
         drawn = _draw(estimator, title, test, picture)
-    show_next(mnist, store)
+    show_next(mnist, out)
     screen.say(f"\n{drawn}")
+    accuracies = {name: tested.accuracy for name, (_, _, tested, _) in models.items()}
+    return {"best": best, "accuracies": accuracies, "out": out}
 
 
 # --- Data ---------------------------------------------------------------------------------------
@@ -197,14 +206,14 @@ def show_next(mnist: Path | None, store: Path | None) -> None:
     if store is not None:
         lines = [
             f"streamgda info {store}/model",
-            f"streamgda evaluate {store}/model {store}/test",
-            f"streamgda fit {store}/train --model lda.zip --kind lda",
+            f"streamgda evaluate {store}/test --model {store}/model",
+            f"streamgda fit {store}/train --kind lda --out lda.zip",
         ]
     else:
         lines = [
-            "streamgda demo --store demo.zarr   # keeps rows and model for other commands",
-            "streamgda convert table.csv rows.zarr      # your own rows, label last",
-            "streamgda fit rows.zarr --model lda.zip --kind lda",
+            "streamgda demo --out demo.zarr      # keeps rows and model for other commands",
+            "streamgda convert table.csv --out rows.zarr  # your own rows, label last",
+            "streamgda fit rows.zarr --kind lda --out lda.zip",
         ]
     if mnist is None:
         lines.append("streamgda demo --mnist FOLDER      # the same with MNIST's 70,000 images")

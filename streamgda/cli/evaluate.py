@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamgda.cli import screen
 from streamgda.cli.files import counting, open_both, open_rows
-from streamgda.cli.options import options_of, takes
-from streamgda.errors import printable
+from streamgda.cli.options import FormerArgument, options_of, takes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,32 +17,40 @@ _MOST_CLASSES = 20  # in a full confusion matrix; also the number of pairs liste
 
 @takes(open_rows, counting)
 def evaluate(
-    model: str, store: str, *, max_memory: str | None = None, json: bool = False, **options: Any
-) -> None:
+    data: str,
+    former: FormerArgument = None,
+    *,
+    model: str | None = None,
+    max_memory: str | None = None,
+    **options: Any,
+) -> dict[str, Any]:
     """Compare predicted and true labels: accuracy, precision, recall, log-loss, confusions.
 
     Parameters
     ----------
-    model : MODEL
+    model : PATH
         Saved estimator.
     max_memory : BYTES
         Memory budget for rows and scores, such as 512MB; an error if it is too small.
-    json : bool
-        Print one JSON object.
+
+    Examples
+    --------
+    streamgda evaluate flowers.zarr --model model.zip
+    streamgda evaluate flowers.csv --model model.zip --labels kind --json
     """
     from streamgda.rows import Rows  # noqa: PLC0415  (see the note in `options`)
 
-    estimator, X, truth = open_both(model, store, **options_of(open_rows, options))
+    reading = options_of(open_rows, options)
+    model, data, estimator, X, truth = open_both(model, data, former, **reading)
     rows = Rows.of(X, truth, **counting(truth, **options))
     result = count(estimator, rows.X, truth, max_memory=max_memory, rule=rows.rule)
-    if json:
-        screen.show_json({"model": printable(model), "store": printable(store), **result.as_json()})
-        return
     screen.show_table(
         ("", ""),
         [
             ("rows", f"{result.confusion.sum():,}"),
             ("accuracy", f"{result.accuracy:.4f}"),
+            ("balanced accuracy", f"{result.balanced_accuracy:.4f}"),
+            ("largest class", f"{result.largest_share:.4f}"),
             ("log-loss", "-" if result.log_loss is None else f"{result.log_loss:.4f}"),
         ],
     )
@@ -57,6 +64,7 @@ def evaluate(
     )
     screen.say()
     show_confusion(result)
+    return {"model": model, "data": data, **result.as_json()}
 
 
 def show_confusion(result: Evaluation) -> None:
@@ -106,6 +114,17 @@ class Evaluation:
         """Fraction of the rows whose predicted class is correct."""
         return float(self.confusion.trace() / self.confusion.sum())
 
+    @property
+    def balanced_accuracy(self) -> float:
+        """Mean of the recalls of the labels that the rows have."""
+        rows = self.confusion.sum(axis=1)
+        return float((self.confusion.diagonal()[rows > 0] / rows[rows > 0]).mean())
+
+    @property
+    def largest_share(self) -> float:
+        """Fraction of the rows that have the most frequent label: the accuracy of a constant."""
+        return float(self.confusion.sum(axis=1).max() / self.confusion.sum())
+
     def per_class(self) -> list[tuple[Any, ...]]:
         """Return label, rows, precision, recall and F1 of each class; None for undefined values."""
         import numpy as np  # noqa: PLC0415
@@ -126,6 +145,8 @@ class Evaluation:
         return {
             "rows": int(self.confusion.sum()),
             "accuracy": self.accuracy,
+            "balanced_accuracy": self.balanced_accuracy,
+            "largest_class": self.largest_share,
             "log_loss": screen.finite(self.log_loss),
             "classes": [dict(zip(names, row, strict=True)) for row in self.per_class()],
             "confusion_matrix": self.confusion.tolist(),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Unpack
+from typing import Any, Literal, Unpack
 
 import typer
 
+from streamgda.cli.options import warn_deprecated
 from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError
 from streamgda.runtime.table_options import TableOptions
 from streamgda.storage.replacing import exists
@@ -23,36 +24,35 @@ _BOOLEANS = {"True": True, "False": False}
 
 
 def open_rows(
-    store: str,
+    data: str,
+    beside: Sequence[str] = (),
+    labelled: bool = True,
     *,
     x: str = "X",
-    y: str | None = "y",
-    label: Annotated[str | None, typer.Option("--label-column", "--label")] = None,
+    labels: list[str] | None = None,
     features: str | None = None,
-    labels: str | None = None,
     all_touched: bool = False,
     missing: Literal["fill", "error"] = "fill",
     **table: Unpack[TableOptions],
-) -> tuple[Any, Any]:
-    """Return rows and labels (None if neither `y` nor `label` names them); see `open_store`.
+) -> tuple[Any, ...]:
+    """Return rows, labels (None unless `labelled`) and each array beside them; see `open_store`.
 
     Parameters
     ----------
-    store : STORE
+    data : DATA
         Rows and labels: zarr (a directory, .zip or URL); or a table, or a folder of tables:
         .parquet, .arrow, .csv; or a GeoTIFF.
+    beside : sequence of str
+        Names of arrays, or of columns of tables, which are then no features.
     x : NAME
-        Name of the array of rows.
-    y : NAME
-        Name of the array of labels.
-    label : NAME
-        Tables: column of labels; --y by default. Polygons: their only column by default.
+        Name of the zarr array of rows.
+    labels : NAME|PATH
+        Labels: a column of the table or an array of zarr, y by default; or a file that exists:
+        GeoTIFF, zarr, or polygons (.gpkg, .geojson, .shp, .fgb) on a GeoTIFF. Give it twice for the
+        file and the name in it.
     features : NAME,...
-        Tables: columns of features; those of MODEL, or all but the labels, by default. Zarr cubes:
-        dimension of the features.
-    labels : PATH
-        Labels that are not in STORE: GeoTIFF or zarr, or polygons (.gpkg, .geojson, .shp, .fgb)
-        with labels of the pixels of a GeoTIFF.
+        Tables: columns of features; those of the model, or all but the labels, by default. Zarr
+        cubes: dimension of the features.
     all_touched : bool
         Polygons: label pixels that only polygons of one class touch, too, and not only those whose
         centre is in one.
@@ -60,22 +60,54 @@ def open_rows(
         Read missing chunks as the fill value, or raise an error.
     """
     from streamgda import open_store  # noqa: PLC0415  (see the note in `options`)
+    from streamgda.rows import names_of  # noqa: PLC0415
+    from streamgda.rows.polygons import is_polygon_file  # noqa: PLC0415
 
     options = table_options(**table) | {"missing": missing}
+    file, name = file_and_name(labels)
+    own = (name or "y") if labelled and file is None else None
     names = split_names(features) if isinstance(features, str) else features
-    own, column = (y, label) if labels is None else (None, None)
-    X, found = open_store(store, x, own, label=column, features=names, **options)
-    if y is not None and labels is not None:
-        found, _ = open_store(labels, y, None, label=label, all_touched=all_touched)
-    if y is not None and found is None:
+    X, found = open_store(data, x, own, features=names, **options)
+    held = names_of(X) or ()
+    if names is None and not {*beside}.isdisjoint(held):
+        names = [column for column in held if column not in beside]
+        X, found = open_store(data, x, own, features=names, **options)
+    others = [open_store(data, x, each, features=names, **options)[1] for each in beside]
+    if file is not None:
+        array, column = ("y", name) if is_polygon_file(file) else (name or "y", None)
+        found, _ = open_store(file, array, None, label=column, all_touched=all_touched)
+    if labelled and found is None:
         raise InvalidParameterError(
-            f"{store} holds no {y!r} beside the rows: --labels names the file that holds the labels"
+            f"{data} holds no {own!r} beside the rows: --labels names the file that holds them"
         )
-    return X, found
+    return X, found, *others
 
 
-def open_both(model: str, store: str, **options: Any) -> tuple[Any, Any, Any]:
-    """Return an estimator, rows and labels; `options` are those of `open_rows`.
+def file_and_name(labels: Sequence[str] | None) -> tuple[str | None, str | None]:
+    """Return the file of labels and the name of a column or an array, each None if not given."""
+    from streamgda.rows.geotiff import is_geotiff  # noqa: PLC0415
+    from streamgda.rows.polygons import is_polygon_file  # noqa: PLC0415
+
+    given: dict[bool, str] = {}
+    for text in labels or ():
+        named = is_polygon_file(text) or is_geotiff(text) or "://" in text
+        is_file = named or exists(Path(text))
+        if is_file in given:
+            raise typer.BadParameter(
+                f"{given[is_file]!r} and {text!r}; expected one name, one file that exists, or "
+                f"one of each",
+                param_hint="--labels",
+            )
+        given[is_file] = text
+    return given.get(True), given.get(False)
+
+
+def open_both(
+    model: str | None, data: str, former: str | None, labelled: bool = True, **options: Any
+) -> tuple[Any, ...]:
+    """Return the paths of an estimator and of rows, the estimator, the rows and the labels.
+
+    The options are those of `open_rows`. `former` is a second argument, as in MODEL DATA.
 
     The columns of a table are by default those that the estimator was fitted with.
 
@@ -93,25 +125,30 @@ def open_both(model: str, store: str, **options: Any) -> tuple[Any, Any, Any]:
     from streamgda.rows.table_files import is_table  # noqa: PLC0415
     from streamgda.storage.opening import refuse_half_written  # noqa: PLC0415
 
+    if former is not None and model is None:
+        warn_deprecated(f"{data} {former}", f"{former} --model {data}")
+        model, data = data, former
+    elif former is not None or model is None:
+        raise typer.BadParameter("expected DATA --model PATH", param_hint="--model")
     estimator = load(model)
     if not hasattr(estimator, "predict"):
         raise FormatError(
             f"{model} holds a {type(estimator).__name__}, which predicts no labels; expected a "
             f"model that `streamgda fit` or a classifier's save() wrote"
         )
-    if options["features"] is None and (options.get("format") or is_table(store)):
+    if options["features"] is None and (options.get("format") or is_table(data)):
         options["features"] = names_in(estimator)
-    X, found = open_rows(store, **options)
+    X, found = open_rows(data, labelled=labelled, **options)
     x = options["x"]
     if len(X.shape) != 2 or X.shape[1] != estimator.n_features_in_:
         raise InvalidDataError(
-            f"{store}: {x!r} has shape {X.shape}; {model} expects rows of "
+            f"{data}: {x!r} has shape {X.shape}; {model} expects rows of "
             f"{estimator.n_features_in_} features"
         )
     join_names(names_in(estimator), names_of(X), model, InvalidDataError)
-    for name, array in ((x, X), (options["y"], found)):
-        refuse_half_written(array, f"{store}: {name!r}")
-    return estimator, X, found
+    for name, array in ((x, X), ("y", found)):
+        refuse_half_written(array, f"{data}: {name!r}")
+    return model, data, estimator, X, found
 
 
 def table_options(**table: Unpack[TableOptions]) -> TableOptions:

@@ -22,10 +22,17 @@ from streamgda.cli.options import options_of, takes, value_of
 _ESTIMATORS = {
     "qda": "QuadraticDiscriminantAnalysis",
     "lda": "LinearDiscriminantAnalysis",
-    "nb": "GaussianNB",
+    "gnb": "GaussianNB",
+    "bnb": "BernoulliNB",
     "gda": "GaussianDiscriminantAnalysis",
-    "bernoulli": "BernoulliNB",
 }
+_OTHER_NAMES = {name: kind for kind, name in _ESTIMATORS.items()}
+_OTHER_NAMES |= {"nb": "gnb", "bernoulli": "bnb"}
+
+
+def _kinds(incomplete: str) -> list[str]:
+    """Return the names of estimators that begin with a text, for completion in the shell."""
+    return [kind for kind in (*_ESTIMATORS, *_ESTIMATORS.values()) if kind.startswith(incomplete)]
 
 
 class Parameters(TypedDict, total=False):
@@ -45,7 +52,7 @@ class Parameters(TypedDict, total=False):
     reg_param : float
         qda, gda: weight of the identity matrix, 0 to 1.
     var_smoothing : float
-        nb, gda: fraction of the largest variance that is added to all variances.
+        gnb, gda: fraction of the largest variance that is added to all variances.
     standardize : bool
         gda: regularise scaled features.
     priors : P,P,...
@@ -55,9 +62,9 @@ class Parameters(TypedDict, total=False):
     ddof : int
         gda: number subtracted from each class count in a covariance.
     alpha : float
-        bernoulli: additive smoothing; 1 by default.
+        bnb: additive smoothing; 1 by default.
     binarize : float
-        bernoulli: values above this are ones; 0 by default.
+        bnb: values above this are ones; 0 by default.
     """
 
     solver: Literal["svd", "lsqr", "eigen"] | None
@@ -78,51 +85,57 @@ class Parameters(TypedDict, total=False):
 
 @takes(open_rows, counting)
 def fit(
-    store: str | None = None,
+    data: str | None = None,
     *,
-    model: Path,
-    kind: Literal["qda", "lda", "nb", "gda", "bernoulli"] = "qda",
+    out: Path,
+    kind: Annotated[str, typer.Option(autocompletion=_kinds)] = "qda",
     weights: str | None = None,
     max_memory: str | None = None,
     checkpoint: Path | None = None,
     checkpoint_every: Annotated[float, typer.Option(min=0)] = 60.0,
-    moments: Path | None = None,
+    moments_out: Path | None = None,
     moments_in: Path | None = None,
     overwrite: bool = False,
     **options: Unpack[Parameters],
-) -> None:
+) -> dict[str, Any]:
     """Fit an estimator in one pass over the rows, and save it.
 
     Parameters
     ----------
-    model : PATH
+    out : PATH
         File for the estimator.
-    kind : {"qda", "lda", "nb", "gda", "bernoulli"}
-        Estimator to fit.
+    kind : KIND
+        Estimator to fit: qda, lda, gnb (GaussianNB), bnb (BernoulliNB), gda, or its name in Python.
     weights : NAME
-        Name of the array of sample weights.
+        Array or column of sample weights.
     max_memory : BYTES
         Memory budget for rows and sums, such as 512MB; an error if it is too small.
     checkpoint : PATH
         Save partial moments to this file; run the same command again to resume.
     checkpoint_every : SECONDS
         Time between two checkpoints.
-    moments : PATH
+    moments_out : PATH
         Also save the moments, from which other models can be fitted without reading rows.
     moments_in : PATH
-        Start from saved moments; add the rows of STORE to them if it is given.
+        Start from saved moments; add the rows of DATA to them if it is given.
     overwrite : bool
         Replace existing output.
+
+    Examples
+    --------
+    streamgda fit flowers.zarr --kind lda --out model.zip
+    streamgda fit flowers.csv --labels kind --kind gda --reg-param 0.01 --out gda.zip
     """
     from streamgda import ClassMoments  # noqa: PLC0415  (see the note in `options`)
+    from streamgda.storage.saved import description_of  # noqa: PLC0415
 
-    if store is None and moments_in is None:
-        raise typer.BadParameter("give STORE to read, or --moments-in", param_hint="STORE")
-    check_distinct({"--model": model, "--moments": moments, "--checkpoint": checkpoint})
+    if data is None and moments_in is None:
+        raise typer.BadParameter("give DATA to read, or --moments-in", param_hint="DATA")
+    check_distinct({"--out": out, "--moments-out": moments_out, "--checkpoint": checkpoint})
     given: dict[str, Any] = dict(options)
     reading, which = options_of(open_rows, given), options_of(counting, given)
     estimator = _estimator(kind, given)
-    for path, saved in ((model, "estimator"), (moments, "moments")):
+    for path, saved in ((out, "estimator"), (moments_out, "moments")):
         if path is not None:
             refuse_other_kind(path, saved)
             refuse_occupied(path, overwrite or path == moments_in)  # to be added to
@@ -130,15 +143,17 @@ def fit(
         refuse_other_kind(checkpoint, "checkpoint")
 
     held: Any = None if moments_in is None else ClassMoments.load(moments_in)
-    if store is not None:
-        X, y, weight = _open(store, weights, reading)
+    figures: dict[str, Any] = {"data": data, "out": out}
+    if data is not None:
+        beside = () if weights is None else (weights,)
+        X, y, *weight = open_rows(data, beside, **reading)
         counted, resumed = counting(y, **which), checkpoint is not None and checkpoint.exists()
         skipped, started = held.n_skipped if held else 0, time.perf_counter()
         with screen.notes_on_interrupt():
             held = estimator.accumulate(
                 X,
                 y,
-                weight,
+                *weight,
                 into=held,
                 max_memory=max_memory,
                 progress=True,
@@ -150,25 +165,32 @@ def fit(
         rate = "resumed from the checkpoint" if resumed else screen.rate(X.shape[0], seconds)
         size = f"{X.shape[0]:,} rows x {X.shape[1]:,} features"
         screen.say(f"read {size} in {seconds:.2f} s ({rate})")
+        figures["read"] = {"rows": X.shape[0], "seconds": seconds}
         if counted["on_invalid"] == "skip":
             n = held.n_skipped - skipped
+            figures["read"]["left_out"] = n
             screen.say(f"left out {n:,} rows with NaN, infinity, nodata or no label")
-    if moments is not None:
-        held.save(moments)
-        screen.say(f"{held!r}: saved to {moments} ({stored_size(moments)})")
+    if moments_out is not None:
+        held.save(moments_out)
+        screen.say(f"{held!r}: saved to {moments_out} ({stored_size(moments_out)})")
     fitted = type(estimator).from_moments(held, **estimator.get_params())
-    fitted.save(model)
+    fitted.save(out)
     rows = screen.number(held.class_count.sum().item())
     screen.say(
         f"{' '.join(repr(fitted).split())} of {rows} rows in {held.classes.size:,} classes: "
-        f"saved to {model} ({stored_size(model)})"
+        f"saved to {out} ({stored_size(out)})"
     )
+    return figures | description_of(fitted)
 
 
 def _estimator(kind: str, options: dict[str, Any]) -> Any:
     """Return an unfitted estimator with the parameters that were given; refuse those it lacks."""
     import streamgda  # noqa: PLC0415
 
+    kind = _OTHER_NAMES.get(kind, kind)
+    if kind not in _ESTIMATORS:
+        expected = f"expected {', '.join((*_ESTIMATORS, *_ESTIMATORS.values()))}"
+        raise typer.BadParameter(f"{kind!r}; {expected}", param_hint="--kind")
     estimator = getattr(streamgda, _ESTIMATORS[kind])()
     given = {name: value for name, value in options.items() if value not in (None, False)}
     accepted = [name for name in options if name in estimator.get_params()]
@@ -197,18 +219,3 @@ def _estimator(kind: str, options: dict[str, Any]) -> Any:
 
 def _spelled(name: str) -> str:
     return f"--{name.replace('_', '-')}"
-
-
-def _open(store: str, weights: str | None, reading: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """Return rows, labels and weights (None without a name)."""
-    X, y = open_rows(store, **reading)
-    if weights is None:
-        return X, y, None
-    from streamgda.rows import names_of  # noqa: PLC0415
-
-    named = reading | {"y": weights, "label": None, "labels": None}
-    if reading["features"] is None and (names := names_of(X)) and weights in names:
-        # A column of weights is none of the features.
-        named["features"] = reading["features"] = ",".join(n for n in names if n != weights)
-        X, y = open_rows(store, **reading)
-    return X, y, open_rows(store, **named)[1]

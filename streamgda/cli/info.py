@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from streamgda.cli import screen
 from streamgda.cli.files import stored_bytes
 from streamgda.cli.options import takes
-from streamgda.errors import FormatError, printable
+from streamgda.errors import FormatError
 
 _MOST_CLASSES = 50  # listed in the table
 _MOST_NAMES = 10
@@ -16,21 +17,21 @@ _COUNTS, _BYTES = ("rows", "watched"), ("bytes", "bytes_stored")
 
 
 @takes()
-def info(path: str, *, json: bool = False) -> None:
+def info(path: str) -> dict[str, Any]:
     """Describe a saved object or a zarr store.
 
     Parameters
     ----------
     path : PATH
-        Saved estimator, moments or model, or zarr rows.
-    json : bool
-        Print one JSON object.
+        Saved estimator, moments or model, zarr rows, or a table.
+
+    Examples
+    --------
+    streamgda info flowers.zarr
+    streamgda info model.zip --json
     """
-    described = _describe(path)
-    described["bytes_stored"] = stored_bytes(path)
-    if json:
-        screen.show_json({"path": printable(path), **described})
-        return
+    described = describe(path)
+    figures = {"path": path, **described}
     classes, arrays = described.pop("classes", None), described.pop("arrays", None)
     if arrays and "labels" in described and not described["labels"]:
         described["labels"] = "none: there is no array 'y'"
@@ -45,9 +46,7 @@ def info(path: str, *, json: bool = False) -> None:
     )
     if arrays:
         screen.say()
-        columns = ("name", "shape", "chunks", "dtype", "bytes")
-        rows = [[_shown(name, array[name]) for name in columns] for array in arrays]
-        screen.show_table(("array", *columns[1:]), rows, right=False)
+        show_arrays(arrays)
     if classes:
         screen.say()
         heading, *_ = [name for name in classes[0] if name != "label"]
@@ -57,6 +56,14 @@ def info(path: str, *, json: bool = False) -> None:
         )
         if len(classes) > _MOST_CLASSES:
             screen.say(f"and {len(classes) - _MOST_CLASSES:,} more")
+    return figures
+
+
+def show_arrays(arrays: list[dict[str, Any]]) -> None:
+    """Write a table of the arrays in a zarr group."""
+    columns = ("name", "shape", "chunks", "dtype", "bytes")
+    rows = [[_shown(name, array[name]) for name in columns] for array in arrays]
+    screen.show_table(("array", *columns[1:]), rows, right=False)
 
 
 def _shown(name: str, value: Any) -> str:
@@ -80,7 +87,12 @@ def _shown(name: str, value: Any) -> str:
     return str(value)
 
 
-def _describe(path: str) -> dict[str, Any]:
+def describe(path: str | Path) -> dict[str, Any]:
+    """Return what is known of the content of a path, for JSON."""
+    return _content(str(path)) | {"bytes_stored": stored_bytes(path)}
+
+
+def _content(path: str) -> dict[str, Any]:
     from streamgda import storage  # noqa: PLC0415
     from streamgda.rows.table_files import is_table  # noqa: PLC0415
     from streamgda.storage.saved import description_of, load  # noqa: PLC0415

@@ -8,14 +8,19 @@ functions, so that `--help` does not wait for them.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterator
-from typing import Annotated, Any, TypeVar, Unpack, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Annotated, Any, Unpack, get_args, get_origin, get_type_hints
 
 import typer
 
-Command = TypeVar("Command", bound=Callable[..., None])
+from streamgda.cli import screen
+
+Command = Callable[..., dict[str, Any]]
+# MODEL DATA and SOURCE STORE are deprecated: what is read or written beside DATA is an option.
+FormerArgument = Annotated[str | None, typer.Argument(hidden=True)]
 
 _ENTRY = re.compile(r"^(\w+) : (.*)\n((?: {4}.*\n?)+)", re.MULTILINE)
 _OF_TABLES = {  # options whose text has another form than the value
@@ -23,11 +28,33 @@ _OF_TABLES = {  # options whose text has another form than the value
     "na_values": Annotated[list[str] | None, typer.Option("--na")],
     "keep_default_na": Annotated[bool | None, typer.Option("--default-na/--no-default-na")],
 }
+_JSON = inspect.Parameter(
+    "json",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[bool, typer.Option("--json", help="Print one JSON object.")],
+)
+# Parameters of Python functions that messages name, and those that have other names as options.
+_SPELLED = {"label": "--labels", "na_values": "--na", "keep_default_na": "--default-na"}
+_PARAMETER = re.compile(
+    r"(?<!\w\()\b([a-z_]+)(?:=(\[?\.\.\.\]?|'[^']*'|\"[^\"]*\"|-?[\w.+-]*\w)|(?<=[a-z]_memory))"
+)
+_options = {*_SPELLED}  # of all commands
+_OF_LABELS = {"--y": "--labels", "--label": "--labels", "--label-column": "--labels"}
+_DEPRECATED: dict[str, dict[str, str]] = {  # until streamgda 0.4
+    "demo": {"--store": "--out"},
+    "convert": {"--label-column": "--labels", "--columns": "--features"},
+    "fit": {"--model": "--out", "--moments": "--moments-out", **_OF_LABELS},
+    "select": {"--model": "--out", **_OF_LABELS},
+    "evaluate": _OF_LABELS,
+}
 _WORDS = {"none": None, "true": True, "false": False}
 
 
 def takes(*functions: Any, without: Collection[str] = ()) -> Callable[[Command], Command]:
-    """Give a command the keyword parameters of functions as options.
+    """Give a command the keyword parameters of functions as options, and ``--json``.
+
+    A command returns the figures that it prints.
 
     Parameters
     ----------
@@ -38,7 +65,7 @@ def takes(*functions: Any, without: Collection[str] = ()) -> Callable[[Command],
     """
 
     def derive(command: Command) -> Command:
-        described: dict[str, tuple[str, str]] = {}
+        described = {"former": ("", "")}  # which is hidden
         found = {p.name: p for p in _parameters(command)}
         for source in (*functions, command):
             for part in (*_unpacked(source), source):
@@ -46,10 +73,19 @@ def takes(*functions: Any, without: Collection[str] = ()) -> Callable[[Command],
                 described |= {name: (kind, _plain(text)) for name, kind, text in entries}
             found |= {p.name: p for p in _keywords(source) if p.name not in found}
         signature = [_derived(p, *described[p.name]) for p in found.values()]
-        command.__dict__["__signature__"] = inspect.Signature(
-            [p for p in signature if p.name not in without]
-        )
-        return command
+        signature = [p for p in signature if p.name not in without]
+        _options.update(p.name for p in signature)
+
+        @functools.wraps(command)
+        def run(json: bool, **given: Any) -> dict[str, Any]:
+            with screen.silent(json):
+                figures = command(**given)
+            if json:
+                screen.show_json(figures)
+            return figures
+
+        run.__dict__["__signature__"] = inspect.Signature([*signature, _JSON])
+        return run
 
     return derive
 
@@ -59,9 +95,42 @@ def options_of(function: Any, options: dict[str, Any]) -> dict[str, Any]:
     return {p.name: options.pop(p.name) for p in _keywords(function) if p.name in options}
 
 
-def help_of(command: Callable[..., None]) -> str:
-    """Return the description of a command without its parameters."""
-    return (inspect.getdoc(command) or "").partition("\n\nParameters\n")[0]
+def help_of(command: Command) -> tuple[str, str]:
+    """Return the help of a command: its description, and the commands that are its examples."""
+    text = inspect.getdoc(command) or ""
+    about, _, rest = text.partition("\n\nParameters\n")
+    examples = (rest or about).partition("Examples\n--------\n")[2]
+    return about.partition("\n\nExamples\n")[0], "\n\n".join(examples.splitlines())
+
+
+def current(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments in their current spelling, and warn about each that is deprecated."""
+    names = _DEPRECATED.get(arguments[0], {}) if arguments else {}
+    spelled = []
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if name in names:
+            warn_deprecated(name, names[name])
+        spelled.append(f"{names.get(name, name)}{equals}{value}")
+    return spelled
+
+
+def warn_deprecated(old: str, now: str) -> None:
+    """Write a warning about a deprecated spelling."""
+    screen.note(f"warning: {old} is deprecated, and will be removed in streamgda 0.4: use {now}")
+
+
+def in_shell(message: str) -> str:
+    """Return a message with options in place of parameters: ``--labels NAME`` for ``label=...``."""
+
+    def option(match: re.Match[str]) -> str:
+        name, value = match[1], (match[2] or "True").strip("[]'\"")
+        if name not in _options:
+            return match[0]
+        words = [_SPELLED.get(name, f"--{name.replace('_', '-')}")]
+        return " ".join(words if value == "True" else [*words, "NAME" if value == "..." else value])
+
+    return _PARAMETER.sub(option, message)
 
 
 def value_of(text: str) -> Any:
@@ -104,10 +173,10 @@ def _plain(text: str) -> str:
 def _derived(parameter: inspect.Parameter, kind: str, text: str) -> inspect.Parameter:
     """Return the parameter with what typer has to know of it."""
     annotation, info = parameter.annotation, typer.Option()
-    if parameter.kind is not parameter.KEYWORD_ONLY:
-        info = typer.Argument(show_default=False)
-    elif get_origin(annotation) is Annotated:
+    if get_origin(annotation) is Annotated:
         annotation, info = get_args(annotation)
+    elif parameter.kind is not parameter.KEYWORD_ONLY:
+        info = typer.Argument(show_default=False)
     elif annotation is bool and not parameter.default:  # a flag without a negation
         info = typer.Option(f"--{parameter.name.replace('_', '-')}")
     info.help, info.metavar = text, kind if kind.isupper() else None

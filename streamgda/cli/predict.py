@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,17 +20,21 @@ from streamgda.cli.files import (
     refuse_occupied,
     split_names,
 )
-from streamgda.cli.options import takes
+from streamgda.cli.options import FormerArgument, takes
 from streamgda.errors import CheckpointError, InvalidParameterError
-from streamgda.storage.opening import check_new
+from streamgda.storage.opening import check_new, open_node
 from streamgda.storage.replacing import move_into_place, only_writer
 
+_SHOWN = 20  # labels, of which the rows are counted
+_BLOCK = 1 << 20  # labels that are counted at a time
 
-@takes(open_rows, without=("y", "labels", "all_touched"))
+
+@takes(open_rows, without=("labels", "all_touched"))
 def predict(
-    model: str,
-    store: str,
+    data: str,
+    former: FormerArgument = None,
     *,
+    model: str | None = None,
     out: Path,
     proba: bool = False,
     log_proba: bool = False,
@@ -44,7 +49,7 @@ def predict(
     fill: str | None = None,
     overwrite: bool = False,
     **reading: Any,
-) -> None:
+) -> dict[str, Any]:
     """Write predictions for each row: the class, unless an option says otherwise.
 
     A PATH without an ending, or one in .zarr, becomes a zarr array. It is written to a path that
@@ -54,7 +59,7 @@ def predict(
 
     Parameters
     ----------
-    model : MODEL
+    model : PATH
         Saved estimator.
     out : PATH
         zarr array, table or GeoTIFF to write.
@@ -69,7 +74,7 @@ def predict(
     reject_label : LABEL
         Label of rejected rows; see --fill.
     keys : NAME,...
-        Tables: columns of STORE that are copied beside the predictions.
+        Tables: columns of DATA that are copied beside the predictions.
     max_memory : BYTES
         Memory budget for rows and scores, such as 512MB; an error if it is too small.
     on_invalid : {"raise", "fill"}
@@ -83,6 +88,11 @@ def predict(
         number, by default NaN.
     overwrite : bool
         Replace existing output.
+
+    Examples
+    --------
+    streamgda predict flowers.zarr --model model.zip --out labels.zarr
+    streamgda predict flowers.csv --model model.zip --out probabilities.csv --proba
     """
     import numpy as np  # noqa: PLC0415  (see the note in `options`)
 
@@ -109,7 +119,7 @@ def predict(
     partial = out if whole else out.with_name(f"{out.name}.partial")
     refuse_occupied(out, overwrite)
     _refuse_other_data(out, partial)
-    estimator, X, _ = open_both(model, store, y=None, **reading)
+    model, data, estimator, X, _ = open_both(model, data, former, labelled=False, **reading)
     dtype = estimator.classes_.dtype
     options: dict[str, Any] = {}
     if reject is not None:
@@ -150,9 +160,62 @@ def predict(
     seconds = time.perf_counter() - started
     rate = "resumed" if resumed else screen.rate(X.shape[0], seconds)
     what = "a table" if table else f"{written.dtype} of shape {written.shape}"
+    figures: dict[str, Any] = {
+        "model": model,
+        "data": data,
+        "out": out,
+        "method": method,
+        "rows": X.shape[0],
+        "seconds": seconds,
+    }
+    if method == "predict":
+        counted = _counted(out)
+        screen.show_table(
+            ("predicted", "rows", "share"),
+            [(label, f"{n:,}", f"{n / X.shape[0]:.1%}") for label, n in counted[:_SHOWN]],
+        )
+        if len(counted) > _SHOWN:
+            screen.say(f"and {len(counted) - _SHOWN:,} more")
+        screen.say()
+        figures["predicted"] = [{"label": label, "rows": n} for label, n in counted]
     screen.say(
         f"{method} of {X.shape[0]:,} rows: {what} written to {out} in {seconds:.2f} s ({rate})"
     )
+    return figures
+
+
+def _counted(out: Path) -> list[tuple[Any, int]]:
+    """Return the different labels in an output and the number of rows of each, largest first."""
+    from streamgda.rows.geotiff import is_geotiff  # noqa: PLC0415
+    from streamgda.rows.table_files import format_of  # noqa: PLC0415
+
+    counts: Counter[Any] = Counter()
+    if (kind := format_of(str(out))) is not None:
+        import pyarrow.dataset  # noqa: PLC0415
+
+        table = pyarrow.dataset.dataset(out, format="csv" if kind == "text" else kind)
+        for batch in table.to_batches(columns=["label"]):
+            for found in batch.column(0).value_counts().to_pylist():
+                counts[found["values"]] += found["counts"]
+    elif is_geotiff(out):
+        import rasterio  # noqa: PLC0415
+
+        with rasterio.open(out) as raster:
+            for _, window in raster.block_windows(1):
+                _add_labels(counts, raster.read(1, window=window))
+    else:
+        written = open_node(out)  # where it was moved
+        for start in range(0, written.shape[0], _BLOCK):
+            _add_labels(counts, written[start : start + _BLOCK])
+    return counts.most_common()
+
+
+def _add_labels(counts: Counter[Any], labels: Any) -> None:
+    import numpy as np  # noqa: PLC0415
+
+    values, numbers = np.unique(labels, return_counts=True)
+    for value, number in zip(values.tolist(), numbers.tolist(), strict=True):
+        counts[value] += number
 
 
 def _label(text: str | None, dtype: Any, option: str) -> Any:

@@ -7,12 +7,14 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from streamgda.errors import printable
 
 # Wide enough that nothing is cut or wrapped in a pipe.
 _PIPE_WIDTH = 1 << 16
+_silent = False
 
 
 def note(text: str) -> None:
@@ -40,9 +42,21 @@ def notes_on_interrupt() -> Iterator[None]:
         raise
 
 
+@contextlib.contextmanager
+def silent(wanted: bool) -> Iterator[None]:
+    """Write neither text nor tables to stdout, if `wanted`: the figures follow as JSON."""
+    global _silent  # noqa: PLW0603
+    _silent, before = wanted or _silent, _silent
+    try:
+        yield
+    finally:
+        _silent = before
+
+
 def say(text: str = "") -> None:
     """Write text to stdout."""
-    _console().print(printable(text), soft_wrap=True)
+    if not _silent:
+        _console().print(printable(text), soft_wrap=True)
 
 
 def show_table(
@@ -59,6 +73,8 @@ def show_table(
     right : bool
         Right-align all columns but the first.
     """
+    if _silent:
+        return
     from rich import box  # noqa: PLC0415  (see the note in `options`)
     from rich.table import Table  # noqa: PLC0415
 
@@ -97,8 +113,9 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def show_json(value: Any) -> None:
+def show_json(figures: dict[str, Any]) -> None:
     """Write one JSON object to stdout."""
+    value = {k: printable(v) if isinstance(v, str | Path) else v for k, v in figures.items()}
     print(json.dumps(value, indent=2, allow_nan=False, default=str))
 
 

@@ -22,9 +22,9 @@ _SHOWN = 20
 
 @takes(open_rows, counting)
 def select(
-    store: str,
+    data: str,
     *,
-    model: Path,
+    out: Path,
     scoring: Literal[
         "accuracy", "balanced_accuracy", "neg_log_loss", "joint_log_likelihood"
     ] = "accuracy",
@@ -32,21 +32,22 @@ def select(
     grid: list[str] | None = None,
     seed: int = 0,
     sample: float | None = None,
+    weights: str | None = None,
+    groups: str | None = None,
     max_memory: str | None = None,
     overwrite: bool = False,
-    json: bool = False,
     **options: Any,
-) -> None:
+) -> dict[str, Any]:
     """Compare many models by cross-validation, and save the best, fitted to all rows.
 
     Parameters
     ----------
-    model : PATH
+    out : PATH
         File for the estimator.
     scoring : {"accuracy", "balanced_accuracy", "neg_log_loss", "joint_log_likelihood"}
         Score to maximise; joint_log_likelihood needs one pass over the rows, others two.
     cv : int
-        Number of folds.
+        Number of folds: of --groups, if they are given.
     grid : NAME=VALUE,...
         Values of a parameter to try, such as covariance_type=full,tied or shrinkage=0.01,0.1,oas.
         Give it several times to try all combinations. By default, 42 models from common to separate
@@ -56,35 +57,44 @@ def select(
     sample : ROWS
         Score only about that many of the rows held out, drawn at random, or a share below 1; all
         rows are learnt from.
+    weights : NAME
+        Array or column of sample weights.
+    groups : NAME
+        Array or column of groups, such as patients or sites: the rows of one are never in several
+        folds.
     max_memory : BYTES
         Memory budget for rows and sums, such as 512MB; an error if it is too small.
     overwrite : bool
         Replace existing output.
-    json : bool
-        Print one JSON object.
+
+    Examples
+    --------
+    streamgda select flowers.zarr --out best.zip --scoring neg_log_loss
+    streamgda select flowers.csv --labels kind --groups field --out best.zip --overwrite
     """
     params = _grid(grid) if grid else None
-    from streamgda import GaussianDiscriminantCV  # noqa: PLC0415  (see the note in `options`)
+    from sklearn.model_selection import GroupKFold  # noqa: PLC0415  (see the note in `options`)
 
-    refuse_other_kind(model, "estimator")
-    refuse_occupied(model, overwrite)
+    from streamgda import GaussianDiscriminantCV  # noqa: PLC0415
+
+    refuse_other_kind(out, "estimator")
+    refuse_occupied(out, overwrite)
     search = GaussianDiscriminantCV(
         params,
-        cv=cv,
+        cv=cv if groups is None else GroupKFold(cv),
         scoring=scoring,
         random_state=seed,
         max_memory=max_memory,
         verbose=True,
         score_sample=int(sample) if sample is not None and sample.is_integer() else sample,
     )
-    X, y = open_rows(store, **options_of(open_rows, options))
-    search.fit(X, y, **counting(y, **options))
-    search.best_estimator_.save(model)
+    beside = {"sample_weight": weights, "groups": groups}
+    given = {name: array for name, array in beside.items() if array is not None}
+    reading = options_of(open_rows, options)
+    X, y, *arrays = open_rows(data, tuple(given.values()), **reading)
+    search.fit(X, y, **dict(zip(given, arrays, strict=True)), **counting(y, **options))
+    search.best_estimator_.save(out)
     ranked = _ranked(search.cv_results_)
-    if json:
-        best = {"params": search.best_params_, "score": search.best_score_}
-        screen.show_json({"scoring": scoring, "best": best, "candidates": ranked})
-        return
     names = sorted({name for row in ranked for name in row["params"]})
     screen.show_table(
         ["rank", *names, scoring, "+-"],
@@ -102,8 +112,10 @@ def select(
         screen.say(f"and {len(ranked) - _SHOWN:,} more")
     screen.say()
     screen.say(
-        f"{' '.join(repr(search.best_estimator_).split())}: saved to {model} ({stored_size(model)})"
+        f"{' '.join(repr(search.best_estimator_).split())}: saved to {out} ({stored_size(out)})"
     )
+    best = {"params": search.best_params_, "score": search.best_score_}
+    return {"data": data, "out": out, "scoring": scoring, "best": best, "candidates": ranked}
 
 
 def _ranked(results: dict[str, Any]) -> list[dict[str, Any]]:

@@ -32,7 +32,7 @@ from streamgda.rows.labels import are_missing
 from streamgda.rows.names import join_names
 from streamgda.rows.sources import RowSource
 from streamgda.rows.table_files import chosen, is_table, open_table, refuse_other_kinds
-from streamgda.runtime.parameters import as_flag, as_integer, refuse
+from streamgda.runtime.parameters import as_flag, as_integer, refuse, renamed
 from streamgda.runtime.table_options import ColumnNames, TableOptions
 from streamgda.storage.guards import replaced_group
 from streamgda.storage.opening import (
@@ -68,8 +68,8 @@ def convert(
     store: Any,
     *,
     labels: Any = None,
-    label_column: str | int | None = None,
-    columns: ColumnNames | None = None,
+    label: str | int | None = None,
+    features: ColumnNames | None = None,
     missing_labels: str = "raise",
     names: tuple[str, str] = ("X", "y"),
     n_rows: int | None = None,
@@ -77,6 +77,8 @@ def convert(
     chunk_rows: int | None = None,
     overwrite: bool = False,
     progress: Callable[[int, int | None], object] | None = None,
+    label_column: str | int | None = None,
+    columns: ColumnNames | None = None,
     **table: Unpack[TableOptions],
 ) -> zarr.Group:
     """Write rows and labels to a zarr group that every estimator can read in chunks.
@@ -95,9 +97,9 @@ def convert(
         when it is complete. Other stores are written in place.
     labels : path, array-like, zarr node or False, default=None
         One label per row. If None, the labels of the source; if False, no labels.
-    label_column : str or int, default=None
+    label : str or int, default=None
         Tables: name or number of the column of labels; the last one that is not dropped if None.
-    columns : str, int or slice, or sequence of them, default=None
+    features : str, int or slice, or sequence of them, default=None
         Tables: names or numbers of the columns of features; all if None.
     missing_labels : {"raise", "keep"}, default="raise"
         Tables: refuse a row whose label is missing, or keep it. Labels that are numbers then become
@@ -115,6 +117,10 @@ def convert(
         Replace a group of these arrays in `store`. What holds anything else is never replaced.
     progress : callable, default=None
         Called with the rows done and their total, or None, after each chunk.
+    label_column : str or int, default=None
+        Deprecated name of `label`.
+    columns : str, int or slice, or sequence of them, default=None
+        Deprecated name of `features`.
     **table
         Options of tables: `drop` (columns that are left out), and of text `format`, `header`,
         `delimiter`, `na_values`, `keep_default_na`, `encoding`, `decimal` and `comment`; see
@@ -150,7 +156,9 @@ def convert(
         chunk_rows = as_integer("chunk_rows", chunk_rows, "an integer >= 1", 1)
     check = partial(_check_replaceable, as_flag("overwrite", overwrite), (source, labels))
     keep, own = missing_labels == "keep", labels is None
-    options = {"label_column": label_column, "columns": columns, **table}
+    label = renamed("label_column", label_column, "label", label)
+    features = renamed("columns", columns, "features", features)
+    options = {"label": label, "features": features, **table}
     given: Any = {name: value for name, value in options.items() if value is not None}
     tabular = isinstance(source, _PATH) and ("format" in given or is_table(source))
     if given and not tabular:
@@ -223,21 +231,20 @@ def _columns(
     own: bool,
     keep: bool,
     dtype: np.dtype | None,
-    label_column: str | int | None = None,
-    columns: ColumnNames | None = None,
+    label: str | int | None = None,
     **options: Any,
 ) -> tuple[RowSource, RowSource | None]:
     """Return the rows of a table, and its own labels or None."""
     drop = options.get("drop")
-    if label_column is not None and not own:
-        raise InvalidParameterError("label_column and labels were given; expected one of them")
+    if label is not None and not own:
+        raise InvalidParameterError("label and labels were given; expected one of them")
 
     def last(names: list[str]) -> str | None:
         dropped = [] if drop is None else chosen(names, drop, "drop", str(path))
         return next((name for name in reversed(names) if name not in dropped), None)
 
-    label = last if own and label_column is None else label_column
-    X, y = open_table(path, y=None, label=label, features=columns, dtype=dtype, **options)
+    column = last if own and label is None else label
+    X, y = open_table(path, y=None, label=column, dtype=dtype, **options)
     if y is None or y.dtype is None:
         return X, None
     texts = y.dtype.kind not in _NUMBER_KINDS

@@ -45,8 +45,8 @@ def warmup(
         ``"uint16"``, ``"int16"``, ``"float32"``, ``"float64"``. Rows of other types are cast to
         ``"float64"``.
     kinds : sequence of str, or str
-        Estimators: ``"qda"``, ``"lda"``, ``"gnb"``. `GaussianDiscriminantAnalysis` shares their
-        kernels.
+        Estimators: ``"qda"``, ``"lda"``, ``"gnb"``, or the names of their classes.
+        `GaussianDiscriminantAnalysis` shares their kernels.
     progress : bool or callable
         True prints each type and estimator to stderr; a callable gets ``(done, total)``, the
         numbers of these pairs.
@@ -77,9 +77,10 @@ def _names(given: str | Sequence[str]) -> list[str]:
 
 
 def _kinds(given: str | Sequence[str]) -> list[str]:
-    kinds = _names(given)
+    short = {kind.__name__: name for name, kind in _ESTIMATORS.items()}
+    kinds = [short.get(name, name) for name in _names(given)]
     if not set(kinds) <= _ESTIMATORS.keys():
-        raise refuse("kinds", given, f"names among {', '.join(_ESTIMATORS)}")
+        raise refuse("kinds", given, f"names among {', '.join((*short.values(), *short))}")
     return kinds
 
 

@@ -273,6 +273,6 @@ def _column(label: str | None, columns: list[Any], where: Any) -> Any:
         held = ", ".join(map(str, columns)) or "none"
         raise InvalidDataError(
             f"label={shown(label)}: {where} has the columns {held}; name the one with the labels "
-            f"of the polygons" + (", as open_store(y, label=...)[0]" if label is None else "")
+            f"of the polygons" + (": label=... of open_store" if label is None else "")
         )
     return label

@@ -726,8 +726,8 @@ def open_table(
         if table.named and not {*fields}.isdisjoint(_UNNAMED):
             raise SourceError(
                 f"{table.title} has a column without a name, as pandas writes an index; it is a "
-                f"feature only if it is asked for: name the columns (features=[...]; columns= or "
-                f"drop= of convert)"
+                f"feature only if it is asked for: features=[...] names the columns of features, "
+                f"and drop=[...] those that are left out"
             )
     else:
         found = chosen(table.names, features, "features", table.title)

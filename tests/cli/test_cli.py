@@ -1,18 +1,23 @@
 """The command line: in separate processes if that matters; files and their content."""
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import numpy as np
 import pytest
 import zarr
 from commands import NAMES, PROGRAM, rows
+from dataset_files import write_idx
 
 import streamgda
 from streamgda.cli import main
+from streamgda.cli.app import app
+from streamgda.datasets import convert
 
 # --- in processes of their own --------------------------------------------------------------------
 
@@ -23,10 +28,10 @@ def test_the_way_from_a_table_to_figures(command, tmp_path):
     lines = ["kind,a,b,c"] + [f"{k},{a},{b},{c}" for (a, b, c), k in zip(X, y, strict=True)]
     table.write_text("\n".join(lines))
     ended = [
-        command("convert", table, store, "--label-column", "kind", "--chunk-rows", "100"),
-        command("fit", store, "--model", model, "--reg-param", "0.25"),
-        command("predict", model, store, "--out", tmp_path / "labels.zarr"),
-        command("evaluate", model, store),
+        command("convert", table, "--out", store, "--labels", "kind", "--chunk-rows", "100"),
+        command("fit", store, "--out", model, "--reg-param", "0.25"),
+        command("predict", store, "--model", model, "--out", tmp_path / "labels.zarr"),
+        command("evaluate", store, "--model", model),
         command("info", model, "--json"),
     ]
     for step in ended:
@@ -40,7 +45,7 @@ def test_the_way_from_a_table_to_figures(command, tmp_path):
     assert "(240, 3)" in converted.out
     assert "240 rows x 3 features" in fitted.out
     assert "(240,)" in predicted.out
-    assert f"accuracy  {expected.score(X, y):.4f}" in evaluated.out
+    assert f"accuracy {expected.score(X, y):.4f}" in " ".join(evaluated.out.split())
     assert json.loads(described.out)["parameters"] == {"reg_param": 0.25}
 
 
@@ -62,7 +67,7 @@ def test_a_bar_is_shown_to_who_is_watching(data, tmp_path):
             PROGRAM,
             "fit",
             data / "rows.zarr",
-            "--model",
+            "--out",
             model,
             "--kind",
             "nb",
@@ -97,7 +102,7 @@ def test_entry_point():
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        ("fit --kind n", ["nb"]),
+        ("fit --kind g", ["gnb", "gda"]),
         ("fit --covariance-type t", ["tied", "tied_diag", "tied_spherical"]),
         ("con", ["convert"]),
         ("convert --missing-labels ", ["raise", "keep"]),
@@ -116,13 +121,86 @@ def test_shell_completion(monkeypatch, capsys, words, found):
     assert capsys.readouterr().out.split() == found
 
 
+# --- words ----------------------------------------------------------------------------------------
+
+
+def test_the_examples_of_every_help_page_run_as_they_stand(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    X, y = rows()
+    lines = [f"{k},{a},{b},{i % 9}" for i, ((a, b, _), k) in enumerate(zip(X, y, strict=True))]
+    Path("flowers.csv").write_text("\n".join(["kind,length,width,field", *lines]))
+    write_idx(Path("train-images.idx"), X.astype("u1").reshape(240, 3, 1))
+    write_idx(Path("train-labels.idx"), np.searchsorted(NAMES, y).astype("u1"))
+    pages = {c.callback.__name__: c.epilog.split("\n") for c in app.registered_commands}
+    assert len(pages) == 8
+    for name, page in pages.items():
+        examples = [line for line in page if line.startswith("streamgda ")]
+        assert len(examples) == 2
+        for example in examples:
+            assert example.startswith(f"streamgda {name}")
+            if name not in ("demo", "warmup"):
+                ended = command(*example.split()[1:])
+                assert (ended.code, ended.err) == (0, ""), example
+
+
+def test_deprecated_spellings_work_with_a_warning(command, data, tmp_path):
+    X, y = rows()
+    convert(X, tmp_path / "t.zarr", labels=y, names=("X", "y"))
+    steps = [
+        ("fit", data / "rows.zarr", "--model", "m.zip", "--y=y", "--kind", "nb"),
+        ("evaluate", "m.zip", data / "rows.zarr"),
+        ("predict", "m.zip", data / "rows.zarr", "--out", "labels.zarr"),
+        ("convert", data / "rows.zarr", "copy.zarr"),
+    ]
+    with contextlib.chdir(tmp_path):
+        told = [command(*step) for step in steps]
+        assert [ended.code for ended in told] == [0] * 4
+        assert (
+            "--model is deprecated, and will be removed in streamgda 0.4: use --out" in told[0].err
+        )
+        assert f"use {data / 'rows.zarr'} --model m.zip" in told[1].err
+        assert all(
+            ended.err.count("deprecated") == n for ended, n in zip(told, (2, 1, 1, 1), strict=True)
+        )
+        assert type(streamgda.load("m.zip")) is streamgda.GaussianNB
+        assert command("predict", "m.zip", "--out", "x").code == 2
+        assert (
+            command("predict", "m.zip", data / "rows.zarr", "--model", "m.zip", "--out", "x").code
+            == 2
+        )
+    with (
+        pytest.warns(FutureWarning, match="label_column is deprecated.*use label"),
+        pytest.raises(streamgda.errors.InvalidParameterError, match="label given"),
+    ):
+        convert(X, tmp_path / "other.zarr", label_column=0)
+
+
+def test_every_command_prints_its_figures_as_json(command, data, tmp_path):
+    store = data / "rows.zarr"
+    for words, told in [
+        (("convert", store, "--out", tmp_path / "c.zarr"), {"kind": "zarr group", "labels": "y"}),
+        (("fit", store, "--out", tmp_path / "m"), {"rows": 240, "read.rows": 240}),
+        (("predict", store, "--model", data / "qda.zip", "--out", tmp_path / "p"), {"rows": 240}),
+        (("warmup", "--types", "float64", "--kinds", "GaussianNB"), {"types": "float64"}),
+    ]:
+        ended = command(*words, "--json")
+        found = json.loads(ended.out)
+        found |= {f"read.{name}": value for name, value in found.get("read", {}).items()}
+        assert {name: found[name] for name in told} == told
+        assert found["seconds" if "read" not in found else "read.seconds"] > 0
+        if words[0] == "predict":
+            labels = streamgda.load(data / "qda.zip").predict(rows()[0])
+            expected = dict(zip(*np.unique(labels, return_counts=True), strict=True))
+            assert {row["label"]: row["rows"] for row in found["predicted"]} == expected
+
+
 # --- convert --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("column", ["2", "-1", "kind"])
 def test_convert_takes_a_column_by_name_or_number(done, tmp_path, column):
     (tmp_path / "t.csv").write_text("a,b,kind\n1,2,5\n3,4,6\n")
-    done("convert", tmp_path / "t.csv", tmp_path / "t.zarr", "--label-column", column)
+    done("convert", tmp_path / "t.csv", "--out", tmp_path / "t.zarr", "--labels", column)
     X, y = streamgda.open_store(tmp_path / "t.zarr")
     assert X[:].tolist() == [[1, 2], [3, 4]]
     assert y[:].tolist() == [5, 6]
@@ -132,48 +210,55 @@ def test_convert_takes_a_column_by_name_or_number(done, tmp_path, column):
 def test_convert_takes_the_options_of_tables(command, done, tmp_path):
     source, store = tmp_path / "rows", tmp_path / "t.zarr"
     source.write_text("id;a;b;c;kind\n0;1;2;3;5\n1;3;4;5;6\n")
-    options = ["--format", "csv", "--label-column", "kind", "--dtype", "uint8", "--overwrite"]
+    options = ["--format", "csv", "--labels", "kind", "--dtype", "uint8", "--overwrite"]
     for more, expected in [
-        (["--columns", "2:4", "--delimiter", ";", "--header"], [[2, 3], [4, 5]]),
-        (["--columns", "c,1"], [[3, 1], [5, 3]]),
+        (["--features", "2:4", "--delimiter", ";", "--header"], [[2, 3], [4, 5]]),
+        (["--features", "c,1"], [[3, 1], [5, 3]]),
         (["--drop", "0,c", "--drop", "-3"], [[1], [3]]),
         ([], [[0, 1, 2, 3], [1, 3, 4, 5]]),
     ]:
-        assert not command("convert", source, store, *options, *more).err
+        assert not command("convert", source, "--out", store, *options, *more).err
         X, y = streamgda.open_store(store)
         assert X.dtype == np.uint8
         assert X[:].tolist() == expected
         assert y[:].tolist() == [5, 6]
     source.write_text(source.read_text().replace("id", "").replace(".", ","))
-    refused = command("convert", source, store, *options)
+    refused = command("convert", source, "--out", store, *options)
     assert "a column without a name" in refused.err
-    assert command("convert", source, store, *options, "--drop", "0", "--decimal", ",").code == 0
+    assert (
+        command("convert", source, "--out", store, *options, "--drop", "0", "--decimal", ",").code
+        == 0
+    )
 
 
 def test_convert_takes_missing_values_and_tables_without_labels(command, done, tmp_path):
     source, store = tmp_path / "t.csv", tmp_path / "t.zarr"
     source.write_text("a,b,kind\n1,?,x\n-9999,4,\n")
-    assert command("convert", source, store, "--na", "?").err.endswith(
-        "the label of row 1 is missing; missing_labels='keep' keeps such rows\n"
+    assert command("convert", source, "--out", store, "--na", "?").err.endswith(
+        "the label of row 1 is missing; --missing-labels keep keeps such rows\n"
     )
-    done("convert", source, store, "--na", "?", "--na", "-9999", "--missing-labels", "keep")
+    done(
+        "convert", source, "--out", store, "--na", "?", "--na", "-9999", "--missing-labels", "keep"
+    )
     X, y = streamgda.open_store(store)
     np.testing.assert_array_equal(X[:], [[1, np.nan], [np.nan, 4]])
     assert y[:].tolist() == ["x", ""]
     source.write_text("a,b\n1,2\n3,4\n")
-    done("convert", source, store, "--no-labels", "--overwrite")
+    done("convert", source, "--out", store, "--no-labels", "--overwrite")
     X, y = streamgda.open_store(store, y=None)
     assert X[:].tolist() == [[1, 2], [3, 4]]
-    refused = command("convert", source, store, "--no-labels", "--labels", source, "--overwrite")
+    refused = command(
+        "convert", source, "--out", store, "--no-labels", "--labels", source, "--overwrite"
+    )
     assert refused.code == 2
-    assert command("convert", source, store, "--no-default-na", "--overwrite").code == 0
+    assert command("convert", source, "--out", store, "--no-default-na", "--overwrite").code == 0
 
 
 def test_convert_of_two_files_replaces_only_if_asked(command, done, tmp_path):
     np.save(tmp_path / "X.npy", np.arange(6).reshape(3, 2))
     np.save(tmp_path / "y.npy", [1, 0, 1])
     store = tmp_path / "new" / "t.zip"
-    arguments = ("convert", tmp_path / "X.npy", store, "--labels", tmp_path / "y.npy")
+    arguments = ("convert", tmp_path / "X.npy", "--out", store, "--labels", tmp_path / "y.npy")
     done(*arguments)
     assert streamgda.open_store(store)[1][:].tolist() == [1, 0, 1]
     np.save(tmp_path / "y.npy", [2, 2, 2])

@@ -13,38 +13,47 @@ from streamgda.datasets import convert
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("fit nowhere.zarr --model m.zip", "nowhere.zarr does not exist"),
-        ("fit {data}/unlabelled.zarr --model m.zip", "lacks labels: it has no array 'y'"),
-        ("fit {data}/rows.zarr --model m.zip --max-memory 1MB", "max_memory allows 1.0 MB"),
-        ("fit {data}/rows.zarr --model m.zip --max-memory lots", "max_memory='lots'"),
-        ("fit {data}/rows.zarr --model m.zip --reg-param 2", "reg_param=2.0"),
-        ("fit --moments-in {data}/qda.zip --model m.zip", "expected 'moments'"),
-        ("fit {data}/rows.zarr --model {file}", "it will not be replaced"),
+        ("fit nowhere.zarr --out m.zip", "nowhere.zarr does not exist"),
+        ("fit {data}/unlabelled.zarr --out m.zip", "lacks labels: it has no array 'y'"),
+        ("fit {data}/rows.zarr --out m.zip --max-memory 1MB", "--max-memory allows 1.0 MB"),
+        ("fit {data}/rows.zarr --out m.zip --max-memory lots", "--max-memory lots"),
+        ("fit {data}/rows.zarr --out m.zip --reg-param 2", "--reg-param 2.0"),
+        ("fit --moments-in {data}/qda.zip --out m.zip", "expected 'moments'"),
+        ("fit {data}/rows.zarr --out {file}", "it will not be replaced"),
         (
-            "fit {data}/rows.zarr --model m.zip --kind gda --covariance-type diag --shrinkage oas",
+            "fit {data}/rows.zarr --out m.zip --kind gda --covariance-type diag --shrinkage oas",
             "use 'full' or 'tied'",
         ),
-        ("select nowhere.zarr --model m.zip", "nowhere.zarr does not exist"),
-        ("select {data}/rows.zarr --model m.zip --max-memory 1MB", "max_memory allows 1.0 MB"),
-        ("select {data}/rows.zarr --model m.zip --cv 1", "cv=1"),
-        ("select {data}/rows.zarr --model m.zip --grid shrinkage=much", "shrinkage='much'"),
-        ("select {data}/rows.zarr --model m.zip --grid colour=red", "is not parameters of"),
-        ("select {data}/rows.zarr --model {file}", "it will not be replaced"),
-        ("predict {data}/truncated.zip {data}/rows.zarr --out o", "not a zip file"),
-        ("predict {data}/rows.zarr {data}/rows.zarr --out o", "not one that streamgda saved"),
-        ("predict {data}/qda.zip {data}/narrow.zarr --out o", "expects rows of 3 features"),
-        ("predict {data}/qda.zip {data}/rows.zarr --out o --max-memory 1MB", "allows 1.0 MB"),
-        ("predict {data}/qda.zip {data}/rows.zarr --out {file}/o", "{file}"),
-        ("predict {data}/selector.zip {data}/rows.zarr --out o", "which predicts no labels"),
-        ("evaluate {data}/qda.zip {data}/unlabelled.zarr", "lacks labels"),
-        ("evaluate {data}/qda.zip {data}/numbers.zarr", "do not mix"),
-        ("evaluate {data}/qda.zip {data}/rows.zarr --max-memory 1MB", "allows 1.0 MB"),
+        ("select nowhere.zarr --out m.zip", "nowhere.zarr does not exist"),
+        ("select {data}/rows.zarr --out m.zip --max-memory 1MB", "--max-memory allows 1.0 MB"),
+        ("select {data}/rows.zarr --out m.zip --cv 1", "--cv 1"),
+        ("select {data}/rows.zarr --out m.zip --grid shrinkage=much", "--shrinkage much"),
+        ("select {data}/rows.zarr --out m.zip --grid colour=red", "is not parameters of"),
+        ("select {data}/rows.zarr --out {file}", "it will not be replaced"),
+        ("predict {data}/rows.zarr --model {data}/truncated.zip --out o", "not a zip file"),
+        (
+            "predict {data}/rows.zarr --model {data}/rows.zarr --out o",
+            "not one that streamgda saved",
+        ),
+        ("predict {data}/narrow.zarr --model {data}/qda.zip --out o", "expects rows of 3 features"),
+        (
+            "predict {data}/rows.zarr --model {data}/qda.zip --out o --max-memory 1MB",
+            "allows 1.0 MB",
+        ),
+        ("predict {data}/rows.zarr --model {data}/qda.zip --out {file}/o", "{file}"),
+        (
+            "predict {data}/rows.zarr --model {data}/selector.zip --out o",
+            "which predicts no labels",
+        ),
+        ("evaluate {data}/unlabelled.zarr --model {data}/qda.zip", "lacks labels"),
+        ("evaluate {data}/numbers.zarr --model {data}/qda.zip", "do not mix"),
+        ("evaluate {data}/rows.zarr --model {data}/qda.zip --max-memory 1MB", "allows 1.0 MB"),
         ("info nowhere", "nowhere does not exist"),
         ("info {data}/truncated.zip", "cannot be opened"),
         ("info {file}", "cannot be opened"),
-        ("convert nowhere.csv t.zarr", "nowhere.csv does not exist"),
-        ("fit {file} --model m", "`streamgda convert` makes zarr of files of other kinds"),
-        ("convert {file} t.zarr", "does not identify its format"),
+        ("convert nowhere.csv --out t.zarr", "nowhere.csv does not exist"),
+        ("fit {file} --out m", "`streamgda convert` makes zarr of files of other kinds"),
+        ("convert {file} --out t.zarr", "does not identify its format"),
         ("demo --mnist {data}", "lacks train-images"),
     ],
 )
@@ -64,19 +73,19 @@ def test_failures_are_one_line_and_leave_nothing(
 @pytest.mark.parametrize(
     "arguments",
     [
-        "fit --model m.zip",
+        "fit --out m.zip",
         "fit rows.zarr",
-        "fit rows.zarr --model m.zip --kind svm",
-        "fit rows.zarr --model m.zip --kind lda --priors half,half",
+        "fit rows.zarr --out m.zip --kind svm",
+        "fit rows.zarr --out m.zip --kind lda --priors half,half",
         "select rows.zarr",
-        "select rows.zarr --model m.zip --scoring f1",
-        "select rows.zarr --model m.zip --grid shrinkage",
-        "select rows.zarr --model m.zip --grid shrinkage=",
+        "select rows.zarr --out m.zip --scoring f1",
+        "select rows.zarr --out m.zip --grid shrinkage",
+        "select rows.zarr --out m.zip --grid shrinkage=",
         "predict m.zip rows.zarr --out o --proba --density",
         "predict m.zip rows.zarr --out o.zip",
-        "convert rows.csv rows.zarr --chunk-rows 0",
+        "convert rows.csv --out rows.zarr --chunk-rows 0",
         "evaluate m.zip",
-        "fit rows.zarr --model m.zip --kind gda --covariance-type round",
+        "fit rows.zarr --out m.zip --kind gda --covariance-type round",
         "elect",
     ],
 )
@@ -92,7 +101,7 @@ def test_warnings_are_one_line(command, tmp_path):
     convert(X, tmp_path / "rows.zarr", labels=y)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        ended = command("fit", tmp_path / "rows.zarr", "--model", tmp_path / "m.zip")
+        ended = command("fit", tmp_path / "rows.zarr", "--out", tmp_path / "m.zip")
     assert ended.code == 0
     assert ended.err.startswith("streamgda: warning: 1 of 3 features are constant")
     assert ended.err.count("\n") == 1
@@ -111,7 +120,7 @@ def test_errors_of_the_system_are_explained(command, monkeypatch, error, line):
     def fail(path):
         raise error
 
-    monkeypatch.setattr("streamgda.cli.info._describe", fail)
+    monkeypatch.setattr("streamgda.cli.info.describe", fail)
     assert command("info", "rows.zarr") == Ended(1, "", f"streamgda: {line}\n")
 
 
@@ -119,7 +128,7 @@ def test_our_own_mistakes_are_not_hidden(monkeypatch):
     def fail(path):
         raise KeyError("mistake")
 
-    monkeypatch.setattr("streamgda.cli.info._describe", fail)
+    monkeypatch.setattr("streamgda.cli.info.describe", fail)
     with pytest.raises(KeyError, match="mistake"):
         main(["info", "rows.zarr"])
 

@@ -46,7 +46,7 @@ def test_fit_is_the_estimators_fit(done, data, tmp_path, kind, options):
         if v is not True
     ]
     arguments += [f"--{name}" for name, v in options.items() if v is True]
-    done("fit", data / "rows.zarr", "--model", tmp_path / "m", "--kind", kind, *arguments)
+    done("fit", data / "rows.zarr", "--out", tmp_path / "m", "--kind", kind, *arguments)
     X, y = rows()
     saved, expected = streamgda.load(tmp_path / "m"), ESTIMATORS[kind](**options).fit(X, y)
     assert saved.get_params() == expected.get_params()
@@ -54,7 +54,7 @@ def test_fit_is_the_estimators_fit(done, data, tmp_path, kind, options):
 
 
 def test_shrinkage_chooses_a_solver_that_takes_it(command, done, data, tmp_path):
-    fit = "fit", data / "rows.zarr", "--model", tmp_path / "m", "--shrinkage=0.1"
+    fit = "fit", data / "rows.zarr", "--out", tmp_path / "m", "--shrinkage=0.1"
     for kind in ("qda", "lda"):
         done(*fit, "--kind", kind, "--overwrite")
         assert streamgda.load(tmp_path / "m").solver == "eigen"
@@ -81,7 +81,7 @@ def test_options_that_a_kind_does_not_have_are_wrong_usage(
     command, data, tmp_path, kind, option, taken
 ):
     model = tmp_path / "m.zip"
-    ended = command("fit", data / "rows.zarr", "--model", model, "--kind", kind, option)
+    ended = command("fit", data / "rows.zarr", "--out", model, "--kind", kind, option)
     assert (ended.code, ended.out) == (2, "")
     assert option.split("=", maxsplit=1)[0] in ended.err
     assert taken in " ".join(ended.err.replace("│", " ").split())
@@ -95,7 +95,7 @@ def test_fit_takes_weights(command, done, data, tmp_path):
     store = zarr.open_group(tmp_path / "rows.zarr")
     for name, array in (("X", X), ("y", y), ("w", weight)):
         store.create_array(name, data=array)
-    arguments = ("fit", tmp_path / "rows.zarr", "--model", tmp_path / "m", "--kind", "nb")
+    arguments = ("fit", tmp_path / "rows.zarr", "--out", tmp_path / "m", "--kind", "gnb")
     done(*arguments, "--weights", "w")
     expected = streamgda.GaussianNB().fit(X, y, weight)
     np.testing.assert_allclose(streamgda.load(tmp_path / "m").var_, expected.var_, rtol=1e-9)
@@ -104,8 +104,8 @@ def test_fit_takes_weights(command, done, data, tmp_path):
 
 def test_moments_make_other_models_without_reading(done, data, tmp_path):
     kept, model = tmp_path / "moments.zip", tmp_path / "m.zip"
-    done("fit", data / "rows.zarr", "--model", model, "--moments", kept)
-    out = done("fit", "--moments-in", kept, "--model", model, "--kind", "lda", "--overwrite")
+    done("fit", data / "rows.zarr", "--out", model, "--moments-out", kept)
+    out = done("fit", "--moments-in", kept, "--out", model, "--kind", "lda", "--overwrite")
     assert "rows x" not in out
     X, y = rows()
     expected = streamgda.LinearDiscriminantAnalysis().fit(X, y)
@@ -116,12 +116,12 @@ def test_invalid_rows_are_left_out_and_counted(command, done, tmp_path):
     X, y = rows()
     X[3, 1], X[77, 0], X[200] = np.nan, -9999, -9999
     convert(X, tmp_path / "rows.zarr", labels=y, chunk_rows=50)
-    fit = "fit", tmp_path / "rows.zarr", "--model", tmp_path / "m", "--kind", "nb"
+    fit = "fit", tmp_path / "rows.zarr", "--out", tmp_path / "m", "--kind", "gnb"
     ended = command(*fit)
     assert ended.code == 1
     assert "Input X contains NaN: row 3, column 1" in ended.err
     ended = command(*fit, "--nodata=-9999")
-    assert "row 3 holds NaN, infinity or nodata=-9999.0" in ended.err
+    assert "row 3 holds NaN, infinity or --nodata -9999.0" in ended.err
     kept = tmp_path / "kept"
     assert not (tmp_path / "m").exists()
     out = done(*fit, "--on-invalid", "skip", "--nodata=-9999", "--checkpoint", kept)
@@ -150,7 +150,7 @@ def test_unlabelled_rows_and_rows_without_labels_are_left_out(command, done, tmp
     group = zarr.open_group(tmp_path / "rows.zarr", mode="w")
     group.create_array("X", data=X, chunks=(50, X.shape[1]))
     group.create_array("y", data=labels, chunks=(50,))
-    fit = "fit", tmp_path / "rows.zarr", "--model", tmp_path / "m", "--kind", kind
+    fit = "fit", tmp_path / "rows.zarr", "--out", tmp_path / "m", "--kind", kind
     options = "--unlabelled", "0", "--nodata=-9999", "--on-invalid", "skip"
     out = done(*fit, *options)
     good, n_skipped = naive.rows_that_count(X, labels.tolist(), None, -9999, [0])
@@ -160,12 +160,12 @@ def test_unlabelled_rows_and_rows_without_labels_are_left_out(command, done, tmp
     ended = command(*fit, *options[2:], "--unlabelled", "none", "--overwrite")
     assert "'none' is not a number" in ended.err
     evaluated = json.loads(
-        done("evaluate", tmp_path / "m", tmp_path / "rows.zarr", "--json", *options)
+        done("evaluate", tmp_path / "rows.zarr", "--model", tmp_path / "m", "--json", *options)
     )
     accuracy = expected.score(X[good], y[good])
     assert (evaluated["rows"], evaluated["accuracy"]) == (len(good), pytest.approx(accuracy))
     if kind == "nb":
-        done("select", tmp_path / "rows.zarr", "--model", tmp_path / "best", *options,
+        done("select", tmp_path / "rows.zarr", "--out", tmp_path / "best", *options,
              "--scoring=joint_log_likelihood", "--grid=covariance_type=diag")  # fmt: skip
         chosen = streamgda.load(tmp_path / "best").moments_
         assert (chosen.class_count.sum(), chosen.n_skipped) == (len(good), n_skipped)
@@ -175,7 +175,7 @@ def test_an_interrupted_fit_names_its_checkpoint_and_resumes(
     command, done, data, tmp_path, monkeypatch
 ):
     kept, model = tmp_path / "kept", tmp_path / "nb.zip"
-    fit = "fit", data / "rows.zarr", "--model", model, "--kind", "nb", "--checkpoint"
+    fit = "fit", data / "rows.zarr", "--out", model, "--kind", "gnb", "--checkpoint"
     assert command(*fit, model).code == 2  # it would be written to twice
     with monkeypatch.context() as patch:
         patch.setattr("streamgda.engine.plan._SLAB_BYTES", 50 * 24)
@@ -197,8 +197,8 @@ def test_rows_are_added_to_moments(done, data, tmp_path):
     kept, model = tmp_path / "moments", tmp_path / "m"
     streamgda.accumulate(X, y).save(kept)
     out = done(
-        *("fit", tmp_path / "more.zarr", "--moments-in", kept, "--model", model),
-        *("--kind", "nb", "--moments", kept),
+        *("fit", tmp_path / "more.zarr", "--moments-in", kept, "--out", model),
+        *("--kind", "gnb", "--moments-out", kept),
     )
     assert "read 90 rows" in out
     assert "of 330 rows" in out
@@ -211,11 +211,11 @@ def test_moments_are_kept_where_the_model_cannot_be_made(command, tmp_path):
     X, y = rows()
     convert(np.column_stack([X, X[:, 0]]), tmp_path / "rows.zarr", labels=y)
     kept, model = tmp_path / "moments.zip", tmp_path / "m.zip"
-    ended = command("fit", tmp_path / "rows.zarr", "--model", model, "--moments", kept)
+    ended = command("fit", tmp_path / "rows.zarr", "--out", model, "--moments-out", kept)
     assert ended.code == 1
     assert ended.err.startswith("streamgda: the covariance of 3 of 3 classes is singular")
     assert not model.exists()
-    assert command("fit", "--moments-in", kept, "--model", model, "--kind", "nb").code == 0
+    assert command("fit", "--moments-in", kept, "--out", model, "--kind", "gnb").code == 0
 
 
 @pytest.mark.parametrize(
@@ -231,15 +231,15 @@ def test_wrong_priors_are_found_before_the_pass(command, tmp_path, kind, priors,
     convert(X, tmp_path / "rows.zarr", labels=y)
     shutil.rmtree(tmp_path / "rows.zarr/X/c")  # its rows cannot be read
     arguments = ("--kind", kind, "--missing", "error", "--priors", priors)
-    ended = command("fit", tmp_path / "rows.zarr", "--model", tmp_path / "m.zip", *arguments)
+    ended = command("fit", tmp_path / "rows.zarr", "--out", tmp_path / "m.zip", *arguments)
     assert ended.code == 1
     assert problem in ended.err
 
 
 def test_a_model_is_replaced_only_if_that_is_wanted(command, data, tmp_path):
     model = tmp_path / "m.zip"
-    for fit in (["fit", "--kind", "nb"], ["select", "--grid", "reg_param=0.1", "--cv", "2"]):
-        arguments = [fit[0], data / "rows.zarr", *fit[1:], "--model", model]
+    for fit in (["fit", "--kind", "gnb"], ["select", "--grid", "reg_param=0.1", "--cv", "2"]):
+        arguments = [fit[0], data / "rows.zarr", *fit[1:], "--out", model]
         model.unlink(missing_ok=True)
         assert command(*arguments).code == 0
         before = model.read_bytes()
@@ -254,12 +254,12 @@ def test_neither_model_nor_moments_replace_rows(command, tmp_path):
     X, y = rows()
     store = tmp_path / "rows.zarr"
     convert(X, store, labels=y)
-    for options in (["--model", store], ["--model", tmp_path / "m", "--moments", store]):
+    for options in (["--out", store], ["--out", tmp_path / "m", "--moments-out", store]):
         ended = command("fit", store, *options)
         assert ended.code == 1
         assert "it will not be replaced" in ended.err
         np.testing.assert_array_equal(streamgda.open_store(store)[0][:], X)
-    assert command("fit", store, "--model", tmp_path / "m", "--moments", tmp_path / "m").code == 2
+    assert command("fit", store, "--out", tmp_path / "m", "--moments-out", tmp_path / "m").code == 2
 
 
 def test_arrays_of_other_names(done, tmp_path):
@@ -268,11 +268,11 @@ def test_arrays_of_other_names(done, tmp_path):
     group.create_array("measured", data=X)
     group.create_array("kind", data=np.searchsorted(NAMES, y))
     model = tmp_path / "m.zip"
-    names = ("--x", "measured", "--y", "kind")
-    done("fit", tmp_path / "rows.zarr", "--model", model, *names)
-    out = done("evaluate", model, tmp_path / "rows.zarr", *names)
+    names = ("--x", "measured", "--labels", "kind")
+    done("fit", tmp_path / "rows.zarr", "--out", model, *names)
+    out = done("evaluate", tmp_path / "rows.zarr", "--model", model, *names)
     expected = streamgda.QuadraticDiscriminantAnalysis().fit(X, y).score(X, y)
-    assert f"accuracy  {expected:.4f}" in out
+    assert f"accuracy           {expected:.4f}" in out
 
 
 # --- select --------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ def test_arrays_of_other_names(done, tmp_path):
 
 def test_select_saves_the_best_of_what_it_shows(done, data, tmp_path):
     X, y = rows()
-    shown = done("select", data / "rows.zarr", "--model", tmp_path / "m.zip", "--cv=3", "--seed=7")
+    shown = done("select", data / "rows.zarr", "--out", tmp_path / "m.zip", "--cv=3", "--seed=7")
     search = streamgda.GaussianDiscriminantCV(cv=3, random_state=7).fit(X, y)
     lines = shown.splitlines()
     assert lines[0].split() == [
@@ -298,7 +298,7 @@ def test_select_saves_the_best_of_what_it_shows(done, data, tmp_path):
 def test_select_of_a_grid_for_programs(done, data, tmp_path):
     grid = ["--grid", "covariance-type=full,diag", "--grid", "shrinkage=none,0,0.5"]
     options = ["--scoring=joint_log_likelihood", "--json", *grid]
-    shown = json.loads(done("select", data / "rows.zarr", "--model", tmp_path / "m", *options))
+    shown = json.loads(done("select", data / "rows.zarr", "--out", tmp_path / "m", *options))
     params = {"covariance_type": ["full", "diag"], "shrinkage": [None, 0, 0.5]}
     search = streamgda.GaussianDiscriminantCV(params, scoring="joint_log_likelihood").fit(*rows())
     assert shown["scoring"] == "joint_log_likelihood"
@@ -312,7 +312,7 @@ def test_select_of_a_grid_for_programs(done, data, tmp_path):
 
 def test_select_scores_a_sample(done, data, tmp_path):
     options = ["--grid", "reg_param=0.1,0.2", "--cv=2", "--json", "--sample=40"]
-    shown = json.loads(done("select", data / "rows.zarr", "--model", tmp_path / "a", *options))
+    shown = json.loads(done("select", data / "rows.zarr", "--out", tmp_path / "a", *options))
     search = streamgda.GaussianDiscriminantCV({"reg_param": [0.1, 0.2]}, cv=2, score_sample=40)
     assert shown["best"]["score"] == pytest.approx(search.fit(*rows()).best_score_)
 
@@ -321,7 +321,7 @@ def test_select_scores_a_sample(done, data, tmp_path):
 def test_select_says_which_candidates_are_singular(command, tmp_path):
     X, y = rows()
     convert(np.column_stack([X, X[:, 0]]), tmp_path / "rows.zarr", labels=y)
-    arguments = ["select", tmp_path / "rows.zarr", "--model", tmp_path / "m"]
+    arguments = ["select", tmp_path / "rows.zarr", "--out", tmp_path / "m"]
     shown = command(*arguments, "--grid", "reg_param=0,0.1")
     assert shown.out.splitlines()[2].split() == ["2", "0", "singular"]
     assert "1 of 2 candidates score nan in some split" in shown.err

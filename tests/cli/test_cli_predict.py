@@ -26,7 +26,7 @@ from streamgda.datasets import convert
 )
 def test_written_labels_are_those_predicted_in_memory(done, data, tmp_path, option, method):
     out = tmp_path / "out.zarr"
-    done("predict", data / "qda.zip", data / "rows.zarr", "--out", out, *option)
+    done("predict", data / "rows.zarr", "--model", data / "qda.zip", "--out", out, *option)
     written = zarr.open_array(out, mode="r")
     estimator = streamgda.load(data / "qda.zip")
     np.testing.assert_array_equal(written[:], getattr(estimator, method)(rows()[0]))
@@ -56,7 +56,7 @@ def test_invalid_and_rejected_rows_are_those_of_the_estimator(
     estimator.save(tmp_path / "m.zip")
     X[3, 1], X[70:130] = np.nan, -9999
     convert(X, tmp_path / "holes.zarr", labels=y, chunk_rows=50)
-    predict = "predict", tmp_path / "m.zip", tmp_path / "holes.zarr", "--nodata=-9999"
+    predict = "predict", tmp_path / "holes.zarr", "--model", tmp_path / "m.zip", "--nodata=-9999"
     assert command(*predict, "--out", tmp_path / out).code == 1
     given = {f"--{name.replace('_', '-')}": value for name, value in options.items()}
     given = ["--density" if value is True else f"{name}={value}" for name, value in given.items()]
@@ -95,7 +95,7 @@ sources.RowSource.read = interrupted
 {PROGRAM}
 """
     out = tmp_path / "labels.zarr"
-    predict = "predict", data / "qda.zip", data / "rows.zarr", "--out", out
+    predict = "predict", data / "rows.zarr", "--model", data / "qda.zip", "--out", out
     ended = child(*predict, program=program)
     assert (ended.code, ended.out) == (130, "")
     assert ended.err.startswith("streamgda: interrupted. ")
@@ -117,15 +117,18 @@ def test_half_written_scores_are_replaced_only_if_asked(command, done, data, tmp
     with monkeypatch.context() as patch:
         patch.setattr("streamgda.engine.plan._SLAB_BYTES", 50 * 24)
         interrupt_at(patch, 100)
-        assert command("predict", data / "qda.zip", data / "rows.zarr", "--out", out).code == 130
+        assert (
+            command("predict", data / "rows.zarr", "--model", data / "qda.zip", "--out", out).code
+            == 130
+        )
     mixed = zarr.create_group(tmp_path / "mixed.zarr")
     mixed.create_array("X", data=rows()[0])
     (tmp_path / "out.zarr.partial").rename(tmp_path / "mixed.zarr" / "y")
-    refused = command("evaluate", other, tmp_path / "mixed.zarr")
+    refused = command("evaluate", tmp_path / "mixed.zarr", "--model", other)
     assert refused.code == 1
     assert "'y' holds scores that are half-written: 100 of 240 rows" in refused.err
     (tmp_path / "mixed.zarr" / "y").rename(tmp_path / "out.zarr.partial")
-    arguments = "predict", other, data / "rows.zarr", "--out", out
+    arguments = "predict", data / "rows.zarr", "--model", other, "--out", out
     refused = command(*arguments)
     assert refused.code == 1
     assert "out.zarr.partial was started with model: checksum" in refused.err
@@ -138,15 +141,17 @@ def test_predict_replaces_nothing_but_predictions(command, done, data, tmp_path)
     X, y = rows()
     store, out = tmp_path / "rows.zarr", tmp_path / "out.zarr"
     convert(X, store, labels=y)
-    done("predict", data / "qda.zip", store, "--out", out)
-    refused = command("predict", data / "qda.zip", store, "--out", out, "--proba")
+    done("predict", store, "--model", data / "qda.zip", "--out", out)
+    refused = command("predict", store, "--model", data / "qda.zip", "--out", out, "--proba")
     assert refused.code == 1
     assert "--overwrite replaces it" in refused.err
     assert zarr.open_array(out, mode="r").shape == (240,)
-    done("predict", data / "qda.zip", store, "--out", out, "--proba", "--overwrite")
+    done("predict", store, "--model", data / "qda.zip", "--out", out, "--proba", "--overwrite")
     assert zarr.open_array(out, mode="r").shape == (240, 3)
     for occupied in (store, store / "X", tmp_path):
-        ended = command("predict", data / "qda.zip", store, "--out", occupied, "--overwrite")
+        ended = command(
+            "predict", store, "--model", data / "qda.zip", "--out", occupied, "--overwrite"
+        )
         assert ended.code == 1
         assert "it will not be replaced" in ended.err
     np.testing.assert_array_equal(streamgda.open_store(store)[0][:], X)
@@ -174,7 +179,7 @@ def test_evaluate_agrees_with_scikit_learn(done, data, monkeypatch):
     X, y = rows()
     estimator = streamgda.load(data / "qda.zip")
     predicted = estimator.predict(X)
-    result = json.loads(done("evaluate", data / "qda.zip", data / "rows.zarr", "--json"))
+    result = json.loads(done("evaluate", data / "rows.zarr", "--model", data / "qda.zip", "--json"))
     assert result["rows"] == 240
     assert result["accuracy"] == pytest.approx(estimator.score(X, y))
     assert result["log_loss"] == pytest.approx(log_loss(y, estimator.predict_proba(X)))
@@ -189,7 +194,7 @@ def test_evaluate_agrees_with_scikit_learn(done, data, monkeypatch):
 
 
 def test_evaluate_prints_tables_with_labels_as_they_are(done, data):
-    out = done("evaluate", data / "qda.zip", data / "rows.zarr")
+    out = done("evaluate", data / "rows.zarr", "--model", data / "qda.zip")
     X, y = rows()
     counts = confusion_matrix(y, streamgda.load(data / "qda.zip").predict(X))
     *_, last = out.splitlines()
@@ -203,13 +208,15 @@ def test_rows_of_labels_that_the_model_does_not_know_are_wrong(done, data, tmp_p
     known = y != NAMES[1]
     estimator = streamgda.GaussianNB().fit(X[known], y[known])
     estimator.save(tmp_path / "nb.zip")
-    result = json.loads(done("evaluate", tmp_path / "nb.zip", data / "rows.zarr", "--json"))
+    result = json.loads(
+        done("evaluate", data / "rows.zarr", "--model", tmp_path / "nb.zip", "--json")
+    )
     assert result["accuracy"] == pytest.approx(estimator.score(X, y))
     assert result["log_loss"] is None
     assert result["confusion_matrix"] == confusion_matrix(y, estimator.predict(X)).tolist()
     ham = result["classes"][1]
     assert (ham["recall"], ham["precision"]) == (0, None)
-    table = done("evaluate", tmp_path / "nb.zip", data / "rows.zarr")
+    table = done("evaluate", data / "rows.zarr", "--model", tmp_path / "nb.zip")
     assert ["log-loss", "inf"] in [line.split() for line in table.splitlines()]
 
 
@@ -220,7 +227,7 @@ def test_of_many_classes_the_worst_confusions_are_shown(done, tmp_path):
     convert(X, tmp_path / "rows.zarr", labels=y)
     clean = X - (y == 7)[:, None]
     streamgda.GaussianNB().fit(clean, y).save(tmp_path / "nb.zip")
-    out = done("evaluate", tmp_path / "nb.zip", tmp_path / "rows.zarr")
+    out = done("evaluate", tmp_path / "rows.zarr", "--model", tmp_path / "nb.zip")
     assert "true \\ predicted" not in out
     heading, worst = out.splitlines()[-2:]
     assert heading.split() == ["true", "predicted", "rows"]

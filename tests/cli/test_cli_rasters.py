@@ -69,7 +69,7 @@ def scene(tmp_path_factory):
 def test_a_scene_is_fitted_evaluated_and_predicted(done, scene, tmp_path, fields):
     tif, model = scene / "scene.tif", tmp_path / "m.zip"
     labelled = ("--labels", scene / fields, "--unlabelled", "0")
-    said = done("fit", tif, *labelled, "--on-invalid", "skip", "--model", model)
+    said = done("fit", tif, *labelled, "--on-invalid", "skip", "--out", model)
     assert "read 2,000 rows x 3 features" in said
     with np.load(scene / "arrays.npz") as arrays:
         X, y = arrays["X"], arrays["y"]
@@ -77,19 +77,31 @@ def test_a_scene_is_fitted_evaluated_and_predicted(done, scene, tmp_path, fields
     expected = streamgda.QuadraticDiscriminantAnalysis().fit(X[known], y[known])
     fitted = streamgda.load(model)
     np.testing.assert_array_equal(fitted.means_, expected.means_)
-    counted = json.loads(done("evaluate", model, tif, *labelled, "--on-invalid", "skip", "--json"))
+    counted = json.loads(
+        done("evaluate", tif, "--model", model, *labelled, "--on-invalid", "skip", "--json")
+    )
     assert counted["rows"] == known.sum()
     assert counted["accuracy"] == pytest.approx(expected.score(X[known], y[known]))
 
     filled = ("--on-invalid", "fill", "--fill", "99")
-    done("predict", model, tif, "--out", tmp_path / "c.tif", *filled)
+    done("predict", tif, "--model", model, "--out", tmp_path / "c.tif", *filled)
     with rasterio.open(tmp_path / "c.tif") as file, rasterio.open(tif) as like:
         classes = file.read(1)
         assert (file.crs, file.transform, file.nodata) == (like.crs, like.transform, 99)
     assert (classes.dtype, classes[5, 7]) == (np.uint8, 99)
     labels = np.where(X.any(axis=1), expected.predict(X), 99).reshape(SHAPE)
     np.testing.assert_array_equal(classes, labels)
-    done("predict", model, tif, "--out", tmp_path / "p.zarr", "--proba", "--on-invalid", "fill")
+    done(
+        "predict",
+        tif,
+        "--model",
+        model,
+        "--out",
+        tmp_path / "p.zarr",
+        "--proba",
+        "--on-invalid",
+        "fill",
+    )
     written = zarr.open_array(tmp_path / "p.zarr")
     assert written.shape == (*SHAPE, 3)
     assert np.isnan(written[5, 7]).all()
@@ -106,11 +118,11 @@ def test_polygons_are_labels(done, command, scene, tmp_path, ending):
         {"crop": ["rye", "oats", "rye"], "year": 1}, geometry=shapes, crs="EPSG:32632"
     )
     (frame.to_crs(4326) if ending == "geojson" else frame).to_file(fields)
-    labelled = ("--labels", fields, "--label-column", "crop", "--on-invalid", "skip")
+    labelled = ("--labels", fields, "--labels", "crop", "--on-invalid", "skip")
     cube = rasterio.open(tif).read()
     for touched in (False, True):
         option = ("--all-touched",) * touched
-        done("fit", tif, *labelled, *option, "--kind", "nb", "--model", model, "--overwrite")
+        done("fit", tif, *labelled, *option, "--kind", "gnb", "--out", model, "--overwrite")
         pairs = zip(shapes, [2, 1, 2], strict=True)
         grid: dict[str, Any] = {"transform": from_origin(5e5, 5e6, 10, 10), "all_touched": touched}
         codes = rasterio.features.rasterize(pairs, SHAPE, **grid) * (cube > 0).all(axis=0)
@@ -119,14 +131,14 @@ def test_polygons_are_labels(done, command, scene, tmp_path, ending):
         for code in (1, 2):
             expected = cube[:, codes == code].mean(axis=1)
             np.testing.assert_allclose(fitted.theta_[code - 1], expected)
-        counted = json.loads(done("evaluate", model, tif, *labelled, *option, "--json"))
+        counted = json.loads(done("evaluate", tif, "--model", model, *labelled, *option, "--json"))
         assert counted["rows"] == (codes > 0).sum() == fitted.class_count_.sum()
     search = ("select", tif, *labelled, "--grid", "covariance_type=diag", "--cv", "2")
-    done(*search, "--model", tmp_path / "s.zip")
-    ended = command("fit", tif, "--labels", fields, "--label", "corp", "--model", tmp_path / "n")
+    done(*search, "--out", tmp_path / "s.zip")
+    ended = command("fit", tif, "--labels", fields, "--labels", "corp", "--out", tmp_path / "n")
     assert ended.code == 1
-    assert f"label='corp': {fields} has the columns crop, year" in " ".join(ended.err.split())
-    ended = command("fit", tif, "--labels", tmp_path / "no.gpkg", "--model", tmp_path / "n")
+    assert f"--labels corp: {fields} has the columns crop, year" in " ".join(ended.err.split())
+    ended = command("fit", tif, "--labels", tmp_path / "no.gpkg", "--out", tmp_path / "n")
     assert "no.gpkg does not exist; expected a file of polygons" in " ".join(ended.err.split())
 
 
@@ -142,7 +154,7 @@ def test_cubes_of_xarray_with_labels_of_a_geotiff(done, scene, tmp_path):
     with create(tmp_path / "fields.tif", 1, "uint8", SHAPE, nodata=0) as file:
         file.write(y.reshape(1, *SHAPE))
     rows = (tmp_path / "scene.zarr", "--x", "cube", "--features", "band")
-    done("fit", *rows, "--labels", tmp_path / "fields.tif", "--model", tmp_path / "m.zip")
+    done("fit", *rows, "--labels", tmp_path / "fields.tif", "--out", tmp_path / "m.zip")
     fitted = streamgda.load(tmp_path / "m.zip")
     expected = streamgda.QuadraticDiscriminantAnalysis().fit(X[y > 0], y[y > 0])
     np.testing.assert_array_equal(fitted.classes_, [1, 2, 3])
@@ -157,8 +169,8 @@ def test_cubes_in_zarr_that_name_their_dimensions(done, scene, tmp_path):
     group.create_array("cube", data=X.reshape(*SHAPE, 3), dimension_names=names)
     group.create_array("fields", data=y.reshape(SHAPE))
     rows = (store, "--x", "cube", "--features", "band")
-    done("fit", *rows, "--y", "fields", "--unlabelled", "0", "--model", model)
-    done("predict", model, *rows, "--out", out)
+    done("fit", *rows, "--labels", "fields", "--unlabelled", "0", "--out", model)
+    done("predict", *rows, "--model", model, "--out", out)
     expected = streamgda.QuadraticDiscriminantAnalysis().fit(X[y > 0], y[y > 0]).predict(X)
     np.testing.assert_array_equal(zarr.open_array(out)[:], expected.reshape(SHAPE))
 
@@ -172,23 +184,27 @@ def test_commands_refuse_rasters_that_do_not_fit(command, scene, tmp_path):
         (("--labels", tmp_path / "small.tif"), "y has 49 elements along 'x' and X has 50"),
         (("--labels", tmp_path / "none.tif"), "none.tif does not exist; expected a GeoTIFF"),
     ):
-        ended = command("fit", tif, *arguments, "--model", model)
+        ended = command("fit", tif, *arguments, "--out", model)
         assert ended.code == 1
         assert message in " ".join(ended.err.split())
         assert not model.exists()
     labels = ("--labels", scene / "fields.tif")
-    assert not command("fit", tif, *labels, "--nodata", "255", "--model", model).code
+    assert not command("fit", tif, *labels, "--nodata", "255", "--out", model).code
     for out in (tif, tmp_path / "small.tif"):  # that hold no predictions
         before = out.read_bytes()
-        ended = command("predict", model, tif, "--out", out, "--overwrite", "--nodata", "255")
+        ended = command(
+            "predict", tif, "--model", model, "--out", out, "--overwrite", "--nodata", "255"
+        )
         assert ended.code == 1
         assert "does not hold predictions" in " ".join(ended.err.split())
         assert out.read_bytes() == before
     out = tmp_path / "c.tif"
     for overwrite in ((), ("--overwrite",)):
-        ended = command("predict", model, tif, "--out", out, "--nodata", "255", *overwrite)
+        ended = command(
+            "predict", tif, "--model", model, "--out", out, "--nodata", "255", *overwrite
+        )
         assert not ended.code
-    ended = command("predict", model, tif, "--out", out)
+    ended = command("predict", tif, "--model", model, "--out", out)
     assert "--overwrite replaces it" in " ".join(ended.err.split())
 
 
@@ -218,6 +234,6 @@ def test_a_large_scene_needs_little_memory(tmp_path):
 
     model, labelled = tmp_path / "m.zip", ("--labels", tmp_path / "y.tif", "--unlabelled", "0")
     X = tmp_path / "X.tif"
-    peak("fit", X, *labelled, "--model", model)  # compiles what is not in the cache
-    assert peak("fit", X, *labelled, "--model", model, "--overwrite") < 200
-    assert peak("predict", model, X, "--out", tmp_path / "classes.tif") < 200
+    peak("fit", X, *labelled, "--out", model)  # compiles what is not in the cache
+    assert peak("fit", X, *labelled, "--out", model, "--overwrite") < 200
+    assert peak("predict", X, "--model", model, "--out", tmp_path / "classes.tif") < 200

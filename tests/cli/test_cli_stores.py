@@ -47,11 +47,11 @@ def test_missing_chunks_are_rows_or_errors(command, rows, tmp_path):
     GaussianNB().fit(X, Y).save(tmp_path / "nb")
     (rows / "X" / "c" / "4" / "0").unlink()
     commands = {
-        "fit": [rows, "--kind", "nb", "--model", tmp_path / "fitted"],
-        "select": [rows, "--grid", "covariance_type=diag", "--cv", "2", "--model", tmp_path / "s"],
-        "evaluate": [tmp_path / "nb", rows],
-        "predict": [tmp_path / "nb", rows, "--out", tmp_path / "labels"],
-        "convert": [rows, tmp_path / "copy"],
+        "fit": [rows, "--kind", "gnb", "--out", tmp_path / "fitted"],
+        "select": [rows, "--grid", "covariance_type=diag", "--cv", "2", "--out", tmp_path / "s"],
+        "evaluate": [rows, "--model", tmp_path / "nb"],
+        "predict": [rows, "--model", tmp_path / "nb", "--out", tmp_path / "labels"],
+        "convert": [rows, "--out", tmp_path / "copy"],
     }
     for name, arguments in commands.items():
         told = ["X/c/4/0 is missing"]
@@ -75,14 +75,14 @@ def test_a_bad_row_is_named_and_the_same_command_goes_on(command, tmp_path, monk
     bad = X.copy()
     bad[737, 1] = np.nan
     rows, kept = write(tmp_path / "rows", bad), tmp_path / "kept"
-    fit = ["fit", rows, "--kind", "nb", "--model", tmp_path / "nb", "--checkpoint", kept]
+    fit = ["fit", rows, "--kind", "gnb", "--out", tmp_path / "nb", "--checkpoint", kept]
     for _ in range(2):
         refused(
             command(*fit), "rows/X): chunk (7, 0)", "row 737, column 1 is nan", "the first 600 rows"
         )
         assert not (tmp_path / "nb").exists()
     moments = tmp_path / "moments"
-    code, out, _ = command(*fit, "--on-invalid", "skip", "--moments", moments)
+    code, out, _ = command(*fit, "--on-invalid", "skip", "--moments-out", moments)
     assert code == 0
     assert "left out 1 rows" in out
     expected = state_of(
@@ -167,13 +167,13 @@ def test_thresholds_have_no_probabilities(command, rows, tmp_path):
     assert (told["estimator"], told["features"], told["rows"]) == ("ThresholdClassifier", D, N_ROWS)
     assert told["parameters"] == {"cost": [[0, 5], [1, 0]]}
     assert told["threshold"] == fitted.threshold_
-    code, out, _ = command("evaluate", tmp_path / "it.zip", rows, "--json")
+    code, out, _ = command("evaluate", rows, "--model", tmp_path / "it.zip", "--json")
     told = json.loads(out)
     assert code == 0
     assert told["log_loss"] is None
     assert told["accuracy"] == pytest.approx(fitted.score(X, Y))
-    assert "log-loss" in command("evaluate", tmp_path / "it.zip", rows)[1]
-    predict = ["predict", tmp_path / "it.zip", rows, "--out", tmp_path / "labels"]
+    assert "log-loss" in command("evaluate", rows, "--model", tmp_path / "it.zip")[1]
+    predict = ["predict", rows, "--model", tmp_path / "it.zip", "--out", tmp_path / "labels"]
     assert command(*predict)[0] == 0
     np.testing.assert_array_equal(zarr.open_array(tmp_path / "labels")[:], fitted.predict(X))
     for option in (["--proba"], ["--density"], ["--reject", "0.1"]):

@@ -64,7 +64,7 @@ def write_mnist(folder):
 
 def test_what_the_demo_recommends_works(command, done, tmp_path):
     write_mnist(tmp_path)
-    out = done("demo", "--mnist", tmp_path, "--store", "demo.zarr", "--picture", "nowhere/a.png")
+    out = done("demo", "--mnist", tmp_path, "--out", "demo.zarr", "--picture", "nowhere/a.png")
     assert "The picture was not saved" in out
     assert "250 train, 50 validation, 80 test rows" in out
     evaluated, fitted = (
@@ -77,7 +77,7 @@ def test_what_the_demo_recommends_works(command, done, tmp_path):
     assert json.loads(done("info", "demo.zarr", "--json"))["groups"] == [
         *("model", "test", "train", "validation")
     ]
-    again = command("demo", "--store", "demo.zarr")
+    again = command("demo", "--out", "demo.zarr")
     assert (again.code, again.out) == (1, "")
     assert "name another path" in again.err
 

@@ -230,7 +230,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"label_column": 1}, "label_column given; expected only for tables"),
+            ({"label": 1}, "label given; expected only for tables"),
             ({"header": False}, "header given"),
             ({"delimiter": ","}, "delimiter given"),
             ({"chunk_rows": 0}, "chunk_rows=0; expected an integer >= 1"),

@@ -383,7 +383,7 @@ def test_unknown_endings_are_refused_with_those_that_are_known(ending, tmp_path,
             NB.predict(rows, out=path)
     with pytest.raises(InvalidParameterError, match=r"expected \.zarr or no ending"):
         LinearDiscriminantAnalysis().fit(X, Y).sample(3, out=path)
-    ended = command("predict", data / "qda.zip", data / "rows.zarr", "--out", path)
+    ended = command("predict", data / "rows.zarr", "--model", data / "qda.zip", "--out", path)
     assert ended.code == 1
     assert re.search(known, " ".join(ended.err.split()))
     assert not any(tmp_path.iterdir())
@@ -394,7 +394,7 @@ def test_the_folder_of_an_output_must_exist(name, tmp_path, command, data):
     path = tmp_path / "none" / name
     with pytest.raises(FileNotFoundError, match="none is no folder"):
         NB.predict(X, out=path)
-    ended = command("predict", data / "qda.zip", data / "rows.zarr", "--out", path)
+    ended = command("predict", data / "rows.zarr", "--model", data / "qda.zip", "--out", path)
     assert ended.code == 1
     assert "none is no folder" in " ".join(ended.err.split())
     assert not any(tmp_path.iterdir())

@@ -386,14 +386,14 @@ def stores(tmp_path):
 def test_commands_show_and_check_names(command, stores, tmp_path):
     rows, turned = stores
     model, moments = tmp_path / "model.zip", tmp_path / "moments.zip"
-    assert command("fit", rows, "--model", model, "--moments", moments).code == 0
+    assert command("fit", rows, "--out", model, "--moments-out", moments).code == 0
     streamgda.load(model).model_.save(tmp_path / "gaussians.zip")
     for path in (rows, rows / "X", model, moments, tmp_path / "gaussians.zip"):
         assert "length, width, mass" in command("info", path).out
         assert '"width"' in command("info", path, "--json").out
     for arguments in (
-        ("predict", model, turned, "--out", tmp_path / "y"),
-        ("evaluate", model, turned),
+        ("predict", turned, "--model", model, "--out", tmp_path / "y"),
+        ("evaluate", turned, "--model", model),
     ):
         code, _, err = command(*arguments)
         assert code == 1

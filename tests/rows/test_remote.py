@@ -189,9 +189,16 @@ def test_obstore(server, expected):
 
 def test_the_command_line_takes_addresses(server, tmp_path):
     work = (
-        ["fit", f"{server.url}/rows", "--model", str(tmp_path / "nb"), "--kind", "nb"],
-        ["evaluate", f"{server.url}/nb", f"{server.url}/rows"],
-        ["predict", f"{server.url}/nb", f"{server.url}/rows", "--out", str(tmp_path / "out")],
+        ["fit", f"{server.url}/rows", "--out", str(tmp_path / "nb"), "--kind", "gnb"],
+        ["evaluate", f"{server.url}/rows", "--model", f"{server.url}/nb"],
+        [
+            "predict",
+            f"{server.url}/rows",
+            "--model",
+            f"{server.url}/nb",
+            "--out",
+            str(tmp_path / "out"),
+        ],
     )
     for arguments in work:
         with pytest.raises(SystemExit) as ended:

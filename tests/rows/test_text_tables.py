@@ -30,8 +30,8 @@ def table(path, **options):
     group = convert(path, zarr.storage.MemoryStore(), **options)
     found = group["X"][:].tolist(), group["y"][:].tolist() if "y" in group else None
     if not {"drop", "labels", "dtype", "format", "missing_labels"} & {*options}:
-        text = {k: v for k, v in options.items() if k not in ("label_column", "columns")}
-        label, columns = options.get("label_column", -1), options.get("columns")
+        text = {k: v for k, v in options.items() if k not in ("label", "features")}
+        label, columns = options.get("label", -1), options.get("features")
         rows, labels = open_store(path, label=label, features=columns, **text)
         np.testing.assert_array_equal(rows[:], found[0])
         assert labels[:].tolist() == found[1]
@@ -83,7 +83,7 @@ def test_dialects(tmp_path, text, options):
 
 def test_spaces_and_quotation_marks(tmp_path):
     path = written(tmp_path, '"a", b,"the kind"\n1, 2,"no, ""wasp"""\n 3 ,4,  ant \n')
-    assert table(path, label_column="the kind") == ([[1, 2], [3, 4]], ['no, "wasp"', "ant"])
+    assert table(path, label="the kind") == ([[1, 2], [3, 4]], ['no, "wasp"', "ant"])
 
 
 def test_other_encodings_are_named(tmp_path):
@@ -115,12 +115,12 @@ def test_a_first_line_of_names(tmp_path):
         ({"drop": "id"}, [1, 2, 3]),
         ({"drop": ["b", -5]}, [1, 3]),
         ({"drop": [slice(1, 3)]}, [0, 3]),
-        ({"columns": ["a", "c"]}, [1, 3]),
-        ({"columns": ["c", 1]}, [3, 1]),
-        ({"columns": slice(1, None)}, [1, 2, 3]),
-        ({"columns": [slice(0, 3), 2]}, [0, 1, 2]),
-        ({"columns": slice(0, 4), "drop": "a"}, [0, 2, 3]),
-        ({"columns": np.arange(1, 3)}, [1, 2]),
+        ({"features": ["a", "c"]}, [1, 3]),
+        ({"features": ["c", 1]}, [3, 1]),
+        ({"features": slice(1, None)}, [1, 2, 3]),
+        ({"features": [slice(0, 3), 2]}, [0, 1, 2]),
+        ({"features": slice(0, 4), "drop": "a"}, [0, 2, 3]),
+        ({"features": np.arange(1, 3)}, [1, 2]),
     ],
 )
 def test_chosen_columns(tmp_path, options, features):
@@ -135,17 +135,17 @@ def test_the_label_is_the_last_column_that_is_left(tmp_path):
     path = write_csv(tmp_path / "rows.csv", [NAMES, *ROWS])
     assert table(path, drop="kind") == ([[7, 1, 2], [9, 4, 5], [8, 7, 8]], [3, 6, 9])
     assert table(path, drop="kind", labels=KINDS)[0] == [list(row[:-1]) for row in ROWS]
-    assert table(path, label_column="a", columns=["b"]) == ([[2], [5], [8]], [1, 4, 7])
+    assert table(path, label="a", features=["b"]) == ([[2], [5], [8]], [1, 4, 7])
 
 
 @pytest.mark.parametrize("first", ["", "Unnamed: 0"])
 def test_an_index_that_pandas_wrote_is_no_feature_in_silence(tmp_path, first):
     path = write_csv(tmp_path / "rows.csv", [(first, "a", "kind"), (0, 5, "x"), (1, 6, "y")])
-    with pytest.raises(SourceError, match=r"a column without a name.*columns= or drop= of convert"):
+    with pytest.raises(SourceError, match=r"a column without a name.*features=.*drop="):
         table(path)
-    assert table(path, columns=["a"]) == ([[5], [6]], ["x", "y"])
+    assert table(path, features=["a"]) == ([[5], [6]], ["x", "y"])
     assert table(path, drop=0) == ([[5], [6]], ["x", "y"])
-    assert table(path, columns=[0, 1]) == ([[0, 5], [1, 6]], ["x", "y"])
+    assert table(path, features=[0, 1]) == ([[0, 5], [1, 6]], ["x", "y"])
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_round_trip(tmp_path, values, data):
         for row, name in zip(values.tolist(), names, strict=True)
     ]
     path = write_csv(tmp_path / "data.csv", rows)
-    found = table(path, label_column=column, header=False, missing_labels="raise")
+    found = table(path, label=column, header=False, missing_labels="raise")
     np.testing.assert_array_equal(found[0], values)
     assert found[1] == [" ".join(name.split(" ")) for name in names]
 
@@ -303,7 +303,7 @@ def test_round_trip(tmp_path, values, data):
         ('1,2,x\n1,2,"x\n1,2,x\n', {}, "line 2: a quotation mark is opened and not closed"),
         ('1,2,x\n1,2,"x\ny"\n1,2,x\n', {}, "line 2: a quotation mark is closed in another line"),
         ("a,a\n1,x\n", {}, "several columns named a; rename them"),
-        ("a,b\n1,x\n", {"label_column": "c"}, "no column 'c' of labels, but a, b"),
+        ("a,b\n1,x\n", {"label": "c"}, "no column 'c' of labels, but a, b"),
         ("a,b\n", {}, "a header but no rows"),
         ("", {}, "has no rows: it is empty"),
     ],
@@ -322,16 +322,16 @@ def test_errors_name_the_line(tmp_path, text, options, message):
         ({"drop": "d"}, SourceError, "no column 'd' for drop; it has id, a, b, c, kind"),
         ({"drop": 5}, InvalidParameterError, "drop=5; expected names or numbers of the 5 columns"),
         ({"drop": [True, False]}, InvalidParameterError, "expected names or numbers of the 5 col"),
-        ({"columns": 1.5}, InvalidParameterError, "features=1.5; expected names or numbers"),
-        ({"drop": "kind", "label_column": 4}, InvalidParameterError, "among the columns to drop"),
+        ({"features": 1.5}, InvalidParameterError, "features=1.5; expected names or numbers"),
+        ({"drop": "kind", "label": 4}, InvalidParameterError, "among the columns to drop"),
         ({"drop": slice(0, 4)}, InvalidParameterError, "features are none at all"),
-        ({"label_column": 0.5}, InvalidParameterError, "label=0.5; expected names or numbers"),
+        ({"label": 0.5}, InvalidParameterError, "label=0.5; expected names or numbers"),
         ({"format": "xls"}, InvalidParameterError, "format='xls'; expected 'csv'"),
         ({"delimiter": '"'}, InvalidParameterError, "delimiter='\"'; expected a character"),
         ({"encoding": "latin-99"}, InvalidParameterError, "encoding='latin-99'; expected the name"),
         ({"na_values": [None]}, InvalidParameterError, r"na_values=.*; expected texts or numbers"),
         ({"missing_labels": "skip"}, InvalidParameterError, "expected 'raise' or 'keep'"),
-        ({"labels": KINDS, "label_column": 0}, InvalidParameterError, "expected one of them"),
+        ({"labels": KINDS, "label": 0}, InvalidParameterError, "expected one of them"),
         ({"column": 2}, TypeError, "unexpected keyword argument 'column'"),
     ],
 )
@@ -343,7 +343,7 @@ def test_unusable_options(tmp_path, options, error, match):
 
 
 def test_options_of_tables_are_refused_elsewhere(tmp_path):
-    for options in ({"columns": [0]}, {"drop": 0}, {"encoding": "utf-8"}):
+    for options in ({"features": [0]}, {"drop": 0}, {"encoding": "utf-8"}):
         with pytest.raises(InvalidParameterError, match=f"{next(iter(options))} given; expected"):
             convert(np.eye(2), zarr.storage.MemoryStore(), **options)
     group = zarr.create_group(tmp_path / "rows.zarr")
