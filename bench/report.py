@@ -124,34 +124,32 @@ def accuracies(rows: Rows) -> Table:
     )
 
 
-def choices(rows: Rows) -> Table:
+def choices(rows: Rows, short: bool = False) -> Table:
     """Return a table of the accuracies of models that searches choose."""
-    return Table(
-        (
-            "data",
-            "rows",
-            "candidates",
-            "streamgda",
-            "best of scikit-learn",
-            "",
-            "difference",
-            "s",
-            "theirs",
-        ),
-        [
-            (
-                row["data"],
-                row["rows"],
-                str(row["candidates"]),
-                f"{row['ours']:.4f}",
-                f"{row['theirs']:.4f}",
-                row["best"],
-                f"{row['ours'] - row['theirs']:+.4f}",
-                *(f"{row[key]:.3g}" if key in row else "" for key in ("seconds", "their_seconds")),
-            )
-            for row in rows
-        ],
-    )
+
+    def shown(row: dict[str, Any], key: str, form: str = "{:.3g}") -> str:
+        return "" if row[key] is None else form.format(row[key])
+
+    accuracies = ("streamgda", "best of scikit-learn", "", "difference", "its error")
+    head = ("data", "rows", *accuracies, "random features", "candidates", "s", "theirs")
+    made = []
+    for row in rows:
+        compared = row["ours"] is not None
+        line = (
+            row["data"],
+            row["rows"] or f"no result ({row['missing']})",
+            shown(row, "ours", "{:.4f}"),
+            shown(row, "theirs", "{:.4f}"),
+            row["best"],
+            f"{row['ours'] - row['theirs']:+.4f}" if compared else "",
+            shown(row, "error", "{:.4f}"),
+            shown(row, "lifted", "{:.4f}"),
+            str(row["candidates"]),
+            shown(row, "seconds"),
+            shown(row, "their_seconds"),
+        )
+        made.append(line[: 8 if short else None])
+    return Table(head[: 8 if short else None], made)
 
 
 def lifted(rows: Rows) -> Table:
@@ -287,6 +285,7 @@ def tables(saved: dict[str, Any]) -> dict[str, str]:
         "skew": skews(rows.get("skew", [])),
         "memory": short(rows.get("memory", []) + rows.get("scale", [])),
         "accuracy": accuracies(rows.get("accuracy", [])),
+        "choice": choices(rows.get("choice", []), short=True),
         "stability": stabilities(rows.get("stability", [])),
     }
     texts = {mark: table.markdown() for mark, table in made.items() if table.rows}

@@ -178,11 +178,7 @@ def count(
     from streamgda.engine.reading import in_process, reading  # noqa: PLC0415
     from streamgda.errors import InvalidDataError  # noqa: PLC0415
     from streamgda.rows import Rows  # noqa: PLC0415
-    from streamgda.rows.invalid_rows import (  # noqa: PLC0415
-        CHECK_SUMS,
-        as_maskable_matrix,
-        rows_to_count,
-    )
+    from streamgda.rows.invalid_rows import CHECK_SUMS  # noqa: PLC0415
     from streamgda.rows.labels import find, join_labels  # noqa: PLC0415
     from streamgda.runtime.memory import allowed_bytes  # noqa: PLC0415
 
@@ -200,13 +196,9 @@ def count(
     loss = 0.0
     with reading(rows, slab_rows, "evaluating", progress=True) as slabs:
         for slab in slabs:
-            start, counted = slab.first_row, slab.X
-            known = rule.as_labels(slab.y, start)
-            if rule is not CHECK_SUMS:  # the function that scores rows checks them otherwise
-                counted = as_maskable_matrix(slab.X, sparse=True)
-                counted, known = rows_to_count(counted, known, None, rule, start)[:2]
+            X, known = rule.counted(slab, sparse=True)[:2]
             codes = find(known, labels)
-            scores = scorer.function(counted, start)
+            scores = scorer.function(X, slab.first_row)
             best = scores.argmax(axis=1) if likely else find(scores, classes)
             np.add.at(confusion, (codes, number_of_class[best]), 1)
             if likely:

@@ -173,8 +173,7 @@ def _folds_of_pairs(pairs: Iterable[Any], cv: Any, n_rows: int) -> tuple[np.ndar
             raise InvalidParameterError(
                 f"cv={shown(cv)} holds rows out more than once, or has rows in neither or both "
                 f"sets of a split, and a search from one pass needs a partition. A search of "
-                f"scikit-learn takes any splits: "
-                f"GridSearchCV(GaussianDiscriminantAnalysis(), param_grid, cv=cv).fit(X, y)"
+                f"scikit-learn takes any splits: GridSearchCV(estimator, param_grid, cv=cv)"
             )
         folds[test] = n_folds
         n_folds += 1

@@ -10,7 +10,6 @@ from streamgda.engine.plan import plan_rows
 from streamgda.engine.reading import in_process, reading
 from streamgda.models.calibration import N_SUMS, SHARPNESS, likelihoods
 from streamgda.rows import Rows
-from streamgda.rows.invalid_rows import as_maskable_matrix, rows_to_count
 from streamgda.rows.labels import check_expected, encode
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes
@@ -46,9 +45,8 @@ def likelihoods_of(estimator: Any, rows: Rows) -> np.ndarray:
     sums = np.zeros((N_SUMS, SHARPNESS.size))
     with reading(rows, slab_rows) as slabs:
         for slab in slabs:
-            start, rule = slab.first_row, rows.rule
-            X, y = as_maskable_matrix(slab.X, sparse), rule.as_labels(slab.y, start)
-            X, y, weights, numbers, _ = rows_to_count(X, y, slab.weight, rule, start)
+            start = slab.first_row
+            X, y, weights, numbers, _ = rows.rule.counted(slab, sparse)
             codes, found = encode(y, classes)
             check_expected(y, codes, found, classes, start, numbers)
             sums += add_up(scorer.function(X, start).T, codes, weights)

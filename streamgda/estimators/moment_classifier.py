@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack, overload
 
 import numpy as np
 from scipy.special import log_softmax, logsumexp, softmax
@@ -88,17 +88,6 @@ NO_ROWS = (
 )
 _FADED = 2.0**-64  # weight of earlier rows that is too small to divide weights by
 
-# Methods of the model behind those of the estimators, and whether they return a column per class.
-_MODEL_METHODS = {
-    "predict": ("predict", False),
-    "predict_proba": ("posterior", True),
-    "predict_log_proba": ("log_posterior", True),
-    "predict_joint_log_proba": ("joint_log_likelihood", True),
-    "decision_function": ("relative_scores", True),
-    "score_samples": ("log_density", False),
-    "mahalanobis": ("mahalanobis", True),
-    "p_values": ("p_values", True),
-}
 _OWN = {"score_samples": "own_log_density", "mahalanobis": "own_mahalanobis"}  # given the classes
 _TEMPERED = ("predict_proba", "predict_log_proba")
 # Methods as functions of joint log-likelihoods, for subclasses that compute these.
@@ -185,6 +174,8 @@ class MomentEstimator(RowEstimator):
     _any_sum_of_priors = False  # priors are accepted that do not sum to one
     _float32_of_float32 = False  # float32 rows have float32 results
     _least_classes = 1  # classes that `fit` needs rows of
+    # Methods of the model behind methods, and its attribute with an entry for each column.
+    _model_methods: Mapping[str, tuple[str, str | None]]
     _only_shown = False  # True for a copy that computes no attributes
     _beside: Any = None
     _settings: Self
@@ -844,7 +835,51 @@ class MomentEstimator(RowEstimator):
         """Return the model of given numbers, with these parameters."""
         raise NotImplementedError
 
+    # --- scoring ------------------------------------------------------------------------------
+
+    def _model_for(self, method: str) -> Any:
+        """Return the model that a method scores rows with."""
+        return self.model_
+
+    @property
+    def _single_scores(self) -> tuple[str, ...]:
+        """Scores of float32 rows that are float32, by their names in the model."""
+        return ()
+
+    def _scorer(self, method: str, **options: Any) -> Scorer:
+        if method not in self._model_methods or not hasattr(self, method) or options:
+            self._refuse_method(method)
+        model = self._model_for(method)  # once: another thread may replace it
+        name, axis = self._model_methods[method]
+        width = None if axis is None else len(getattr(model, axis))
+        if method == "decision_function" and width is not None and width <= 2:
+            name, width = "log_odds", None
+        return Scorer(
+            name,
+            getattr(model, name),
+            model,
+            labels=model.classes if name == "predict" else None,
+            columns=width,
+            method=method,
+            single=self._single and name in self._single_scores,
+            of_features=method != "inverse_transform",
+        )
+
+    def _refuse_method(self, method: str) -> NoReturn:
+        raise InvalidParameterError(f"{type(self).__name__} has no {method}")
+
     # --- saving -------------------------------------------------------------------------------
+
+    def _packed_params(self) -> dict[str, Any]:
+        """Return the parameters that are no numbers, strings or lists of numbers, as JSON."""
+        mapped = Lifting.of(getattr(self, "feature_map", None))
+        return {} if mapped is None else {"feature_map": mapped.as_json()}
+
+    @classmethod
+    def _unpacked_params(cls, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parameters of which `_packed_params` returned JSON."""
+        mapped = Lifting.from_json(params.get("feature_map"))
+        return {} if mapped is None else {"feature_map": mapped.parameter}
 
     def _state(self) -> State:
         # The model is saved too, if it exists: to estimate it again takes longer than to read it,
@@ -911,6 +946,17 @@ class MomentEstimator(RowEstimator):
 
 class MomentClassifier(ClassifierMixin, MomentEstimator):
     """Base of the classifiers whose models are distributions of the rows of each class."""
+
+    _model_methods: Mapping[str, tuple[str, str | None]] = {
+        "predict": ("predict", None),
+        "predict_proba": ("posterior", "classes"),
+        "predict_log_proba": ("log_posterior", "classes"),
+        "predict_joint_log_proba": ("joint_log_likelihood", "classes"),
+        "decision_function": ("relative_scores", "classes"),
+        "score_samples": ("log_density", None),
+        "mahalanobis": ("mahalanobis", "classes"),
+        "p_values": ("p_values", "classes"),
+    }
 
     @fitted
     def classes_(self) -> np.ndarray:
@@ -1307,10 +1353,6 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
             name: scoring[name] for name in ("features", "nodata", "on_invalid") if name in scoring
         }
         rows = Rows.of(X, y, actions=SCORING, **reading).opened()
-        if rows.rule.action == "fill":
-            raise UnsupportedError(
-                "on_invalid='fill' with y; give both without the invalid rows, and no on_invalid"
-            )
         check_lengths(rows.X, rows.y)
         labels = coded_labels(rows.y.whole())
         codes, found = encode(labels, self.classes_)
@@ -1406,45 +1448,25 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
             f"{type(self).__name__} has no exact leave-one-out; give rows that it was not fitted to"
         )
 
-    def _model_for(self, method: str) -> Any:
-        """Return the model that a method scores rows with."""
-        return self.model_
-
-    @property
-    def _single_scores(self) -> tuple[str, ...]:
-        """Scores of float32 rows that are float32, by their names in the model."""
-        return ()
-
     def _scorer(self, method: str, **options: Any) -> Scorer:
         own = type(self)._joint_log_likelihood is not MomentClassifier._joint_log_likelihood
         own_class = options.keys() == {"codes"} and method in _OWN and not own
-        if method not in _MODEL_METHODS or not hasattr(self, method) or (options and not own_class):
-            given = f"{method}({', '.join(options)})" if options else method
-            raise InvalidParameterError(f"{type(self).__name__} has no {given}")
-        name, by_class = (_OWN[method], False) if own_class else _MODEL_METHODS[method]
-        model = self._model_for(method)  # once: another thread may replace it
-        if method == "decision_function" and model.classes.size <= 2:
-            name, by_class = "log_odds", False
+        if options and not own_class:
+            self._refuse_method(f"{method}({', '.join(options)})")
+        scorer = super()._scorer(method)
+        if own_class:
+            name = _OWN[method]
+            function = getattr(scorer.model, name)
+            return replace(scorer, name=name, function=function, columns=None, of_rows=options)
         if own and method in _OF_JOINT:
             name, function = f"{type(self).__qualname__}.{method}", partial(_of_joint, self, method)
-        else:
-            function = getattr(model, name)
-        if own_class:
-            function = partial(function, **options)
+            scorer = replace(scorer, name=name, function=function, single=False)
         temperature = self._settings._temperature
         if method in _TEMPERED and temperature != 1:
             options = {"temperature": temperature}
-            function = partial(function, **options)
-        return Scorer(
-            name,
-            function,
-            model,
-            labels=model.classes if method == "predict" else None,
-            columns=model.classes.size if by_class else None,
-            options=options,
-            method=method,
-            single=self._single and name in self._single_scores,
-        )
+            function = partial(scorer.function, **options)
+            scorer = replace(scorer, function=function, options=options)
+        return scorer
 
     def _drawing(
         self, n_samples: Any, random_state: Any, y: Any, in_memory: bool = True
@@ -1619,9 +1641,7 @@ def _joined_maps(kept: Mapping[str, Any], moments: ClassMoments) -> Lifting | No
 def described(estimator: Any) -> dict[str, Any]:
     """Return the name of an estimator's class and its parameters, for JSON and `unfitted`."""
     description = describe(estimator)
-    mapped = Lifting.of(getattr(estimator, "feature_map", None))
-    if mapped is not None:
-        description["params"]["feature_map"] = mapped.as_json()
+    description["params"] |= estimator._packed_params()
     return description
 
 
@@ -1633,12 +1653,10 @@ def unfitted(base: type[Kind], description: Mapping[str, Any]) -> Kind:
     InvalidParameterError
         For parameters out of range, and priors that are no distribution.
     """
-    params = dict(description["params"])
-    mapped = Lifting.from_json(params.pop("feature_map", None))
-    check_params(params)
-    if mapped is not None:
-        params["feature_map"] = mapped.parameter
-    estimator = class_named(description["estimator"], base)(**params)
+    kind, params = class_named(description["estimator"], base), dict(description["params"])
+    unpacked = kind._unpacked_params(params)
+    check_params({name: value for name, value in params.items() if name not in unpacked})
+    estimator = kind(**params | unpacked)
     estimator._kept()
     estimator._check_priors()
     return estimator

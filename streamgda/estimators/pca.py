@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Mapping
 from typing import Any, Self, Unpack
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from streamgda.errors import InvalidParameterError
 from streamgda.estimators.moment_classifier import MomentEstimator, fitted
-from streamgda.estimators.row_estimator import Scorer, Scoring, takes
+from streamgda.estimators.row_estimator import RowReading, Scoring, takes
 from streamgda.models.principal_components import PrincipalComponents
 from streamgda.moments import ClassMoments
 from streamgda.rows import as_source
 from streamgda.runtime.parameters import as_flag, check_type, refuse
 
 _SOLVERS = ("auto", "full", "covariance_eigh", "arpack", "randomized")
-# Functions of the model behind the methods.
-_METHODS = {
-    "transform": "transform",
-    "inverse_transform": "restore",
-    "residual": "residual",
-    "score_samples": "log_density",
-}
 
 
 class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
@@ -92,6 +84,12 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
     _model_type = PrincipalComponents
     _float32_of_float32 = True
     model_: PrincipalComponents
+    _model_methods: Mapping[str, tuple[str, str | None]] = {
+        "transform": ("transform", "variances"),
+        "inverse_transform": ("restore", "mean"),
+        "residual": ("residual", None),
+        "score_samples": ("log_density", None),
+    }
 
     def __init__(
         self,
@@ -135,15 +133,13 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
 
     # --- learning -----------------------------------------------------------------------------
 
+    @takes(RowReading)
     def fit(  # type: ignore[override]
         self,
         X: Any,
         y: Any = None,
         sample_weight: Any = None,
-        *,
-        features: str | None = None,
-        nodata: float | None = None,
-        on_invalid: str = "raise",
+        **reading: Unpack[RowReading],
     ) -> Self:
         """Find the components of rows, in one pass over them.
 
@@ -179,10 +175,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
         >>> PCA(1).fit([[0.0, 0.0], [1.0, 2.0], [2.0, 4.0]]).components_.round(3)
         array([[0.447, 0.894]])
         """
-        reading: Any = {"features": features, "nodata": nodata, "on_invalid": on_invalid}
-        rows = self._read("fit", X, None, sample_weight, reading)
-        return self._learn(self._of_all_rows, rows, adds=True, afresh=True, checked=True)
+        return super().fit(X, None, sample_weight, **reading)
 
+    @takes(RowReading)
     def partial_fit(  # type: ignore[override]
         self,
         X: Any,
@@ -190,9 +185,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
         sample_weight: Any = None,
         *,
         half_life: float | None = None,
-        features: str | None = None,
-        nodata: float | None = None,
-        on_invalid: str = "raise",
+        **reading: Unpack[RowReading],
     ) -> Self:
         """Add rows: equal to `fit` on all of them, to rounding, however they are cut.
 
@@ -226,20 +219,16 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
         >>> pca.explained_variance_
         array([5., 0.])
         """
-        reading: Any = {"features": features, "nodata": nodata, "on_invalid": on_invalid}
-        rows = self._read("partial_fit", X, None, sample_weight, reading)
-        change = partial(self._with_rows, classes=None, half_life=half_life)
-        return self._learn(change, rows, adds=None if half_life else True)
+        given: Any = {"half_life": half_life, **reading}
+        return super().partial_fit(X, None, None, sample_weight, **given)
 
+    @takes(RowReading)
     def forget(  # type: ignore[override]
         self,
         X: Any,
         y: Any = None,
         sample_weight: Any = None,
-        *,
-        features: str | None = None,
-        nodata: float | None = None,
-        on_invalid: str = "raise",
+        **reading: Unpack[RowReading],
     ) -> Self:
         """Remove rows: the components are then as if they had never been added.
 
@@ -265,7 +254,6 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
         >>> pca.forget([[90.0, 0.0]]).explained_variance_.round(9)
         array([5., 0.])
         """
-        reading: Any = {"features": features, "nodata": nodata, "on_invalid": on_invalid}
         return super().forget(X, None, sample_weight, **reading)
 
     @classmethod
@@ -394,20 +382,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
 
     # --- scoring ------------------------------------------------------------------------------
 
-    def _scorer(self, method: str, **options: Any) -> Scorer:
-        if method not in _METHODS or options:
-            raise InvalidParameterError(f"PCA has no {method}")
-        model, name = self.model_, _METHODS[method]
-        columns = {"transform": model.variances.size, "inverse_transform": model.mean.size}
-        return Scorer(
-            name,
-            getattr(model, name),
-            model,
-            columns=columns.get(method),
-            method=method,
-            single=self._single and method in columns,
-            of_features=method != "inverse_transform",
-        )
+    @property
+    def _single_scores(self) -> tuple[str, ...]:
+        return "transform", "restore"
 
     @takes(Scoring)
     def transform(self, X: Any, **scoring: Unpack[Scoring]) -> Any:

@@ -6,7 +6,6 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, Self, Unpack
 
 import numpy as np
@@ -26,17 +25,17 @@ from streamgda.estimators.moment_classifier import (
 )
 from streamgda.estimators.row_estimator import (
     Reading,
-    Scorer,
     Scoring,
     calls_within,
     names_in,
     takes,
     validate_rows,
 )
+from streamgda.estimators.selection import compared
 from streamgda.models.ridge import Columns, Fit, RidgeModel
 from streamgda.moments import ClassMoments, GroupedMoments
 from streamgda.moments.feature_maps import Lifting
-from streamgda.moments.grouped import each_without
+from streamgda.moments.grouped import each_held_out
 from streamgda.rows import Rows, as_source
 from streamgda.rows.labels import as_labels, find
 from streamgda.rows.names import Names, feature_numbers, saved_names
@@ -229,25 +228,18 @@ class PenalisedLeastSquares(MomentEstimator):
                 f"alphas are compared by rows that are held out, and {len(parts)} fold has rows; "
                 f"give rows of at least two folds or groups"
             )
-        alphas, labels = settings._candidates(), list(parts)
-
-        def add(total: ClassMoments, some: Any) -> ClassMoments:
-            for number in some:
-                total += parts[labels[number]]
-            return total
-
-        some = parts[labels[0]]
-        rest = some * 0.0 if never is None else never
+        alphas, rest = settings._candidates(), next(iter(parts.values())) * 0.0
+        rest = rest if never is None else never
         scores = np.empty((alphas.size, len(parts)))
-        for number, others in each_without(range(len(parts)), rest, add):
-            held_out = self._columns(settings, parts[labels[number]], weighted=False)
+        for number, (label, others) in enumerate(each_held_out(parts, rest)):
+            held_out = self._columns(settings, parts[label], weighted=False)
             train = self._columns(settings, others)
             for a, alpha in enumerate(alphas):
                 fit = settings._fit_of(train, alpha)
                 scores[a, number] = -fit.squared_errors(held_out).mean() / held_out.weight
         self._scores = scores
         self._beside = float(alphas[scores.mean(axis=1).argmax()])
-        return add(rest.copy(), range(len(parts)))
+        return sum(parts.values(), rest)
 
     def _columns(self, settings: Self, moments: ClassMoments, weighted: bool = True) -> Columns:
         """Return the moments of features and targets."""
@@ -320,25 +312,19 @@ class PenalisedLeastSquares(MomentEstimator):
         check_is_fitted(self)
         if self._scores is None:
             raise AttributeError("there are no cv_results_ without alphas to choose from")
-        scores, alphas = self._scores, self._settings._candidates()
-        mean = scores.mean(axis=1)
-        return {
-            "param_alpha": alphas,
-            "params": [{"alpha": alpha} for alpha in alphas.tolist()],
-            **{f"split{n}_test_score": split for n, split in enumerate(scores.T)},
-            "mean_test_score": mean,
-            "std_test_score": scores.std(axis=1),
-            "rank_test_score": 1 + (mean > mean[:, None]).sum(axis=1),
-        }
+        alphas = self._settings._candidates()
+        params = [{"alpha": alpha} for alpha in alphas.tolist()]
+        return {"param_alpha": alphas, "params": params, **compared("score", self._scores)}
 
     # --- saving -------------------------------------------------------------------------------
+
+    def _packed_params(self) -> dict[str, Any]:
+        kept = self.cv if isinstance(self.cv, int) else 5  # no splitter, and no fold of each row
+        return super()._packed_params() | {"cv": kept}
 
     def _state(self) -> State:
         attributes, arrays = super()._state()
         attributes["moments"] |= saved_names(self.moments_.feature_names)
-        for params in (attributes["params"], attributes.get("set_params", {})):
-            if not isinstance(params.get("cv"), int):  # a splitter, or the fold of each row
-                params.pop("cv", None)
         if self._scores is not None:
             attributes["alpha"], arrays["scores"] = self._beside, self._scores
         return attributes, arrays
@@ -508,9 +494,11 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         >>> ridge.partial_fit([[4.0]], [9.0]).coef_
         array([2.])
         """
-        rows = self._read("partial_fit", X, y, sample_weight, reading)
-        adding = partial(self._with_rows, classes=None, half_life=half_life)
-        return self._learn(adding, rows, adds=True if half_life is None else None)
+        given: Any = {"half_life": half_life, **reading}
+        return super().partial_fit(X, y, None, sample_weight, **given)
+
+    def _add_at_once(self, X: Any, y: Any, classes: Any) -> bool:
+        return False  # targets are no labels
 
     @classmethod
     def from_moments(  # type: ignore[override]
@@ -631,13 +619,10 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
 
     # --- scoring --------------------------------------------------------------------------------
 
-    def _scorer(self, method: str, **options: Any) -> Scorer:
-        if method != "predict" or options:
-            raise InvalidParameterError(f"{type(self).__name__} has no {method}")
-        model = self.model_
-        if self._targets is None:
-            return Scorer("target", model.target, model, method=method)
-        return Scorer("targets", model.targets, model, columns=self._targets, method=method)
+    @property
+    def _model_methods(self) -> Mapping[str, tuple[str, str | None]]:  # type: ignore[override]
+        several = self._targets is not None
+        return {"predict": ("targets", "coefficients") if several else ("target", None)}
 
     @takes(Scoring)
     def predict(self, X: Any, **scoring: Unpack[Scoring]) -> Any:
@@ -775,6 +760,10 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
     """
 
     _least_classes = 2
+    _model_methods: Mapping[str, tuple[str, str | None]] = {
+        "predict": ("predict", None),
+        "decision_function": ("relative_scores", "classes"),
+    }
 
     def __init__(
         self,
@@ -851,38 +840,19 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
     score = MomentClassifier.score
     decision_function = GaussianDiscriminantAnalysis.decision_function
 
-    def _scorer(self, method: str, **options: Any) -> Scorer:
-        if method not in ("predict", "decision_function") or options:
-            raise InvalidParameterError(f"{type(self).__name__} has no {method}")
-        model = self.model_
-        if method == "predict":
-            return Scorer("predict", model.predict, model, labels=model.classes, method=method)
-        if model.classes.size == 2:
-            return Scorer("log_odds", model.log_odds, model, method=method)
-        scores, width = model.relative_scores, model.classes.size
-        return Scorer("relative_scores", scores, model, columns=width, method=method)
-
     # --- saving -------------------------------------------------------------------------------
 
-    def _state(self) -> State:
-        attributes, arrays = super()._state()
-        for params in (attributes["params"], attributes.get("set_params", {})):
-            weight = params.get("class_weight")
-            if isinstance(weight, Mapping):
-                labels = storage.pack_labels(as_labels([*weight], "class_weight"))
-                params["class_weight"] = {"labels": labels, "weights": [*weight.values()]}
-        return attributes, arrays
+    def _packed_params(self) -> dict[str, Any]:
+        packed, weight = super()._packed_params(), self.class_weight
+        if isinstance(weight, Mapping):
+            labels = storage.pack_labels(as_labels([*weight], "class_weight"))
+            packed["class_weight"] = {"labels": labels, "weights": [*weight.values()]}
+        return packed
 
     @classmethod
-    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        given = {n: dict(attributes[n]) for n in ("params", "set_params") if n in attributes}
-        weights = {n: params.pop("class_weight", None) for n, params in given.items()}
-        estimator = super()._from_state({**attributes, **given}, arrays)
-        for name, weight in weights.items():
-            if isinstance(weight, Mapping):
-                labels = storage.unpack_labels(weight["labels"]).tolist()
-                weights[name] = dict(zip(labels, weight["weights"], strict=True))
-            for held in (estimator, estimator._settings)[: 1 + (name == "params")]:
-                held.class_weight = weights[name]
-                held._kept()
-        return estimator
+    def _unpacked_params(cls, params: Mapping[str, Any]) -> dict[str, Any]:
+        unpacked, weight = super()._unpacked_params(params), params.get("class_weight")
+        if isinstance(weight, Mapping):
+            labels = storage.unpack_labels(weight["labels"]).tolist()
+            unpacked["class_weight"] = dict(zip(labels, weight["weights"], strict=True))
+        return unpacked

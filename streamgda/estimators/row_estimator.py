@@ -25,6 +25,7 @@ from streamgda.rows.invalid_rows import (
     CHECK_SUMS,
     SCORING,
     Filled,
+    GapRule,
     RowRule,
     refuse_sparse,
 )
@@ -45,20 +46,33 @@ _GAPS = {"impute": "marginal"}  # methods that are about gaps
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-class Reading(TypedDict, total=False):
-    """Options of methods that learn from labelled rows, or compare labels with predictions.
+class RowReading(TypedDict, total=False):
+    """Options of methods that learn from rows.
 
     Attributes
     ----------
     features : str, optional
         Name of the dimension that holds the features, if `X` is a DataArray.
-    unlabelled : label or sequence of labels, optional
-        Labels of rows that do not count, whatever they hold.
     nodata : int or float, optional
         Value that marks missing measurements.
     on_invalid : {"raise", "skip"}
-        Raise an error for rows with NaN, infinity, masked values, `nodata` or a missing label, or
-        leave them out.
+        Raise an error for rows with NaN, infinity, masked values or `nodata`, or leave them out.
+    """
+
+    features: str | None
+    nodata: float | None
+    on_invalid: str
+
+
+class Reading(TypedDict, total=False):
+    """Options of methods that learn from labelled rows, or compare labels with predictions.
+
+    Attributes
+    ----------
+    features, nodata, on_invalid
+        See `RowReading`; a missing label is invalid, too.
+    unlabelled : label or sequence of labels, optional
+        Labels of rows that do not count, whatever they hold.
     """
 
     features: str | None
@@ -127,6 +141,8 @@ class Scorer:
         Rows have the features that the estimator was fitted with.
     held : int
         Bytes that it keeps besides the model.
+    of_rows : dict of str to ndarray
+        Keywords of the function with an entry for each row.
     """
 
     name: str
@@ -139,6 +155,7 @@ class Scorer:
     single: bool = False
     of_features: bool = True
     held: int = 0
+    of_rows: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def filling(self, rule: RowRule, fill: Any = None, on_missing: str = "raise") -> Scorer:
         """Return the function with a result for invalid rows, or an error if `rule` raises one.
@@ -170,7 +187,7 @@ class Scorer:
                 "on_missing='marginal' needs densities of the features, and linear functions have "
                 "none; fill in the values that are missing, or pass on_invalid='fill'"
             )
-        if rule is CHECK_SUMS and not marginal:
+        if rule is CHECK_SUMS and not marginal and not self.of_rows:
             return self
         labels = self.labels
         value = np.zeros((), np.float64 if labels is None else labels.dtype)
@@ -182,20 +199,18 @@ class Scorer:
                 labels = with_label(labels, "fill", fill, self.model.classes)
                 value = labels[-1:].reshape(())
         options["fill"] = value
-        function: Any = Filled(self.function, rule, value)
+        function, held = self.function, self.held
         if marginal:
-            own = self.options
-            function = Marginals(self.model, self.name, self.columns, own, rule, value)
-            options["on_missing"] = on_missing
-            return replace(
-                self, function=function, labels=labels, options=options, held=CACHE_BYTES
-            )
-        return replace(self, function=function, labels=labels, options=options)
+            rule = GapRule(rule.action, rule.nodata, used=self.model._used_features)
+            function = Marginals(self.model, self.name, self.options, rule)
+            options["on_missing"], held = on_missing, CACHE_BYTES
+        filled = Filled(function, rule, value, self.of_rows)
+        return replace(self, function=filled, labels=labels, options=options, held=held)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
         """Fingerprint of the function and its model, as JSON."""
-        return fingerprint_method(self.name, self.model, self.options)
+        return fingerprint_method(self.name, self.model, {**self.options, **self.of_rows})
 
     def score(self, rows: Any, out: Any = None, about: Any = None, **options: Any) -> Any:
         """Score rows from any container, into `out` if it is given.
@@ -212,7 +227,7 @@ class Scorer:
         if self.options.get("on_invalid") == "fill":
             value = self.options["fill"]  # dates are no integers
             fill = value.item() if value.dtype.kind in "biuf" else value[()]
-        own = [np.asarray(value).nbytes for value in self.options.values()]
+        own = [np.asarray(v).nbytes for v in (*self.options.values(), *self.of_rows.values())]
         return engine.score(
             self.function,
             rows,

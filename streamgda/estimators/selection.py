@@ -8,8 +8,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import reduce
-from operator import iadd
 from typing import Any, Self, Unpack
 
 import numpy as np
@@ -50,9 +48,8 @@ from streamgda.models.model import check_classes
 from streamgda.moments import ClassMoments, GroupedMoments
 from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.feature_maps import Lifting
-from streamgda.moments.grouped import each_without
+from streamgda.moments.grouped import each_held_out
 from streamgda.rows import Rows
-from streamgda.rows.invalid_rows import as_maskable_matrix, rows_to_count
 from streamgda.rows.labels import check_expected, coded_labels, encode, find
 from streamgda.rows.lifted import lifted
 from streamgda.rows.sources import Slab, placing
@@ -589,12 +586,8 @@ class _Scores:
         last, fourth = self.folds.n_folds, self.kept.fourth_moments
         kept = self.kept.covariance_type
         never = ClassMoments(kept, fourth_moments=fourth, feature_map=self.lifting)
-        folds = [fold for fold in self.parts if fold < last]
-
-        def add(total: ClassMoments, some: Sequence[int]) -> ClassMoments:
-            return reduce(iadd, (self.parts[fold] for fold in some), total)
-
-        for s, others in each_without(folds, self.parts.get(last, never), add):
+        folds = {fold: moments for fold, moments in self.parts.items() if fold < last}
+        for s, others in each_held_out(folds, self.parts.get(last, never)):
             if (others.class_count > 0).sum() < 2:
                 continue
             held_out, models = self.parts[s], {}
@@ -628,7 +621,7 @@ class _Scores:
         with self._read(self.held + held, "scoring") as slabs:
             for slab in slabs:
                 arrays = self._counted(slab)
-                blocks = [slice(at, at + step) for at in range(0, len(slab.X), step)]
+                blocks = [slice(at, at + step) for at in range(0, len(arrays[0]), step)]
                 calls = ((models, sums.shape, *(array[b] for array in arrays)) for b in blocks)
                 for found, tempered in threads.run_serial_blas(self._scores_of, calls):
                     sums += found
@@ -637,18 +630,16 @@ class _Scores:
 
     def _counted(self, slab: Slab) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return rows, codes of their classes (-1 if they are not scored), folds and weights."""
-        X, start, rule = as_maskable_matrix(slab.X), slab.first_row, self.rows.rule
-        counted = rows_to_count(X, rule.as_labels(slab.y, start), slab.weight, rule, start)
-        rows: Any = slice(None) if counted[3] is None else counted[3]
-        codes, weights, size = np.full(len(X), -1), np.ones(len(X)), self.search.score_sample
-        codes[rows] = find(counted[1], self.classes)
-        weights[rows] = counted[2] if counted[2].size else 1.0
-        stop = start + len(X)
+        X, labels, weights, numbers, _ = self.rows.rule.counted(slab)
+        start, stop = slab.first_row, slab.first_row + len(slab.X)
+        at: Any = slice(None) if numbers is None else numbers
+        codes, size = find(labels, self.classes), self.search.score_sample
         if size is not None:
             share = size if isinstance(size, float) else min(1.0, size / self.rows.X.n_rows)
-            drawn = hashes(start, stop, self.search.random_state + _STREAM)
+            drawn = hashes(start, stop, self.search.random_state + _STREAM)[at]
             codes[drawn > np.uint64(min(int(share * 2.0**64), 2**64 - 1))] = -1
-        return np.asarray(X), codes, self.folds.of(start, stop), weights
+        weights = weights if weights.size else np.ones(codes.size)
+        return X, codes, self.folds.of(start, stop)[at], weights
 
     def _scores_of(
         self,
@@ -696,17 +687,25 @@ class _Scores:
         if self.tempered is not None:
             results["temperature"] = self.temperatures
         for name, table in {"score": self.scores[self.search.scoring], **self.scores}.items():
-            results |= {f"split{f}_test_{name}": split.copy() for f, split in enumerate(table.T)}
-            used = table[:, ~np.isnan(table).all(axis=0)]
-            nothing = np.full(len(table), np.nan)
-            mean = used.mean(axis=1) if used.size else nothing
-            order = np.nan_to_num(mean, nan=-np.inf)
-            results[f"mean_test_{name}"] = mean
-            with np.errstate(invalid="ignore"):  # a likelihood of zero is minus infinity
-                results[f"std_test_{name}"] = used.std(axis=1) if used.size else nothing
-            rank = 1 + (order[None, :] > order[:, None]).sum(axis=1)
-            results[f"rank_test_{name}"] = rank.astype(np.int32)
+            results |= compared(name, table)
         return results
+
+
+def compared(name: str, table: np.ndarray) -> dict[str, Any]:
+    """Return scores of candidates in splits, a column each, in the form of `GridSearchCV`."""
+    used = table[:, ~np.isnan(table).all(axis=0)]
+    nothing = np.full(len(table), np.nan)
+    mean = used.mean(axis=1) if used.size else nothing
+    with np.errstate(invalid="ignore"):  # a likelihood of zero is minus infinity
+        deviation = used.std(axis=1) if used.size else nothing
+    order = np.nan_to_num(mean, nan=-np.inf)
+    rank = 1 + (order[None, :] > order[:, None]).sum(axis=1)
+    return {
+        **{f"split{f}_test_{name}": split.copy() for f, split in enumerate(table.T)},
+        f"mean_test_{name}": mean,
+        f"std_test_{name}": deviation,
+        f"rank_test_{name}": rank.astype(np.int32),
+    }
 
 
 def _column(name: str, candidates: list[dict[str, Any]]) -> np.ma.MaskedArray:

@@ -819,8 +819,8 @@ class GaussianModel(Model):
             Rows.
         first_row : int
             Number of the first row in a larger array, from which errors count.
-        codes : ndarray of int
-            Numbers of the classes of the rows of that larger array.
+        codes : ndarray of int, shape (n_rows,)
+            Numbers of the classes of the rows.
 
         Returns
         -------

@@ -26,8 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError, UnsupportedError
-from streamgda.rows.invalid_rows import RowRule, as_maskable_matrix
+from streamgda.errors import UnsupportedError
+from streamgda.rows.invalid_rows import GapRule
 
 CACHE_BYTES = 1 << 26  # of models that are kept for the patterns of further rows
 
@@ -41,16 +41,15 @@ METHODS = (
     "log_odds",
     "log_density",
     "mahalanobis",
+    "own_log_density",
+    "own_mahalanobis",
     "filled",
 )
 
 
 @dataclass(frozen=True)
 class Marginals:
-    """A method of a model as a function of rows with gaps.
-
-    Gaps are NaN, masked values and the `nodata` of the rule. Rows with infinity, and rows without
-    any feature of the density, are invalid.
+    """A method of a model as a function of rows with gaps, of which none is invalid.
 
     Attributes
     ----------
@@ -58,22 +57,16 @@ class Marginals:
         Model of all features, with a method ``marginal``.
     method : str
         One of `METHODS`.
-    columns : int or None
-        Width of the result; None if it is one-dimensional.
     options : dict
         Keywords of the method.
-    rule : RowRule
-        Determines the gaps, and whether invalid rows are an error.
-    value : ndarray, shape ()
-        Result of invalid rows, in the type of the results.
+    rule : GapRule
+        Determines the gaps.
     """
 
     model: Any
     method: str
-    columns: int | None
     options: Mapping[str, Any]
-    rule: RowRule
-    value: np.ndarray
+    rule: GapRule
     _held: OrderedDict[bytes, Any] = field(default_factory=OrderedDict, repr=False)
     _lock: Any = field(default_factory=threading.Lock, repr=False)
 
@@ -91,37 +84,37 @@ class Marginals:
             )
 
     def __reduce__(self) -> Any:
-        given = self.model, self.method, self.columns, self.options, self.rule, self.value
-        return type(self), given
+        return type(self), (self.model, self.method, self.options, self.rule)
 
-    def __call__(self, X: Any, first_row: int = 0) -> np.ndarray:
+    def __call__(self, X: Any, first_row: int = 0, **of_rows: np.ndarray) -> np.ndarray:
         """Return the results of all rows."""
-        X = as_maskable_matrix(X)
         gaps, values = self.rule.missing(X), np.ma.getdata(X)
-        gaps, infinite = gaps | np.isnan(values), np.isinf(values) & ~gaps
-        empty = gaps[:, self.model._used_features].all(axis=1)
-        invalid = empty | infinite.any(axis=1)
-        if self.rule.action == "raise" and invalid.any():
-            _refuse(infinite, int(invalid.argmax()), first_row)
-        shape = (len(values),) if self.columns is None else (len(values), self.columns)
-        out = np.full(shape, self.value, self.value.dtype)
-        valid = np.flatnonzero(~invalid)
-        patterns, numbers = np.unique(np.packbits(gaps[valid], axis=1), axis=0, return_inverse=True)
+        patterns, numbers = np.unique(np.packbits(gaps, axis=1), axis=0, return_inverse=True)
+        out: Any = self._of(values[:0], np.zeros(gaps.shape[1], bool), of_rows, slice(0))
+        out = np.empty((len(values), *out.shape[1:]), out.dtype)
         for i, pattern in enumerate(patterns):
-            rows = valid[numbers.ravel() == i]
-            observed = np.flatnonzero(~np.unpackbits(pattern, count=gaps.shape[1]).astype(bool))
-            given = values[np.ix_(rows, observed)]
-            model = self._model_of(pattern.tobytes(), observed)
-            if self.method == "filled":
-                out[rows] = filled(self.model, given, observed, model.posterior(given))
-            else:
-                out[rows] = getattr(model, self.method)(given, **self.options)
+            rows = np.flatnonzero(numbers.ravel() == i)
+            missing = np.unpackbits(pattern, count=gaps.shape[1]).astype(bool)
+            out[rows] = self._of(values[rows], missing, of_rows, rows)
         return out
 
-    def _model_of(self, pattern: bytes, observed: np.ndarray) -> Any:
+    def _of(
+        self, rows: np.ndarray, missing: np.ndarray, of_rows: Mapping[str, np.ndarray], at: Any
+    ) -> np.ndarray:
+        """Return the results of rows that all lack the same features."""
+        observed = np.flatnonzero(~missing)
+        given, model = rows[:, observed], self._model_of(missing, observed)
+        if self.method == "filled":
+            return filled(self.model, given, observed, model.posterior(given))
+        beside = {name: values[at] for name, values in of_rows.items()}
+        found: np.ndarray = getattr(model, self.method)(given, **self.options, **beside)
+        return found
+
+    def _model_of(self, missing: np.ndarray, observed: np.ndarray) -> Any:
         """Return the model of the observed features, which is kept if there is room."""
         if observed.size == self.model.n_features:
             return self.model
+        pattern = missing.tobytes()
         with self._lock:
             model = self._held.get(pattern)
             if model is None:
@@ -130,23 +123,6 @@ class Marginals:
             while sum(held.packed_bytes for held in self._held.values()) > CACHE_BYTES:
                 self._held.popitem(last=False)
         return model
-
-
-def _refuse(infinite: np.ndarray, at: int, first_row: int) -> None:
-    """Raise the error for an invalid row."""
-    row = first_row + at
-    if infinite[at].any():
-        column = int(infinite[at].argmax())
-        raise InvalidDataError(
-            f"Input X contains infinity: row {row}, column {column}; gaps are NaN, masked values "
-            f"or nodata",
-            *("X", row, column),
-        )
-    raise InvalidDataError(
-        f"row {row} of X has no feature that the model uses; on_invalid='fill' gives such rows a "
-        f"result of your own",
-        *("X", row),
-    )
 
 
 def filled(model: Any, rows: np.ndarray, observed: np.ndarray, posterior: np.ndarray) -> np.ndarray:

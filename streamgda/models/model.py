@@ -622,8 +622,8 @@ class Model(Saved):
             Rows.
         first_row : int
             Number of the first row in a larger array, from which errors count.
-        codes : ndarray of int
-            Numbers of the classes of the rows of that larger array.
+        codes : ndarray of int, shape (n_rows,)
+            Numbers of the classes of the rows.
 
         Returns
         -------
@@ -660,7 +660,8 @@ class Model(Saved):
         X = checked_rows(self, X, first_row, self._takes_sparse)
 
         def of_chunk(rows: Any, first: int) -> np.ndarray:
-            return scores_of(self._read(rows, first), codes[first : first + rows.shape[0]])
+            at = first - first_row
+            return scores_of(self._read(rows, first), codes[at : at + rows.shape[0]])
 
         out = np.empty(X.shape[0])
         return by_chunks(of_chunk, copied, X, 1, out, first_row, self._by_blas)

@@ -20,7 +20,7 @@ from streamgda.moments.centred import CentredSums, between_means, class_variance
 from streamgda.moments.feature_maps import Lifting
 from streamgda.rows import labels as label_codes
 from streamgda.rows.arrays import as_kernel_rows, row_type
-from streamgda.rows.invalid_rows import RowRule, as_maskable_matrix, rows_to_count
+from streamgda.rows.invalid_rows import RowRule
 from streamgda.rows.lifted import lifted
 from streamgda.rows.sources import Slab
 from streamgda.runtime import threads
@@ -100,10 +100,7 @@ class ScaledRows:
 
     def squares(self, slab: Slab, rule: RowRule) -> tuple[Any, ...]:
         """Return squared lengths of the rows that count, shape (n, n_scalings); labels, weights."""
-        X, y = as_maskable_matrix(slab.X), rule.as_labels(slab.y, slab.first_row)
-        weights = slab.weight
-        if weights is not None or not rule.counts_all(X):
-            X, y, weights, _, _ = rows_to_count(X, y, weights, rule, slab.first_row)
+        X, y, weights, _, _ = rule.counted(slab)
         codes = label_codes.find(y, self.classes)
         if (codes < 0).any():
             raise InvalidDataError(
@@ -122,7 +119,7 @@ class ScaledRows:
                 own_squares(block, features, codes[rows], *about, *(a[rows] for a in out))
 
         threads.run(part, ((start,) for start in range(0, len(codes), step)))
-        return squares.T, y, weights if weights is not None and len(weights) else None
+        return squares.T, y, weights if weights.size else None
 
     def keep(self, squares: ClassMoments, moments: ClassMoments) -> None:
         """Keep the sums of fourth powers, of all squared lengths, with the moments of the rows.

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import iadd
 from typing import Any, Self
 
 import numpy as np
@@ -711,3 +713,15 @@ def each_without(
     halves = parts[:middle], parts[middle:]
     for half, other in (halves, halves[::-1]):
         yield from each_without(half, add(rest.copy(), other), add)
+
+
+def each_held_out(
+    parts: Mapping[Any, ClassMoments], rest: ClassMoments
+) -> Iterator[tuple[Any, ClassMoments]]:
+    """Yield the label of each of some parts, and the moments of the others and of the rest."""
+    labels = [*parts]
+
+    def add(total: ClassMoments, some: Sequence[int]) -> ClassMoments:
+        return reduce(iadd, (parts[labels[number]] for number in some), total)
+
+    return ((labels[n], others) for n, others in each_without(range(len(labels)), rest, add))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
@@ -28,7 +28,7 @@ from streamgda.rows.labels import (
     find,
     without_mask,
 )
-from streamgda.rows.sources import refuse_shape
+from streamgda.rows.sources import Slab, refuse_shape
 from streamgda.rows.sparse import CompressedRows, refuse_type
 from streamgda.runtime.parameters import as_numbers, refuse, shown
 
@@ -218,6 +218,13 @@ class RowRule:
         """Return True if all rows without weights count, or their sums are an error."""
         return not self.selects and not self.needs_search(X)
 
+    def counted(
+        self, slab: Slab, sparse: bool = False
+    ) -> tuple[Any, Labels, np.ndarray, np.ndarray | None, int]:
+        """Return the rows of a slab that count, as `rows_to_count` does."""
+        X, start = as_maskable_matrix(slab.X, sparse), slab.first_row
+        return rows_to_count(X, self.as_labels(slab.y, start), slab.weight, self, start)
+
     def labelled(self, y: Labels) -> np.ndarray:
         """Return a boolean array that is False for the unlabelled rows.
 
@@ -242,6 +249,10 @@ class RowRule:
             return masked
         with np.errstate(over="ignore"):  # beyond float32, which then holds no such value
             return masked | np.equal(np.asarray(X), self.nodata)
+
+    def valid_rows(self, X: Any, valid: np.ndarray) -> Any:
+        """Return the rows for which a mask is True, none of which is invalid."""
+        return np.asarray(X[valid])
 
     def rows(self, X: Any) -> np.ndarray:
         """Return the numbers of the invalid rows, in order."""
@@ -277,6 +288,57 @@ class RowRule:
             f"Input X has an invalid row: row {row} holds NaN, infinity or nodata={self.nodata}, "
             f"first in column {column}; {SKIP_OR_FILL}",
             *("X", row, column),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class GapRule(RowRule):
+    """Rule for rows that may lack features: NaN, masked values and `nodata` are gaps.
+
+    A row is invalid if it holds infinity, or none of the features that are used.
+
+    Attributes
+    ----------
+    used : ndarray of int
+        Numbers of these features.
+    """
+
+    used: Any = None
+
+    def needs_search(self, X: Any) -> bool:
+        """Return True: rows have other results with gaps than without."""
+        if type(X) is CompressedRows:
+            refuse_sparse(X)
+        return True
+
+    def missing(self, X: np.ndarray) -> np.ndarray:
+        """Return a boolean array that is True for the gaps."""
+        return super().missing(X) | np.isnan(np.ma.getdata(X))
+
+    def valid_rows(self, X: Any, valid: np.ndarray) -> Any:
+        """Return the rows for which a mask is True, with their gaps."""
+        return X[valid]
+
+    def rows(self, X: Any) -> np.ndarray:
+        """Return the numbers of the invalid rows, in order."""
+        gaps = self.missing(X)
+        infinite = (np.isinf(np.ma.getdata(X)) & ~gaps).any(axis=1)
+        return np.flatnonzero(infinite | gaps[:, self.used].all(axis=1))
+
+    def refuse(self, X: Any, at: int, row: int) -> None:
+        """Raise `InvalidDataError` for the invalid row ``X[at]``, naming its number `row`."""
+        infinite = np.isinf(np.ma.getdata(X[at])) & ~self.missing(X[at])
+        if infinite.any():
+            column = int(infinite.argmax())
+            raise InvalidDataError(
+                f"Input X contains infinity: row {row}, column {column}; gaps are NaN, masked "
+                f"values or nodata",
+                *("X", row, column),
+            )
+        raise InvalidDataError(
+            f"row {row} of X has no feature that the model uses; on_invalid='fill' gives such rows "
+            f"a result of your own",
+            *("X", row),
         )
 
 
@@ -475,11 +537,14 @@ class Filled:
         Which rows are invalid. If its action is ``"raise"``, they are an error.
     value : ndarray, shape ()
         The fill value, in the type of the result.
+    of_rows : dict of str to ndarray
+        Keywords of the function with an entry for each row of the whole array.
     """
 
     function: Callable[..., np.ndarray]
     rule: RowRule
     value: np.ndarray
+    of_rows: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __call__(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return the results of all rows."""
@@ -487,32 +552,36 @@ class Filled:
         if self.rule.needs_search(X):
             return self._filled(X, first_row)
         try:  # the function finds invalid rows itself, while it reads them
-            return self._in_type(self.function(X, first_row))
+            return self._of(X, first_row)
         except InvalidDataError:
             if self.rule.action == "fill" and self.rule.rows(X).size:
                 return self._filled(X, first_row)
             raise
 
+    def _of(self, X: Any, first_row: int, valid: Any = slice(None)) -> np.ndarray:
+        """Return the results of rows; of the valid ones alone, whose mask is given."""
+        all_rows = slice(first_row, first_row + (len(valid) if np.ndim(valid) else X.shape[0]))
+        given = {name: values[all_rows][valid] for name, values in self.of_rows.items()}
+        first_row = 0 if np.ndim(valid) else first_row
+        return self.function(X, first_row, **given).astype(self.value.dtype, copy=False)
+
     def _filled(self, X: Any, first_row: int) -> np.ndarray:
         invalid = self.rule.rows(X)
         if not invalid.size:
-            return self._in_type(self.function(X, first_row))
+            return self._of(X, first_row)
         if self.rule.action == "raise":
             self.rule.refuse(X, int(invalid[0]), first_row + int(invalid[0]))
         valid = np.ones(X.shape[0], bool)
         valid[invalid] = False
         if isinstance(X, CompressedRows):  # some of which share their entries with all others
-            result = self._in_type(self.function(X.without(~valid)))
+            result = self._of(X.without(~valid), first_row)
             result[invalid] = self.value
             return result
         try:
-            scores = self.function(np.asarray(X[valid]))
+            scores = self._of(self.rule.valid_rows(X, valid), first_row, valid)
         except InvalidDataError:  # of another kind: the same among all rows names it by its number
-            self.function(np.where(valid[:, None], np.ma.getdata(X), X.dtype.type(0)), first_row)
+            self._of(np.where(valid[:, None], np.ma.getdata(X), X.dtype.type(0)), first_row)
             raise
         result = np.full((valid.size, *scores.shape[1:]), self.value, self.value.dtype)
         result[valid] = scores
         return result
-
-    def _in_type(self, scores: np.ndarray) -> np.ndarray:
-        return scores.astype(self.value.dtype, copy=False)

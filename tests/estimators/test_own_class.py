@@ -1,5 +1,6 @@
 """Distances and densities of rows in given classes, against those in all classes."""
 
+from functools import partial
 from pathlib import Path
 from runpy import run_path
 
@@ -10,7 +11,7 @@ import zarr
 from samples import EVERY_ESTIMATOR, EVERY_GAUSSIAN, blobs, make
 
 from streamgda import GaussianDiscriminantAnalysis, QuadraticDiscriminantAnalysis
-from streamgda.errors import InvalidDataError, UnsupportedError
+from streamgda.errors import InvalidDataError
 
 X, Y = blobs(300, 5, seed=4)
 ROWS = np.arange(300)
@@ -69,7 +70,19 @@ def test_labels_that_do_not_fit():
         qda.mahalanobis(X, np.where(ROWS == 3, 7, Y))
     with pytest.raises(ValueError, match="299"):
         qda.score_samples(X, Y[:-1])
-    with pytest.raises(UnsupportedError, match="on_invalid='fill' with y"):
-        qda.mahalanobis(X, Y, on_invalid="fill")
-    with pytest.raises(UnsupportedError, match="on_missing"):
-        qda.mahalanobis(X, Y, on_missing="marginal")
+
+
+@pytest.mark.parametrize("container", [np.asarray, partial(da.from_array, chunks=17)])
+@pytest.mark.parametrize("how", [{"on_invalid": "fill"}, {"on_missing": "marginal"}])
+def test_rows_with_gaps_keep_their_classes(how, container):
+    qda = QuadraticDiscriminantAnalysis().fit(X, Y)
+    rows = X.copy()
+    rows[[20, 40, 220], 1] = np.nan
+    for method in ("mahalanobis", "score_samples"):
+        found = np.asarray(getattr(qda, method)(container(rows), Y, **how))
+        whole = getattr(qda, method)(X, Y)
+        np.testing.assert_array_equal(np.isnan(found), np.isnan(rows[:, 1]) & ("on_invalid" in how))
+        np.testing.assert_allclose(*(np.delete(a, [20, 40, 220]) for a in (found, whole)))
+    if "on_missing" in how:
+        every = qda.mahalanobis(rows, **how)
+        np.testing.assert_allclose(qda.mahalanobis(rows, Y, **how), every[ROWS, Y], rtol=1e-9)
