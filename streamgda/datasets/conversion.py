@@ -46,7 +46,7 @@ from streamgda.storage.opening import (
     writing,
 )
 
-_PATH = str | os.PathLike
+_PATH = str | os.PathLike  # type: ignore[type-arg]  # isinstance takes no others
 Block = tuple[np.ndarray, ...]  # (X, y), or (X,) without labels
 
 _CHUNK_BYTES = 4 << 20

@@ -93,7 +93,7 @@ def sized(array: Any) -> Any:
 
 
 def _whole(source: RowSource) -> np.ndarray:
-    values = source.whole()
+    values: Any = source.whole()
     return np.asarray(values) if type(values) is CodedLabels else values
 
 
