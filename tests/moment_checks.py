@@ -100,21 +100,12 @@ def assert_close(a, b, rtol=1e-10):
 # --- paths ------------------------------------------------------------------------------------
 
 # In blocks, which come in segments; or in place, pass by pass, in windows that are grouped by
-# class, parts that one thread sums, batches that are packed, and tiles of what they are added to,
-# or ranges that are added to copies of it.
-PIECES = {
-    "_SMALL_STATE": 0,
-    "_SMALL_WORK": 0,
-    "WINDOW_BYTES": 1,
-    "_PART_ELEMENTS": 1,
-    "_PANEL_BYTES": 1,
-    "_COPIES_BYTES": 0,
-    "_BATCH_BYTES": 1,
-    "FLOAT_ROWS": 100,
-}
-TILES = {"_PART_FEATURES": 7}
-RANGES = {"FLOAT_ROWS": 100, "_RANGE_BLOCKS": 1, "_CACHED_BYTES": 1}
-ALWAYS_LARGE = {"_SMALL_STATE": 0, "_SMALL_WORK": 0, "FLOAT_ROWS": 500}
+# class, parts that one thread sums, tasks of one or several blocks, and tiles of what they are
+# added to.
+TASKS = {"FLOAT_ROWS": 100, "PRODUCT_ROWS": 50, "PACKED_ROWS": 100, "_BLOCKS": 1}
+TILES = {"_PART_FEATURES": 7, "_TILES_BYTES": 1}
+ALWAYS_LARGE = {"_SMALL_STATE": 0, "_SMALL_WORK": 0}
+PIECES = ALWAYS_LARGE | TASKS | TILES | {"WINDOW_BYTES": 1, "_PART_ELEMENTS": 1}
 PATHS = {
     "whole": {},
     "blocks": {"_BLOCK_ELEMENTS": 1},
@@ -123,10 +114,10 @@ PATHS = {
     "large": ALWAYS_LARGE,
     "large in windows": ALWAYS_LARGE | {"WINDOW_BYTES": 1},
     "large in parts": ALWAYS_LARGE | {"_PART_ELEMENTS": 1},
-    "large in batches": PIECES | {"WINDOW_BYTES": 1 << 26, "_PART_ELEMENTS": 1 << 21},
+    "large in tasks of blocks": ALWAYS_LARGE | TASKS,
+    "large in tasks": ALWAYS_LARGE | TASKS | {"_TASK_ELEMENTS": 1},
     "large in tiles": ALWAYS_LARGE | TILES,
-    "large in pieces": PIECES | TILES,
-    "large in ranges": ALWAYS_LARGE | RANGES,
+    "large in pieces": PIECES,
 }
 EVERY_PATH = pytest.mark.parametrize("path", PATHS)
 LARGE = [path for path in PATHS if "large" in path]
@@ -150,7 +141,7 @@ def count_steps(patch):
     """Count from now on the calls of each step."""
     taken = Counter()
     steps = [(kind, f"_add_{n}") for kind in (CentredSums, ExactSums) for n in ("few", "many")]
-    steps += [(parallel, name) for name in ("_add_ranges", "_add_blocks", "_add_together")]
+    steps += [(parallel, name) for name in ("_add_blocks", "_tasks")]
     for owner, name in steps:
         function = getattr(owner, name)
 

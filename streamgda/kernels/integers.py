@@ -3,16 +3,16 @@
 The kernels read rows as bytes, shape ``(n_rows, n_features * size)``, and so are compiled once for
 integers of any size and sign. The *bytes* of a value, lowest first, count as unsigned digits of its
 distance from the lowest value of its type: `sign` is exclusive-ored with the highest byte, and is
-128 for signed types. `offset` is the distance of the origin from the lowest value.
+128 for signed types. The digits of zero are zeros, but for that one.
 
-A block of rows of one group becomes panels. They hold only the features that differ from the origin
-in some row of the block, so that border pixels of images and sparse counts cost no multiplication.
-The digits of the origin are subtracted from the sums of products, not from the values:
+A block of rows of one group becomes panels. They hold only the bytes that are not zero in some row
+of the block, so that border pixels of images, sparse counts and small values in a large type cost
+no multiplication. The digits of zero are subtracted from the sums of products, not from the values:
 ``sum (u - o)(v - p) = sum u v - p sum u - o sum (v - p)``.
 
-A panel holds `WIDTH` features. Each of its entries is a line of int32 words, one a feature, that
+A panel holds `WIDTH` bytes of a row. Each of its entries is a line of int32 words, one a byte, that
 hold the bytes of `TOGETHER` rows side by side: two as 16-bit integers for ``pmaddwd`` and
-``vpdpwssd``, or four for ``vpdpbusd``. Panels are flat arrays of the type of those bytes, `PART`.
+``vpdpwssd``, or four for ``vpdpbusd``. Tiles read them as flat arrays of these parts, `PART`.
 `multiply_tile` multiplies a few columns of one panel with some of another, in a small tile of sums
 that stay in vector registers. It is written in LLVM's vector types, because no compiler keeps such
 a block of sums in registers when it is written as scalar loops.
@@ -35,7 +35,8 @@ from numba.core import cgutils
 from streamgda.kernels import inline_kernel, intrinsic_of, kernel
 from streamgda.kernels.centred import group_of_class
 from streamgda.kernels.processors import SHAPE
-from streamgda.kernels.vectors import broadcast, function_of, repeated, vector_at
+from streamgda.kernels.sums import WORD
+from streamgda.kernels.vectors import as_structures, broadcast, function_of, repeated, vector_at
 
 ROWS, COLUMNS, TOGETHER = SHAPE.rows, SHAPE.columns, SHAPE.together
 WIDTH = SHAPE.panel_width
@@ -202,30 +203,32 @@ def _add_parts(builder, x, y, total, part, extend):
 multiply_tile = tile_function(SHAPE)
 
 
+def _copy_word(source, at, target, to):
+    target[to : to + WORD] = source[at : at + WORD]
+
+
+@intrinsic_of(_copy_word)
+def copy_word(typing, source, at, target, to):
+    """Copy `WORD` bytes from position `at` of an array of bytes to position `to` of another."""
+
+    def generate(context, builder, signature, arguments):
+        source, at, target, to = as_structures(context, builder, signature, arguments)
+        places = (
+            builder.bitcast(builder.gep(array.data, [place]), ir.IntType(64).as_pointer())
+            for array, place in ((source, at), (target, to))
+        )
+        start, end = places
+        builder.store(builder.load(start, align=1), end, align=1)
+        return context.get_dummy_value()
+
+    return types.void(source, types.intp, target, types.intp), generate
+
+
 @kernel
-def add_totals(rows, codes, own, size, sign, offset, first, last, total):
-    """Add the features ``first <= j < last`` of some rows to the sums of their classes."""
-    for r in own:
-        k = np.uint64(codes[r])  # unsigned: no check for negative indices
-        row = rows[r, size * first : size * last]
-        _add_values(row, size, sign, offset, total[k, first:last])
-
-
-@inline_kernel
-def _add_values(row, size, sign, offset, sums):
-    """Add the values of a row, less the origin, to sums."""
-    if size == 1:
-        for j in range(sums.shape[0]):
-            sums[j] += np.int64(row[j] ^ sign) - offset
-    else:
-        for j in range(sums.shape[0]):
-            sums[j] += (row[2 * j] | np.int64(row[2 * j + 1] ^ sign) << 8) - offset
-
-
-@kernel
-def add_integer_squares(rows, codes, size, sign, offset, count, total, squares):
-    """Add rows to counts, and to sums and sums of squares about the origin."""
+def add_integer_squares(rows, codes, size, sign, count, total, squares):
+    """Add rows to counts, and to sums and sums of squares."""
     group = group_of_class(total.shape[0], squares.shape[0])
+    zero = np.int64(sign) << 8 * (size - 1)
     for r in range(rows.shape[0]):
         k = np.uint64(codes[r])
         row, sums, own = rows[r], total[k], squares[np.uint64(group[k])]
@@ -234,12 +237,12 @@ def add_integer_squares(rows, codes, size, sign, offset, count, total, squares):
             value = np.int64(row[j] ^ sign)
             if size == 2:
                 value = row[2 * j] | np.int64(row[2 * j + 1] ^ sign) << 8
-            sums[j] += value - offset
-            own[j] += (value - offset) * (value - offset)
+            sums[j] += value - zero
+            own[j] += (value - zero) * (value - zero)
 
 
 @kernel
-def add_integers(rows, codes, order, starts, groups, size, sign, offset, count, total, scatter):
+def add_integers(rows, codes, order, starts, groups, size, sign, count, total, scatter):
     """Add the rows ``order[starts[g]:starts[g + 1]]`` of some groups.
 
     They are added to the counts and sums of their classes, and to the products of their groups.
@@ -247,142 +250,172 @@ def add_integers(rows, codes, order, starts, groups, size, sign, offset, count, 
     most = 0
     for g in groups:
         most = max(most, starts[g + 1] - starts[g])
-    most = (min(most, PACKED_ROWS) + TOGETHER - 1) // TOGETHER
-    columns = (rows.shape[1] + WIDTH - 1) // WIDTH * WIDTH
-    # Pieces of one array, for compiling a second ``np.empty`` would take longer than this.
-    words, row_words = most * columns, (rows.shape[1] + 7) // 8
-    space = np.empty(columns + (columns + WIDTH * WIDTH + words) // 2 + 3 * row_words + 2, np.intp)
-    places, space = space[:columns], space[columns:]
-    ends, space = space[: 3 * row_words].view(np.uint8), space[3 * row_words :].view(np.int32)
-    totals, space = space[:columns], space[columns:]
-    T, panels = space[: WIDTH * WIDTH], space[WIDTH * WIDTH :].view(PART)
-    packed = places, totals, 0
+    entries = (min(most, PACKED_ROWS) + TOGETHER - 1) // TOGETHER
+    n_panels = (rows.shape[1] + WIDTH - 1) // WIDTH
+    columns, square = n_panels * WIDTH, n_panels * WIDTH * WIDTH
+    space = np.empty(columns + (columns + square + entries * columns) // 2 + 2, np.intp)
+    places, words = space[:columns], space[columns:].view(np.int32)
+    totals, words = words[:columns], words[columns:]
+    P, words = words[:square], words[square:]
     for g in groups:
         n = starts[g + 1] - starts[g]
         pieces = max(1, (n + PACKED_ROWS - 1) // PACKED_ROWS)
         for piece in range(pieces if n > 0 else 0):
             first, last = starts[g] + piece * n // pieces, starts[g] + (piece + 1) * n // pieces
             own = order[first:last]
-            for r in own:
-                k = np.uint64(codes[r])
-                count[k] += 1
-                _add_values(rows[np.uint64(r)], size, sign, offset, total[k])
-            active = _pack_block(rows, own, size, sign, offset, ends, panels, packed)
-            part = 0, scatter.shape[2]
-            _add_product(panels, packed, active, last - first, size, offset, part, T, scatter[g])
+            add_totals(rows, codes, own, size, sign, count, total)
+            active = pack_block(rows, own, size, sign, words, places, totals)
+            for i in range((active + WIDTH - 1) // WIDTH):
+                multiply_panels(words, last - first, i, i + 1, P)
+                add_tiles(P, i, i + 1, places, totals, active, last - first, size, sign, scatter[g])
 
 
 @kernel
-def pack_block(rows, own, size, sign, offset, ends, panels, places, totals):
-    """Pack some rows; return the number of packed bytes of a row. See `_pack_block`."""
-    packed = places, totals, 0
-    return _pack_block(rows, own, size, sign, offset, ends, panels, packed)
+def add_totals(rows, codes, own, size, sign, count, total):
+    """Add at most ``2**15`` rows to the counts and sums of their classes."""
+    d = total.shape[1]
+    sums, held = np.zeros(d, np.int32), 0
+    zero = np.int64(sign) << 8 * (size - 1)
+    for q in range(own.shape[0]):
+        r = np.uint64(own[q])
+        row = rows[r]
+        held += 1
+        if size == 1:
+            for j in range(d):
+                sums[j] += row[j] ^ sign
+        else:
+            for j in range(d):
+                sums[j] += row[2 * j] | np.int32(row[2 * j + 1] ^ sign) << 8
+        k = codes[r]
+        if q + 1 == own.shape[0] or codes[own[q + 1]] != k:
+            count[k] += held
+            for j in range(d):
+                total[k, j] += sums[j] - held * zero
+                sums[j] = 0
+            held = 0
 
 
 @kernel
-def add_packed(panels, at, places, totals, active, n_rows, groups, size, offset, part, T, S):
-    """Add the products of packed blocks to some rows of the scatters of their groups.
+def pack_block(rows, own, size, sign, words, places, totals):
+    """Pack some rows into panels of words; return the number of packed bytes of a row.
 
-    The blocks start at ``panels[at[b]]``; the rows are those of the features of a part, given by
-    the first and one past the last.
+    Their places in a row go to `places`, and their sums over the rows, where products need them, to
+    `totals`. Bytes are copied in words, each of which starts with one that is packed: a later word
+    overwrites those of an earlier one that are not.
     """
-    for b in range(groups.shape[0]):
-        packed = places[b], totals[b], at[b]
-        _add_product(panels, packed, active[b], n_rows[b], size, offset, part, T, S[groups[b]])
-
-
-@inline_kernel
-def _pack_block(rows, own, size, sign, offset, ends, panels, packed):
-    """Pack some rows; return the number of packed bytes of a row.
-
-    Their places in a row, and their sums over the rows where products need them, go to arrays of
-    `packed`, whose last entry is where the panels start. `ends` is scratch space for three rows.
-    """
-    places, totals, start = packed
-    n_bytes = rows.shape[1]
-    lowest, origin, differs = ends[:n_bytes], ends[n_bytes : 2 * n_bytes], ends[2 * n_bytes :]
+    n_bytes, n = rows.shape[1], own.shape[0]
+    line = (n_bytes + WIDTH - 1) // WIDTH * WIDTH + WORD
+    space = np.empty(2 * n_bytes + (n_bytes + 1) // 2 + 1, np.intp)
+    sources, targets = space[:n_bytes], space[n_bytes : 2 * n_bytes]
+    sums = space[2 * n_bytes :].view(np.int32)
+    held = np.zeros((3 + TOGETHER) * line, np.uint8)
+    lowest, differs, row = held[:line], held[line : 2 * line], held[2 * line : 3 * line]
+    lines = held[3 * line :]
     for f in range(n_bytes):
-        part = f & (size - 1)
-        lowest[f] = sign if part == size - 1 else 0
-        origin[f] = lowest[f] ^ (offset >> 8 * part & 255)
-        differs[f] = offset >> 8 * size != 0  # no value of the type equals the origin
-        totals[f] = 0
-    for r in own:
-        row = rows[np.uint64(r)]
+        lowest[f] = sign if f & (size - 1) == size - 1 else 0
+        sums[f] = 0
+    for q in range(n):
+        values = rows[np.uint64(own[q])]
         for f in range(n_bytes):
-            differs[f] |= row[f] ^ origin[f]
-        if LOWERED or offset:
-            for f in range(n_bytes):
-                totals[f] += row[f] ^ lowest[f]
-    active = 0
-    for f in range(0, n_bytes, size):
-        if differs[f] | differs[f + size - 1]:
-            for g in range(f, f + size):
-                places[active], totals[active] = g, totals[g]
-                active += 1
-    n_panels, n = (active + WIDTH - 1) // WIDTH, own.shape[0]
-    for c in range(active, n_panels * WIDTH):
-        places[c] = 0
-    entries = (n + TOGETHER - 1) // TOGETHER
-    for q in range(entries * TOGETHER):
-        row = rows[np.uint64(own[q])] if q < n else lowest
-        line = start + q // TOGETHER * LINE + q % TOGETHER
+            differs[f] |= values[f]
+    active, n_words, f = 0, 0, 0
+    while f < n_bytes:
+        if not differs[f]:
+            f += 1
+            continue
+        sources[n_words], targets[n_words] = f, active
+        n_words += 1
+        end = min(f + WORD, n_bytes)
+        while f < end and differs[f]:
+            places[active] = f
+            active += 1
+            f += 1
+    n_panels, entries = (active + WIDTH - 1) // WIDTH, (n + TOGETHER - 1) // TOGETHER
+    for entry in range(entries):
+        for t in range(TOGETHER):
+            q = entry * TOGETHER + t
+            if q < n:
+                values = rows[np.uint64(own[q])]
+                for f in range(n_bytes):
+                    row[f] = values[f] ^ lowest[f]
+                if LOWERED or sign:
+                    for f in range(n_bytes):
+                        sums[f] += row[f]
+            else:
+                for f in range(n_bytes):
+                    row[f] = 0
+            for w in range(n_words):
+                copy_word(row, sources[w], lines, t * line + targets[w])
         for p in range(n_panels):
+            at = (p * entries + entry) * WIDTH
+            out = words[at : at + WIDTH]
             for c in range(WIDTH):
-                f = np.uint64(places[p * WIDTH + c])
-                panels[np.uint64(line + c * TOGETHER)] = row[f] ^ lowest[f]
-            line += entries * LINE
+                out[c] = 0
+            for t in range(TOGETHER):
+                at = t * line + p * WIDTH
+                part, shift = lines[at : at + WIDTH], 32 // TOGETHER * t
+                for c in range(WIDTH):
+                    out[c] |= np.int32(part[c]) << shift
+    for c in range(active):
+        totals[c] = sums[places[c]]
     return active
 
 
-@inline_kernel
-def _add_product(panels, packed, active, n, size, offset, part, T, scatter):
-    """Add the product of a packed block with itself to some rows of a scatter's lower triangle."""
-    places, totals, start = packed
-    low = 255 if size == 2 else -1  # the highest digit of the offset has no limit
+@kernel
+def multiply_panels(words, n, first, last, P):
+    """Write the products of panels ``first <= i < last`` of `n` rows with those up to each.
+
+    They go to successive tiles of `P`, of ``WIDTH ** 2`` sums.
+    """
+    panels = words.view(PART)
     entries = (n + TOGETHER - 1) // TOGETHER
-    step = entries * TOGETHER  # parts of a column
-    top, bottom = 0, 0
+    start = 0
+    for i in range(first, last):
+        for j in range(i + 1):
+            T = P[start : start + WIDTH * WIDTH]
+            start += WIDTH * WIDTH
+            for a in range(WIDTH * WIDTH):
+                T[a] = 0
+            left, right = i * entries * LINE, j * entries * LINE
+            for entry in range(0, entries, DEPTH):
+                k, depth = entry * LINE, min(DEPTH, entries - entry)
+                for column in range(0, WIDTH, COLUMNS):
+                    for row in range(0, WIDTH, ROWS):
+                        multiply_tile(panels, left + k, right + k, depth, row, column, T)
+
+
+@kernel
+def add_tiles(P, first, last, places, totals, active, n, size, sign, S):
+    """Add the products of some panels of `n` rows, see `multiply_panels`, to a lower triangle."""
+    high = np.uint64(size - 1)
+    digits = sign == 0  # all of zero are zeros, and all bytes are the lowest ones
     for c in range(active):
-        top += places[c] < size * part[0]
-        bottom += places[c] < size * part[1]
-    for i in range(top // WIDTH * WIDTH, bottom, WIDTH):
-        for j in range(0, i + 1, WIDTH):
-            _multiply_panels(panels, start + i * step, start + j * step, entries, T)
-            for c in range(max(i, top), min(i + WIDTH, bottom)):
-                products, f, width = T[(c - i) * WIDTH :], places[c], min(WIDTH, c + 1 - j)
-                lowered = LOWERED * np.int64(totals[c])
-                if size == 1 and offset == 0:
-                    out = scatter[f]
+        digits &= places[c] & (size - 1) == 0
+    start = 0
+    for i in range(first, last):
+        for j in range(i + 1):
+            T = P[start : start + WIDTH * WIDTH]
+            start += WIDTH * WIDTH
+            for c in range(i * WIDTH, min((i + 1) * WIDTH, active)):
+                products, f = T[(c - i * WIDTH) * WIDTH :], np.uint64(places[c])
+                width, own = min(WIDTH, c + 1 - j * WIDTH), np.int64(totals[c])
+                out, lowered = S[f >> high], LOWERED * own
+                if digits:
                     for b in range(width):
-                        out[np.uint64(places[j + b])] += products[b] + lowered
+                        out[np.uint64(places[j * WIDTH + b]) >> high] += products[b] + lowered
                     continue
-                out = scatter[f // size]
-                high = f & (size - 1)
-                digit = offset >> 8 if high else offset & low
+                place = f & high
+                zero = np.int64(sign) if place == high else 0
                 for b in range(width):
-                    g = places[j + b]
-                    other_high = g & (size - 1)
-                    other = offset >> 8 if other_high else offset & low
-                    value = products[b] + lowered - other * np.int64(totals[c])
-                    value -= digit * (totals[j + b] - n * other)
-                    value <<= 8 * (high + other_high)
-                    if g // size == f // size and g != f:
+                    g = np.uint64(places[j * WIDTH + b])
+                    other_place = g & high
+                    other = np.int64(sign) if other_place == high else 0
+                    value = products[b] + lowered - other * own
+                    value -= zero * (totals[j * WIDTH + b] - n * other)
+                    value <<= np.int64(8 * (place + other_place))
+                    if g >> high == f >> high and g != f:
                         value *= 2  # both bytes of a feature: the other product is above
-                    out[g // size] += value
-
-
-@inline_kernel
-def _multiply_panels(panels, left, right, entries, T):
-    """Write the products of the columns of two panels."""
-    for a in range(WIDTH * WIDTH):
-        T[a] = 0
-    for entry in range(0, entries, DEPTH):
-        k = entry * LINE
-        depth = min(DEPTH, entries - entry)
-        for column in range(0, WIDTH, COLUMNS):
-            for row in range(0, WIDTH, ROWS):
-                multiply_tile(panels, left + k, right + k, depth, row, column, T)
+                    out[g >> high] += value
 
 
 @inline_kernel

@@ -28,7 +28,7 @@ from streamgda.kernels.vectors import (
 
 BUCKET_FEATURES = 16 * LANES  # for more, BLAS is as fast
 
-# Number of rows whose products, of differences below 1.5 * 2^16, are summed exactly in float64.
+# Number of rows whose products, of 16-bit integers, are summed exactly in float64.
 EXACT_NARROW_ROWS = 1 << 19
 
 _SIDE_BY_SIDE = 3  # with one line for each lane, sums fill 32 registers of 8 lanes, or 16 of 4
@@ -334,7 +334,7 @@ def add_centred_narrow(
 
 
 @kernel
-def add_exact_narrow(X, codes, origin, count, total, scatter):
+def add_exact_narrow(X, codes, count, total, scatter):
     """Add narrow rows as `add_integers` does, to matrices; at most `EXACT_NARROW_ROWS` rows."""
     n_classes, d = total.shape
     n_groups, width = scatter.shape[0], padded_width(d)
@@ -342,7 +342,7 @@ def add_exact_narrow(X, codes, origin, count, total, scatter):
     vectors, products = np.empty((2, n_classes, width)), np.empty((n_groups, width, width))
     for k in range(n_classes):
         for j in range(width):
-            vectors[0, k, j] = origin if j < d else 0.0
+            vectors[0, k, j] = 0.0
     buckets = empty_buckets(n_classes, width, X.shape[0])
     block = X, codes, weights, 0, X.shape[0]
     add_narrow_products(block, buckets, totals, vectors, products)

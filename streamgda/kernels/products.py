@@ -101,17 +101,17 @@ def pack_blocks(source, first, last, at, rows, features, active):
 
 
 @kernel
-def add_products(rows, features, active, first, last, groups, part, S):
-    """Add the products of blocks to a part of the lower triangles of their groups in `S`.
+def multiply_blocks(rows, features, active, first, last, part, products):
+    """Write the products of blocks, in a part of the lower triangles, to a corner of `products`.
 
-    Block b is ``rows[first[b]:last[b]]``, its group ``groups[b]``. `part` are the first row of the
-    part, one past the last, and the same of its columns: those of the rows, or all before them.
+    Block b is ``rows[first[b]:last[b]]``, its corner that of ``products[b]``. `part` are the first
+    row of the part, one past the last, and the same of its columns: those of the rows, or all
+    before them.
     """
-    space = np.empty((part[1] - part[0], part[3] - part[2]), rows.dtype)
     for b in range(first.shape[0]):
         i, i_stop = count_below(features[b], active[b], part[0], part[1])
         j, j_stop = count_below(features[b], active[b], part[2], part[3])
-        product = space[: i_stop - i, : j_stop - j]
+        product = products[b, : i_stop - i, : j_stop - j]
         if product.size == 0:
             continue
         n_rows = last[b] - first[b]
@@ -124,7 +124,27 @@ def add_products(rows, features, active, first, last, groups, part, S):
                 gram(some[:, i:i_stop], beta, product)
             else:
                 cross(some[:, i:i_stop], some[:, j:j_stop], beta, product)
-        add_lower(product, i, j, features[b], S[groups[b]])
+
+
+@kernel
+def add_blocks(products, features, active, groups, part, S):
+    """Add products of blocks, see `multiply_blocks`, to the triangles of their groups in `S`."""
+    for b in range(groups.shape[0]):
+        i, i_stop = count_below(features[b], active[b], part[0], part[1])
+        j, j_stop = count_below(features[b], active[b], part[2], part[3])
+        product = products[b, : i_stop - i, : j_stop - j]
+        if product.size > 0:
+            add_lower(product, i, j, features[b], S[groups[b]])
+
+
+@kernel
+def add_products(rows, features, active, first, last, groups, part, products, S):
+    """Multiply blocks and add them, one after another; `products` holds those of one block."""
+    for b in range(first.shape[0]):
+        own = slice(b, b + 1)
+        block = features[own], active[own]
+        multiply_blocks(rows, *block, first[own], last[own], part, products)
+        add_blocks(products, *block, groups[own], part, S)
 
 
 @inline_kernel

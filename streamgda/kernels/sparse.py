@@ -89,24 +89,16 @@ def add_sparse_centred(
 
 
 @kernel
-def add_sparse_exact(values, columns, first, last, codes, origin, count, total, scatter):
-    """Add rows of whole numbers to counts, and to int64 sums and squares about an origin."""
-    n_classes, d = total.shape
-    group = group_of_class(n_classes, scatter.shape[0])
-    number = np.zeros(n_classes, np.int64)
+def add_sparse_exact(values, columns, first, last, codes, count, total, scatter):
+    """Add rows of whole numbers to counts, and to int64 sums and squares."""
+    group = group_of_class(total.shape[0], scatter.shape[0])
     for r in range(codes.shape[0]):
         k = codes[r]
-        number[k] += 1
+        count[k] += 1
         for p in range(first[r], last[r]):
             x = np.int64(values[p])
             total[k, columns[p]] += x
-            scatter[group[k], columns[p]] += x * (x - 2 * origin)
-    for k in range(n_classes):
-        count[k] += number[k]
-        if origin != 0 and number[k] > 0:
-            for j in range(d):
-                total[k, j] -= number[k] * origin
-                scatter[group[k], j] += number[k] * origin * origin
+            scatter[group[k], columns[p]] += x * x
 
 
 @contracting_kernel

@@ -363,7 +363,7 @@ def ones_of(moments: ClassMoments) -> np.ndarray:
         If the variances are not those of zeros and ones.
     """
     exact = moments._sums
-    if isinstance(exact, ExactSums) and exact.origin == 0:
+    if isinstance(exact, ExactSums):
         # The square of a whole number is larger than the number itself, except for these two.
         if (exact.structure.diagonal(exact.scatter) != exact.total).any():
             _refuse_moments()

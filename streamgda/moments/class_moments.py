@@ -609,14 +609,13 @@ class ClassMoments(Moments):
     ) -> CentredSums | ExactSums:
         """Return sums, new ones if there are none, of a kind to which rows can be added."""
         kind = row_type(X.dtype)
-        origin = None if weights.size else kind.origin
+        exact = kind.exact and not weights.size
         if sums is None:
             shape = n_classes, X.shape[1]
-            if origin is None:
+            if not exact:
                 return CentredSums.zeros(self._structure, *shape)
-            sums = ExactSums.zeros(self._structure, *shape, origin)
-        exact = origin is not None and sums.fits(X.shape[0], kind)
-        return sums if exact else sums.centred()
+            sums = ExactSums.zeros(self._structure, *shape)
+        return sums if exact and sums.fits(X.shape[0], kind) else sums.centred()
 
     def _declare(self, labels: np.ndarray) -> None:
         joined = label_codes.join_labels(self._classes, labels)
@@ -1158,7 +1157,7 @@ class ClassMoments(Moments):
         if self._sums is None:
             return attributes, {}
         if isinstance(self._sums, ExactSums):
-            attributes |= {"origin": self._sums.origin, "reach": self._sums.reach}
+            attributes |= {"origin": 0, "reach": self._sums.reach}
         arrays = self._sums.arrays()
         arrays["scatter"] = self._structure.pack(arrays["scatter"])
         if self._sums.fourth is not None:
@@ -1189,11 +1188,12 @@ class ClassMoments(Moments):
         arrays["scatter"] = structure.unpack(arrays["scatter"])
         sums: CentredSums | ExactSums
         if "origin" in attributes:
-            origin, reach = check_whole("origin", attributes["origin"], 0), attributes["reach"]
-            sums = ExactSums(structure, origin, reach, **arrays)
+            sums = ExactSums(structure, attributes["reach"], **arrays)
         else:
             sums = CentredSums(structure, **arrays)
         sums.check(classes.size)
+        if isinstance(sums, ExactSums):
+            sums = sums.about_zero(check_whole("origin", attributes["origin"], 0))
         if not sums.n_features:
             raise ValueError("there are no features")
         for name, array in scaled.items():

@@ -199,7 +199,7 @@ class Structure:
     def move_origin(
         self, scatter: np.ndarray, step: int, total: np.ndarray, count: np.ndarray
     ) -> np.ndarray:
-        """Return the exact scatter about an origin that is `step` lower.
+        """Return the sums of products about an origin that is `step` lower.
 
         `total` and `count` are the groups' sums about the old origin, and their rows.
         """
@@ -265,18 +265,16 @@ class Structure:
         shared = centre, centre_low, self.groups(len(centre))
         add_in_parts(add_squares, rows, shared, scatter)
 
-    def add_integers(
-        self, X: Any, codes: np.ndarray, origin: int, n_threads: int, *state: np.ndarray
-    ) -> None:
-        """Add rows of integers to int64 sums about an origin.
+    def add_integers(self, X: Any, codes: np.ndarray, n_threads: int, *state: np.ndarray) -> None:
+        """Add rows of integers to int64 sums.
 
         On one thread, that is a single kernel call, as for sparse rows. `state` is counts, totals
         and the scatter, which change.
         """
         if type(X) is CompressedRows:
-            add_sparse_exact(*X.astype(np.int32).arrays, codes, origin, *state)
+            add_sparse_exact(*X.astype(np.int32).arrays, codes, *state)
             return
-        rows, form = byte_rows(X, origin)
+        rows, form = byte_rows(X)
         if n_threads == 1:
             add_integer_squares(rows, codes, *form, *state)
         else:
@@ -395,17 +393,15 @@ class Matrix(Structure):
     def add_many(self, *arguments: Any) -> None:
         add_scatter(*arguments)
 
-    def add_integers(
-        self, X: Any, codes: np.ndarray, origin: int, n_threads: int, *state: np.ndarray
-    ) -> None:
+    def add_integers(self, X: Any, codes: np.ndarray, n_threads: int, *state: np.ndarray) -> None:
         (n_rows, d), (count, total, scatter) = X.shape, state
         # Products of bytes are faster than those of float64 if there are enough of them.
         most = BUCKET_FEATURES // (2 if X.dtype.itemsize == 1 else 1)
         narrow = n_threads == 1 and d <= most and count.size < n_rows <= EXACT_NARROW_ROWS
         if narrow and _narrow_bytes(d, count.size, len(scatter)) <= _MOST_BYTES:
-            add_exact_narrow(X, codes, origin, count, total, scatter)
+            add_exact_narrow(X, codes, count, total, scatter)
         else:
-            rows, form = byte_rows(X, origin)
+            rows, form = byte_rows(X)
             add_integers(rows, codes, form, count, total, scatter, n_threads)
 
     def centre_integers(self, *sums: np.ndarray, out: np.ndarray) -> None:

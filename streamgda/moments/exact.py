@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,38 +10,35 @@ from streamgda.kernels.sums import two_sum
 from streamgda.moments.centred import CentredSums, Sums, check_fourth
 from streamgda.moments.covariance_types import Structure
 from streamgda.moments.parallel import Coded
-from streamgda.rows.arrays import INTEGERS, ORIGINS, RowType, row_type
+from streamgda.rows.arrays import INTEGERS, RowType, row_type
 from streamgda.runtime import threads
 from streamgda.storage.format import check_array, check_count, check_whole
 
 # int64 sums of squares are exact for rows up to this many times the largest square.
-_EXACT_LIMIT = 1 << 62
+_EXACT_LIMIT = (1 << 63) - 1
 
 # Rounding multiplies two remainders below the number of rows (`centre_scatter`).
 _EXACT_ROWS = 1 << 31
 
-_MOST_REACH = 1 << 17  # of 16-bit integers about the origin of others
+_MOST_REACH = 1 << 17  # of 16-bit integers about the origins of files
+ORIGINS = 0, 1 << 15  # of files: their uint16 were summed about the second one
 
 
 @dataclass(eq=False)
 class ExactSums(Sums):
-    """Counts, sums and scatter about one whole number, in int64: no rounding at all.
+    """Counts, sums and sums of products in int64: no rounding at all.
 
     Attributes
     ----------
-    origin : int
-        The number that is subtracted from every value.
     reach : int
-        Largest distance from the origin that a value seen so far can have, by its data type.
+        Largest magnitude that a value seen so far can have, by its data type.
     count : ndarray of int64, shape (n_classes,)
     total : ndarray of int64, shape (n_classes, n_features)
-        Sums of ``x - origin``.
     scatter : ndarray of int64
-        Sums of products of ``x - origin``: not centred at the means.
+        Sums of products: not centred at the means.
     """
 
     structure: Structure
-    origin: int
     reach: int
     count: np.ndarray
     total: np.ndarray
@@ -50,11 +46,10 @@ class ExactSums(Sums):
     fourth: np.ndarray | None = None
 
     @classmethod
-    def zeros(cls, structure: Structure, n_classes: int, n_features: int, origin: int) -> ExactSums:
-        """Return sums of no rows about an origin."""
+    def zeros(cls, structure: Structure, n_classes: int, n_features: int) -> ExactSums:
+        """Return sums of no rows."""
         return cls(
             structure,
-            origin,
             0,
             np.zeros(n_classes, np.int64),
             np.zeros((n_classes, n_features), np.int64),
@@ -63,18 +58,15 @@ class ExactSums(Sums):
 
     def empty(self, n_classes: int) -> ExactSums:
         """Return sums of no rows, otherwise like these."""
-        return ExactSums.zeros(self.structure, n_classes, self.n_features, self.origin)
+        return ExactSums.zeros(self.structure, n_classes, self.n_features)
 
     def check(self, n_classes: int) -> None:
         """Raise ValueError unless these could be sums of rows of that many classes."""
         shape = n_classes, self.n_features
         check_whole("reach", self.reach, 0, _MOST_REACH)
         check_count(self.count, n_classes, "i8")
-        if self.origin not in ORIGINS or not self._stays_exact(0, 0):
-            raise ValueError(
-                f"{self.count.sum()} rows are never summed about {self.origin!r} within "
-                f"{self.reach}"
-            )
+        if not self._stays_exact(0, 0):
+            raise ValueError(f"{self.count.sum()} rows are never summed within {self.reach}")
         most = 2 * _EXACT_ROWS * self.reach  # twice, if rows were subtracted that were not there
         check_array("total", self.total, shape, "i8", least=-most, most=most)
         check_array("scatter", self.scatter, self.structure.scatter_shape(*shape), "i8")
@@ -83,17 +75,15 @@ class ExactSums(Sums):
     def class_means(self) -> np.ndarray:
         """Return the means, each rounded once; NaN for classes without rows."""
         n = np.where(self.count > 0, self.count, 1)[:, None]
-        whole = self.total + self.origin * self.count[:, None]
-        return np.where(self.count[:, None] > 0, whole / n, np.nan)
+        return np.where(self.count[:, None] > 0, self.total / n, np.nan)
 
     def fits(self, n_rows: int, kind: RowType) -> bool:
         """Return True if the sums stay within int64 with that many more rows of a type."""
-        return self._stays_exact(n_rows, _reach(kind.dtype, self.origin))
+        return self._stays_exact(n_rows, kind.reach)
 
     def can_add(self, other: ExactSums) -> bool:
         """Return True if the sums stay within int64 with `other` added."""
-        reach = other.reach + abs(other.origin - self.origin)
-        return self._stays_exact(int(other.count.sum()), reach)
+        return self._stays_exact(int(other.count.sum()), other.reach)
 
     def _stays_exact(self, n_rows: int, reach: int) -> bool:
         rows = int(self.count.sum()) + n_rows
@@ -103,11 +93,11 @@ class ExactSums(Sums):
         return row_type(dtype).dtype
 
     def _changes_at_once(self, dtype: np.dtype, weights: np.ndarray) -> bool:
-        return _reach(dtype, self.origin) <= self.reach
+        return row_type(dtype).reach <= self.reach
 
     def taken_at_once(self) -> tuple[tuple[np.dtype, ...], float]:
         """Return types that do not widen the reach, and the rows for which sums stay exact."""
-        taken = tuple(dtype for dtype in INTEGERS if _reach(dtype, self.origin) <= self.reach)
+        taken = tuple(dtype for dtype in INTEGERS if row_type(dtype).reach <= self.reach)
         most = min(_EXACT_ROWS - 1, _EXACT_LIMIT // max(1, self.reach) ** 2)
         return taken, most - int(self.count.sum())
 
@@ -120,27 +110,27 @@ class ExactSums(Sums):
 
     def _add_on_threads(self, rows: Coded, n_threads: int) -> None:
         X, codes, _ = rows
-        self._widen_reach(X.dtype)
-        state = self.count, self.total, self.scatter
-        self.structure.add_integers(X, codes, self.origin, n_threads, *state)
+        self.reach = max(self.reach, row_type(X.dtype).reach)
+        self.structure.add_integers(X, codes, n_threads, self.count, self.total, self.scatter)
 
-    def _widen_reach(self, dtype: np.dtype) -> None:
-        """Widen the reach to values of a data type."""
-        self.reach = max(self.reach, _reach(dtype, self.origin))
+    def about_zero(self, origin: int) -> ExactSums:
+        """Return the sums of values from which an origin was subtracted before.
 
-    def _about(self, origin: int) -> ExactSums:
-        """Return the same moments about another origin."""
-        if origin == self.origin:
+        Raises
+        ------
+        ValueError
+            For an origin that files do not have.
+        """
+        if origin not in ORIGINS:
+            raise ValueError(f"{self.count.sum()} rows are never summed about {origin!r}")
+        if not origin:
             return self
-        step = self.origin - origin
         total, count = self.structure.group_sums(self.total), self.structure.group_sums(self.count)
-        return ExactSums(
-            self.structure,
-            origin,
-            self.reach + abs(step),
-            self.count,
-            self.total + step * self.count[:, None],
-            self.structure.move_origin(self.scatter, step, total, count),
+        return replace(
+            self,
+            reach=min(self.reach + origin, 1 << 16),  # that of 16-bit integers
+            total=self.total + origin * self.count[:, None],
+            scatter=self.structure.move_origin(self.scatter, origin, total, count),
         )
 
     def add(self, other: ExactSums, at: np.ndarray) -> None:
@@ -160,7 +150,6 @@ class ExactSums(Sums):
         return impossible | (self.structure.group_sums(beyond) > 0)
 
     def _add_signed(self, other: ExactSums, at: np.ndarray, sign: int) -> None:
-        other = other._about(self.origin)
         self.reach = max(self.reach, other.reach)
         np.add.at(self.count, at, sign * other.count)
         np.add.at(self.total, at, sign * other.total)
@@ -172,7 +161,7 @@ class ExactSums(Sums):
         scatter = np.zeros(self.scatter.shape)
         self._centre(slice(None), np.arange(self.n_features), scatter)
         n = np.where(self.count > 0, self.count, 1)[:, None]
-        mean, mean_low = two_sum((quotient + self.origin).astype(np.float64), rest / n)
+        mean, mean_low = two_sum(quotient.astype(np.float64), rest / n)
         mean[self.count == 0] = 0
         sums = CentredSums(self.structure, self.count.copy(), mean, mean_low, scatter)
         if self.fourth is not None:  # they have rounding errors of any size
@@ -194,12 +183,6 @@ class ExactSums(Sums):
         )
 
     def _whole_means(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the class means about the origin, rounded down, and n times what is left."""
+        """Return the class means, rounded down, and n times what is left."""
         n = np.where(self.count > 0, self.count, 1)[:, None]
         return np.divmod(self.total, n)
-
-
-@cache
-def _reach(dtype: np.dtype, origin: int) -> int:
-    """Return the largest distance of a value of an integer type from an origin."""
-    return row_type(dtype).reach(origin)

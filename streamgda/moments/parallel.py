@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise, product
+from contextlib import contextmanager
+from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from streamgda.kernels import integers, products
 from streamgda.kernels.centred import rows_by_group
-from streamgda.kernels.integers import (
-    LINE,
-    PACKED_ROWS,
-    PART,
-    TOGETHER,
-    WIDTH,
-    add_totals,
-    pack_block,
-)
+from streamgda.kernels.integers import PACKED_ROWS, TOGETHER, WIDTH
 from streamgda.kernels.products import BLOCK_ROWS as FLOAT_ROWS
-from streamgda.kernels.products import LEAST_ROWS
+from streamgda.kernels.products import LEAST_ROWS, PRODUCT_ROWS
 from streamgda.kernels.sums import group_rows
 from streamgda.rows.arrays import as_kernel_rows, blocks
 from streamgda.runtime import threads
 
-LARGEST_BLOCK = 2  # times the size that is asked of `even_blocks`; it is less
+LARGEST_TASK = 3  # times the size that is asked of `even_blocks` and `_tasks`; it is less
 _PART_ELEMENTS = 1 << 21  # of a part of the rows that is summed by one thread
 
 
@@ -93,14 +86,55 @@ def even_blocks(
     return first, last, owner
 
 
+class _Spaces:
+    """Scratch space of the tasks that run at a time, which later ones use again."""
+
+    def __init__(self, make: Callable[[], Sequence[np.ndarray]]) -> None:
+        self._make = make
+        self._unused: list[Sequence[np.ndarray]] = []
+
+    @contextmanager
+    def one(self) -> Iterator[Sequence[np.ndarray]]:
+        """Lend space that no other task uses."""
+        try:
+            space = self._unused.pop()
+        except IndexError:
+            space = self._make()
+        yield space
+        self._unused.append(space)
+
+
+def _tasks(sizes: np.ndarray, owner: np.ndarray, n_rows: int) -> list[tuple[slice, int | None]]:
+    """Cut blocks into tasks of about as many rows, or of one block if this has more.
+
+    A task has blocks of one group, and adds to it in its turn, or all blocks of several groups:
+    the turn is None. The threads begin with different groups, so that they seldom add to the same.
+    """
+    several = np.bincount(owner)[owner] > 1
+    other = np.diff(owner, prepend=-1) != 0
+    before = np.cumsum(sizes) - sizes
+    full = np.diff(before // max(1, n_rows), prepend=-1) != 0
+    starts = np.flatnonzero(full | (other & (several | np.append(False, several[:-1]))))
+    whole = np.flatnonzero(other[starts])  # tasks that begin with a group
+    turns = np.arange(starts.size) - np.repeat(whole, np.diff(whole, append=starts.size))
+    ends = [*starts[1:].tolist(), sizes.size]
+    tasks = [
+        (slice(first, last), turn if several[first] else None)
+        for first, last, turn in zip(starts.tolist(), ends, turns.tolist(), strict=True)
+    ]
+    n = threads.n_threads()
+    shares = before[starts[whole]] * n // max(1, sizes.sum())
+    cuts = [*whole[np.flatnonzero(np.diff(shares, prepend=-1))].tolist(), len(tasks)]
+    in_step = zip_longest(*(tasks[a:b] for a, b in pairwise(cuts)))
+    return [task for some in in_step for task in some if task]
+
+
 # --- floating-point rows ----------------------------------------------------------------------
 
-_BATCH_BYTES = 1 << 24  # rows that are centred at a time
-_PART_FEATURES = 170  # of a part of a matrix that a thread adds to
-_RANGES = 8  # of blocks, each of which is added to copies of the scatters
-_RANGE_BLOCKS = 2  # of a range, at least
-_COPIED_BYTES = 1 << 25  # of the copies of all ranges, at most
-_CACHED_BYTES = 1 << 20  # rows of a range that are centred at a time
+_BLOCK_ELEMENTS = 1 << 21  # of a block of rows: in wide rows, there are fewer than `FLOAT_ROWS`
+_BLOCKS = 16  # that rows are cut into, at least, unless these are few
+_TASK_ELEMENTS = 1 << 19  # of rows that are worth a call on another thread
+_PART_FEATURES = 1024  # of a part of a matrix whose products are held
 
 
 def add_scatter(
@@ -119,22 +153,26 @@ def add_scatter(
     scatter : ndarray, shape (groups, n_features, n_features)
     """
     X, codes, weights = rows
+    n_rows, d = X.shape
     order, starts = rows_by_group(codes, len(centre), len(scatter))
-    cuts = even_blocks(starts, np.arange(len(scatter)), FLOAT_ROWS)
+    size = min(FLOAT_ROWS, n_rows // _BLOCKS, _BLOCK_ELEMENTS // d)
+    cuts = even_blocks(starts, np.arange(len(scatter)), max(PRODUCT_ROWS, size))
     source = X, codes, order, weights, *_centre_in(centre, centre_low, dtype, weights)
-    copied = _RANGES * scatter.nbytes <= _COPIED_BYTES
-    ranges = copied and cuts[0].size >= _RANGES * _RANGE_BLOCKS
     with threads.serial_blas():
-        refused = (_add_ranges if ranges else _add_blocks)(source, cuts, dtype, scatter)
-        # After all others, so that it does not matter which blocks shared a batch.
+        refused = _add_blocks(source, cuts, dtype, scatter)
+        # After all others, so that it does not matter which blocks shared a task.
         if refused.size:
             source = *source[:4], centre, centre_low
             _add_blocks(source, [cut[refused] for cut in cuts], np.float64, scatter)
 
 
 def _float_bytes(n_features: int) -> int:
-    """Return the most bytes of the rows that are centred at a time."""
-    return max(_BATCH_BYTES, 8 * n_features * LARGEST_BLOCK * FLOAT_ROWS)
+    """Return the most bytes of the rows and products that all threads hold."""
+    block = max(PRODUCT_ROWS, min(FLOAT_ROWS, _BLOCK_ELEMENTS // n_features))
+    rows = LARGEST_TASK * max(block, _TASK_ELEMENTS // n_features)
+    blocks = max(1, rows // block)
+    held = rows * n_features + blocks * min(n_features, _PART_FEATURES) ** 2
+    return 8 * threads.n_threads() * held
 
 
 def _centre_in(
@@ -150,111 +188,59 @@ def _centre_in(
     return high, ((centre - high) + centre_low).astype(np.float32)
 
 
-def _add_ranges(
-    source: tuple[np.ndarray, ...], cuts: Sequence[np.ndarray], dtype: Any, scatter: np.ndarray
-) -> np.ndarray:
-    """Add blocks as `_add_blocks` does; each range of blocks in one thread, to its own scatters.
-
-    Threads do not wait for each other, and rows stay in a cache between centring and products.
-    """
-    d = scatter.shape[-1]
-    sizes = cuts[1] - cuts[0]
-    most = sizes.max()
-    step = max(1, _CACHED_BYTES // (most * d * np.dtype(dtype).itemsize))
-    whole = 0, d, 0, d
-
-    def add(some: slice) -> tuple[np.ndarray, list[np.ndarray]]:
-        own, refused = np.zeros_like(scatter), []
-        rows = np.empty((step * most, d), dtype)
-        features, active = np.empty((step, d), np.intp), np.empty(step, np.intp)
-        for start in range(some.start, some.stop, step):
-            first, last, owner = (cut[start : min(start + step, some.stop)] for cut in cuts)
-            at = np.cumsum(last - first) - (last - first)
-            products.pack_blocks(source, first, last, at, rows, features, active)
-            bad = np.flatnonzero(active[: owner.size] < 0)
-            refused.append(bad + start)
-            active[bad] = 0
-            products.add_products(rows, features, active, at, at + last - first, owner, whole, own)
-        return own, refused
-
-    ranges = _shares(sizes, np.arange(sizes.size), _RANGES)
-    refused: list[np.ndarray] = []
-    for own, bad in threads.imap(add, ((some,) for some in ranges)):
-        np.add(scatter, own, out=scatter)
-        refused += bad
-    return np.concatenate(refused)
-
-
 def _add_blocks(
     source: tuple[np.ndarray, ...], cuts: Sequence[np.ndarray], dtype: Any, scatter: np.ndarray
 ) -> np.ndarray:
-    """Centre blocks of rows and add their products, batch by batch.
+    """Centre blocks of rows and add their products.
+
+    Each task is a few blocks, whose rows stay in a cache between centring and products. Several
+    tasks of one group multiply at the same time, and add in turn.
 
     Returns the numbers of the blocks for which float32 has too small a range.
     """
     d = scatter.shape[-1]
-    sizes = cuts[1] - cuts[0]
-    ends = np.cumsum(sizes)
-    most = max(sizes.max(), _BATCH_BYTES // (d * np.dtype(dtype).itemsize))
-    rows = np.empty((min(most, ends[-1]), d), dtype)
+    sizes, owner = cuts[1] - cuts[0], cuts[2]
+    tasks = _tasks(sizes, owner, min(_TASK_ELEMENTS // d, int(sizes.sum()) // _BLOCKS))
     parts = _triangle_parts(d)
-    refused = []
-    start = 0
-    while start < ends.size:
-        before = ends[start - 1] if start else 0
-        stop = int(np.searchsorted(ends, before + most, "right"))
-        first, last, owner = (cut[start:stop] for cut in cuts)
-        sizes = last - first
-        at = np.cumsum(sizes) - sizes
-        features, active = np.empty((owner.size, d), np.intp), np.empty(owner.size, np.intp)
+    active = np.empty(sizes.size, np.intp)
+    most_rows = max(int(sizes[some].sum()) for some, _ in tasks)
+    held = max(1 if turn is None else some.stop - some.start for some, turn in tasks)
+    width = max(part[1] - part[0] for part in parts)
+    shapes = (most_rows, d), (held, width, width)
+    spaces = _Spaces(lambda: [np.empty(shape, dtype) for shape in shapes])
 
-        def pack(
-            some: slice, ranges: Any = (first, last, at), out: Any = (features, active)
-        ) -> None:
-            products.pack_blocks(source, *(a[some] for a in ranges), rows, *(a[some] for a in out))
+    def add(turns: threads.Turns, some: slice, turn: int | None) -> None:
+        first, last, groups = (cut[some] for cut in cuts)
+        at = np.cumsum(last - first) - (last - first)
+        features, own = np.empty((groups.size, d), np.intp), active[some]
+        with spaces.one() as (rows, results):
+            products.pack_blocks(source, first, last, at, rows, features, own)
+            own = np.maximum(own, 0)
+            blocks = features, own, at, at + last - first
+            for part in parts:
+                if turn is None:
+                    products.add_products(rows, *blocks, groups, part, results, scatter)
+                    continue
+                products.multiply_blocks(rows, *blocks, part, results)
+                with turns.turn((groups[0], part), turn):
+                    products.add_blocks(results, features, own, groups, part, scatter)
 
-        n_threads = threads.n_threads()
-        threads.run(pack, ((some,) for some in _shares(sizes, np.arange(owner.size), n_threads)))
-        bad = active < 0
-        refused.append(np.flatnonzero(bad) + start)
-        active[bad] = 0
-        packed = features, active, at, at + sizes, owner
-
-        def add(part: tuple[int, ...], some: slice, blocks: Any = packed) -> None:
-            products.add_products(rows, *(a[some] for a in blocks), part, scatter)
-
-        threads.run(add, product(parts, _shares(sizes, owner, n_threads)))
-        start = stop
-    return np.concatenate(refused)
-
-
-def _shares(sizes: np.ndarray, owner: np.ndarray, n: int) -> list[slice]:
-    """Cut blocks into at most `n` ranges of about equally many rows, each of whole groups."""
-    ends = np.flatnonzero(np.diff(owner, append=-1)) + 1
-    rows = np.cumsum(sizes)[ends - 1]
-    cuts = np.unique(np.searchsorted(rows, rows[-1] * np.arange(1, n + 1) / n))
-    return [slice(a, b) for a, b in pairwise([0, *ends[cuts].tolist()])]
+    threads.run_in_turns(add, tasks)
+    return np.flatnonzero(active < 0)
 
 
 def _triangle_parts(d: int) -> list[tuple[int, int, int, int]]:
-    """Cut a d x d lower triangle into squares: first and last rows, and columns, largest first.
-
-    BLAS multiplies parts of this size as fast as the whole.
-    """
-    n = max(1, min(4, d // _PART_FEATURES), d // 512)
+    """Cut a d x d lower triangle into squares: first and last rows, and columns."""
+    n = -(-d // _PART_FEATURES)
     ranges = [*pairwise((np.arange(n + 1) * d // n).tolist())]
-    squares = [(*rows, *columns) for i, rows in enumerate(ranges) for columns in ranges[: i + 1]]
-    return sorted(squares, key=lambda square: square[0] == square[2])
+    return [(*rows, *columns) for i, rows in enumerate(ranges) for columns in ranges[: i + 1]]
 
 
 # --- rows of integers -------------------------------------------------------------------------
 
-_PANEL_BYTES = 1 << 22  # panels that are packed at a time, at least one block for each thread
-_SHARES = 4  # of the work for each thread, at least, so that all finish at about the same time
-_COPIES_BYTES = 1 << 26  # of a scatter, one for each thread, for rows of a large group
-_TOTAL_BYTES = 64  # of a row, at least, that a thread adds to totals
+_TILES_BYTES = 1 << 22  # of products that are held, unless those of a single panel have more
 
-Form = tuple[int, np.uint8, int]
+Form = tuple[int, np.uint8]
 
 
 def add_integers(
@@ -268,14 +254,12 @@ def add_integers(
 ) -> None:
     """Add rows to the counts and sums of their classes, and to the products of their groups.
 
-    On one thread, that is a single kernel call. Of several, one adds all rows of a group, whose
-    panels stay in its own caches. If a group is too large a share of the work, each thread adds
-    some of its rows to a copy of the sums, or some of the products if copies would be too large.
+    On one thread, that is a single kernel call. On several, tasks are as those of `_add_blocks`.
 
     Parameters
     ----------
     rows, form
-        What `rows.blocks.byte_rows` returns.
+        What `rows.arrays.byte_rows` returns.
     codes : ndarray
         Classes of the rows.
     count, total, scatter : ndarray of int64
@@ -291,119 +275,43 @@ def add_integers(
     if n_threads == 1:
         integers.add_integers(rows, codes, order, starts, np.arange(n_groups), *state)
         return
-    sizes = np.diff(starts)
-    small = sizes * _SHARES * (n_threads - 1) <= codes.size
-    largest_first = np.argsort(-sizes)
-    alone = largest_first[small[largest_first]]
-    step = max(1, alone.size // (_SHARES * n_threads))
-    threads.run(
-        lambda i: integers.add_integers(rows, codes, order, starts, alone[i : i + step], *state),
-        ((i,) for i in range(0, alone.size, step)),
+    first, last, owner = even_blocks(starts, np.arange(n_groups), PACKED_ROWS)
+    tasks = _tasks(last - first, owner, PACKED_ROWS)
+    n_panels, at_a_time = _panels(rows.shape[1])
+    columns = n_panels * WIDTH
+    words = columns * -(
+        -max(last[some.stop - 1] - first[some.start] for some, _ in tasks) // TOGETHER
     )
-    large = np.flatnonzero(~small)
-    if _copies_bytes(scatter.shape[-1]):
-        for g in large:
-            own = order[starts[g] : starts[g + 1]]
-            _add_apart(rows, codes, own, form, (count, total, scatter[g : g + 1]), n_threads)
-    elif large.size:
-        own = np.concatenate([order[starts[g] : starts[g + 1]] for g in large])
-        count += np.bincount(codes[own], minlength=count.size)
-        _add_totals(rows, codes, own, form, total, n_threads)
-        blocks = even_blocks(starts, large, PACKED_ROWS)
-        _add_together(rows, order, form, blocks, scatter, n_threads)
+    sizes = words, columns, at_a_time * columns * WIDTH
+    spaces = _Spaces(lambda: (np.empty(columns, np.intp), *(np.empty(n, np.int32) for n in sizes)))
+
+    def add(turns: threads.Turns, some: slice, turn: int | None) -> None:
+        if turn is None:
+            integers.add_integers(rows, codes, order, starts, owner[some], *state)
+            return
+        g, own = owner[some.start], order[first[some.start] : last[some.stop - 1]]
+        with spaces.one() as (places, words, totals, tiles):
+            active = integers.pack_block(rows, own, *form, words, places, totals)
+            for i in range(0, n_panels, at_a_time):
+                part = i, min(i + at_a_time, -(-active // WIDTH))
+                integers.multiply_panels(words, own.size, *part, tiles)
+                with turns.turn((g, i), turn):
+                    if i == 0:
+                        integers.add_totals(rows, codes, own, *form, count, total)
+                    block = places, totals, active, own.size
+                    integers.add_tiles(tiles, *part, *block, *form, scatter[g])
+
+    threads.run_in_turns(add, tasks)
 
 
-def _add_apart(
-    rows: np.ndarray,
-    codes: np.ndarray,
-    own: np.ndarray,
-    form: Form,
-    state: tuple[np.ndarray, ...],
-    n_threads: int,
-) -> None:
-    """Add some rows of one group: each thread adds some of them to sums of its own."""
-    pieces = _SHARES * n_threads
-    cuts = np.arange(pieces + 1) * own.size // pieces
-    held: list[tuple[np.ndarray, ...]] = []
-    unused: list[tuple[np.ndarray, ...]] = []
-
-    def add(i: int) -> None:
-        try:
-            sums = unused.pop()
-        except IndexError:  # all threads before this one are adding to theirs
-            sums = tuple(map(np.zeros_like, state))
-            held.append(sums)
-        group = np.zeros(1, np.intp)
-        integers.add_integers(rows, codes, own, cuts[i : i + 2], group, *form, *sums)
-        unused.append(sums)
-
-    threads.run(add, ((i,) for i in range(pieces)))
-    for sums in held:
-        for array, added in zip(state, sums, strict=True):
-            np.add(array, added, out=array)
+def _panels(n_bytes: int) -> tuple[int, int]:
+    """Return the number of panels of rows, and of those whose products are held at a time."""
+    n_panels = -(-n_bytes // WIDTH)
+    return n_panels, min(n_panels, max(1, _TILES_BYTES // (4 * n_panels * WIDTH**2)))
 
 
 def _integer_bytes(n_features: int) -> int:
-    """Return the most bytes of panels and of copies of a scatter, of 16-bit integers."""
-    columns = 2 * n_features + WIDTH
-    panels = max(_PANEL_BYTES, threads.n_threads() * 2 * columns * LARGEST_BLOCK * PACKED_ROWS)
-    return panels + _copies_bytes(n_features)
-
-
-def _copies_bytes(n_features: int) -> int:
-    """Return the bytes of a copy of a scatter for each thread; zero if they would be too large."""
-    copies = threads.n_threads() * 8 * n_features**2
-    return copies if copies <= _COPIES_BYTES else 0
-
-
-def _add_totals(
-    rows: np.ndarray,
-    codes: np.ndarray,
-    own: np.ndarray,
-    form: Form,
-    total: np.ndarray,
-    n_threads: int,
-) -> None:
-    """Add some rows to the sums of their classes: each thread adds some of the features."""
-    parts = max(1, min(n_threads, rows.shape[1] // _TOTAL_BYTES))
-    threads.run(
-        lambda first, last: add_totals(rows, codes, own, *form, first, last, total),
-        pairwise(total.shape[1] * i // parts for i in range(parts + 1)),
-    )
-
-
-def _add_together(
-    rows: np.ndarray,
-    order: np.ndarray,
-    form: Form,
-    blocks: tuple[np.ndarray, np.ndarray, np.ndarray],
-    scatter: np.ndarray,
-    n_threads: int,
-) -> None:
-    """Add the products of blocks of rows, each of which all threads multiply."""
-    size, _, offset = form
-    n_bytes = rows.shape[1]
-    n_panels = -(-n_bytes // WIDTH)
-    length = -(-int((blocks[1] - blocks[0]).max()) // TOGETHER) * n_panels * LINE
-    batch = max(n_threads, _PANEL_BYTES // (length * PART.itemsize))
-    batch = min(batch, blocks[0].size)
-    panels, at = np.empty(batch * length, PART), np.arange(batch) * length
-    places = np.empty((batch, n_panels * WIDTH), np.intp)
-    totals, active = np.empty(places.shape, np.int32), np.empty(batch, np.intp)
-    ranges = triangle_ranges(scatter.shape[-1], _SHARES * n_threads)
-    for start in range(0, blocks[0].size, batch):
-        first, last, groups = (array[start : start + batch] for array in blocks)
-
-        def pack(b: int, first: np.ndarray = first, last: np.ndarray = last) -> None:
-            ends, own = np.empty(3 * n_bytes, np.uint8), order[first[b] : last[b]]
-            space = panels[at[b] : at[b] + length], places[b], totals[b]
-            active[b] = pack_block(rows, own, *form, ends, *space)
-
-        def multiply(i: int, j: int, n: np.ndarray = last - first, g: np.ndarray = groups) -> None:
-            T = np.empty(WIDTH * WIDTH, np.int32)
-            integers.add_packed(
-                *(panels, at, places, totals, active, n, g, size, offset, (i, j), T, scatter)
-            )
-
-        threads.run(pack, ((b,) for b in range(groups.size)))
-        threads.run(multiply, ranges)
+    """Return the most bytes of the panels and products of 16-bit integers that all threads hold."""
+    n_panels, at_a_time = _panels(2 * n_features)
+    entries = LARGEST_TASK * PACKED_ROWS // TOGETHER
+    return threads.n_threads() * 4 * n_panels * WIDTH * (entries + at_a_time * WIDTH + 3)

@@ -130,43 +130,37 @@ class RowType:
     floating : dtype
         Type in which rows are centred, multiplied and scored where that is not done in integers.
         float32 is only used where its accuracy is enough, float64 otherwise.
-    origin : int, optional
-        Whole number that exact sums subtract from every value. None for floating-point rows, which
-        have no exact sums.
     """
 
     dtype: np.dtype
     floating: np.dtype
-    origin: int | None = None
 
-    def reach(self, origin: int) -> int:
-        """Return the largest distance of a value of this integer type from an origin."""
-        least, most = self.limits
-        return max(abs(least - origin), abs(most - origin))
+    @property
+    def exact(self) -> bool:
+        """True for integers, which have exact sums."""
+        return self.dtype.kind in "iu"
 
     @cached_property
-    def limits(self) -> tuple[int, int]:
-        """The least and the largest value of this integer type."""
+    def reach(self) -> int:
+        """The largest magnitude of a value of this integer type."""
         limits = np.iinfo(self.dtype)
-        return int(limits.min), int(limits.max)
+        return max(-int(limits.min), int(limits.max))
 
 
-# An origin is the middle of a type's range. That of bytes is zero: zeros then cost nothing.
 _TYPES = {
     kind.dtype: kind
     for kind in (
-        RowType(np.dtype("u1"), floating=np.dtype("f8"), origin=0),
-        RowType(np.dtype("i1"), floating=np.dtype("f8"), origin=0),
-        RowType(np.dtype("u2"), floating=np.dtype("f8"), origin=1 << 15),
-        RowType(np.dtype("i2"), floating=np.dtype("f8"), origin=0),
+        RowType(np.dtype("u1"), floating=np.dtype("f8")),
+        RowType(np.dtype("i1"), floating=np.dtype("f8")),
+        RowType(np.dtype("u2"), floating=np.dtype("f8")),
+        RowType(np.dtype("i2"), floating=np.dtype("f8")),
         RowType(np.dtype("f4"), floating=np.dtype("f4")),
         RowType(np.dtype("f8"), floating=np.dtype("f8")),
     )
 }
 _FLOAT64 = _TYPES[np.dtype("f8")]  # that rows of all other types are cast to
 
-INTEGERS = tuple(dtype for dtype, kind in _TYPES.items() if kind.origin is not None)
-ORIGINS = frozenset(_TYPES[dtype].origin for dtype in INTEGERS)
+INTEGERS = tuple(dtype for dtype, kind in _TYPES.items() if kind.exact)
 
 
 def row_type(dtype: np.dtype) -> RowType:
@@ -219,11 +213,10 @@ def as_kernel_rows(X: Any, dtype: np.dtype) -> Any:
     return rows
 
 
-def byte_rows(X: np.ndarray, origin: int) -> tuple[np.ndarray, tuple[int, np.uint8, int]]:
+def byte_rows(X: np.ndarray) -> tuple[np.ndarray, tuple[int, np.uint8]]:
     """Return rows of integers as bytes, and what `kernels.integers` must know of them.
 
-    That is the size of a value in bytes, the bits that differ in its highest byte from an unsigned
-    number, and the distance of an origin from the lowest value.
+    That is the size of a value in bytes, and the bits that differ in its highest byte from an
+    unsigned number.
     """
-    lowest = row_type(X.dtype).limits[0]
-    return X.view(np.uint8), (X.itemsize, np.uint8(128 if lowest else 0), origin - lowest)
+    return X.view(np.uint8), (X.itemsize, np.uint8(128 if X.dtype.kind == "i" else 0))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -153,6 +154,49 @@ def run(function: Callable[..., Result], calls: Iterable[tuple[Any, ...]]) -> li
     if len(calls) == 1:  # not worth waking up a thread
         return [function(*calls[0])]
     return list(imap(function, calls, ahead=None))
+
+
+class Turns:
+    """Turns of the calls of `run_in_turns`, in which they change what they share."""
+
+    def __init__(self) -> None:
+        self._taken: Counter[Hashable] = Counter()
+        self._failed = False
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def turn(self, place: Hashable, number: int) -> Iterator[None]:
+        """Wait until as many turns have been taken at a place, and take the next one."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._failed or self._taken[place] == number)
+        yield
+        with self._changed:
+            self._taken[place] += 1
+            self._changed.notify_all()
+
+    def fail(self) -> None:
+        """Let no call wait any more, because one has failed, whose turns will not be taken."""
+        with self._changed:
+            self._failed = True
+            self._changed.notify_all()
+
+
+def run_in_turns(function: Callable[..., Result], calls: Iterable[tuple[Any, ...]]) -> list[Result]:
+    """Call ``function(turns, *arguments)`` as `run` does; calls wait for turns of others.
+
+    Those before a call have started, so no call waits for ever. This is for code that exceptions
+    from outside do not reach (see `runtime.interruption`): they would keep calls from starting.
+    """
+    turns = Turns()
+
+    def call(*arguments: Any) -> Result:
+        try:
+            return function(turns, *arguments)
+        except BaseException:
+            turns.fail()
+            raise
+
+    return run(call, calls)
 
 
 def imap(

@@ -18,20 +18,18 @@ from llvmlite import binding, ir
 from streamgda.kernels import integers, processors
 from streamgda.kernels.integers import (
     DEPTH,
-    LINE,
     MOST_ROWS,
     PACKED_ROWS,
-    PART,
     TOGETHER,
     WIDTH,
-    add_packed,
+    add_tiles,
+    multiply_panels,
     pack_block,
     plain_tile,
     tile_function,
 )
 from streamgda.kernels.processors import SHAPES, tile_shape
-from streamgda.moments import parallel
-from streamgda.moments.parallel import add_integers
+from streamgda.moments.parallel import LARGEST_TASK, add_integers
 from streamgda.rows.arrays import byte_rows
 
 EVERY_SHAPE = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
@@ -68,7 +66,7 @@ def test_the_shape_follows_the_processor(monkeypatch):
 @EVERY_SHAPE
 def test_panels_are_whole_tiles(shape):
     assert shape.panel_width % shape.rows == shape.panel_width % shape.columns == 0
-    assert PACKED_ROWS * 3 // 2 <= MOST_ROWS
+    assert LARGEST_TASK * PACKED_ROWS <= MOST_ROWS
 
 
 @pytest.mark.parametrize(
@@ -142,60 +140,46 @@ def test_multiply_tile(shape):
 # --- packing and products ---------------------------------------------------------------------
 
 
-def rows_of(rng, dtype, n, d, origin, share=0.5):
-    """Rows of the whole range, in which some features equal the origin, and those differences."""
+def rows_of(rng, dtype, n, d, share=0.5):
+    """Rows of the whole range, in which some features are zero, and others are small."""
     low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
     X = rng.integers(low, high, (n, d), endpoint=True).astype(dtype)
-    if low <= origin <= high:
-        X[:, rng.random(d) > share] = origin
-    return frozen(X), X.astype(np.int64) - origin
+    X[:, rng.random(d) < share / 3] = rng.integers(0, 100)
+    X[:, rng.random(d) > share] = 0
+    return frozen(X), X.astype(np.int64)
 
 
-def packed(rng, dtype, n, d, origin):
-    """Distances of rows from the origin, their form, and the rows as one packed block."""
-    X, Z = rows_of(rng, dtype, n, d, origin)
-    rows, form = byte_rows(X, origin)
-    n_bytes = rows.shape[1]
-    n_panels = -(-n_bytes // WIDTH)
-    panels = np.full(n_panels * -(-n // TOGETHER) * LINE, 99, PART)
-    places = np.empty((1, n_panels * WIDTH), np.intp)
-    totals = np.empty(places.shape, np.int32)
-    ends = np.empty(3 * n_bytes, np.uint8)
-    active = pack_block(rows, np.arange(n), *form, ends, panels, places[0], totals[0])
-    return Z, form, (panels, np.array([0]), places, totals, np.array([active]), np.array([n]))
-
-
-CASES = [("uint8", 0), ("int8", 0), ("uint16", 1 << 15), ("int16", 0)]
-CASES += [("uint8", 1 << 15), ("int8", 1 << 15), ("uint16", 0), ("int16", 1 << 15)]
-
-
-@pytest.mark.parametrize(("dtype", "origin"), CASES)
-def test_add_products(dtype, origin):
-    """At once and in ranges of rows: each changes nothing else."""
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16"])
+def test_products_of_a_block(dtype):
+    """At once and in ranges of panels: each changes nothing else."""
     rng = np.random.default_rng(2)
-    T = np.empty(WIDTH * WIDTH, np.int32)
-    for n, d in ((1, 1), (3, 70), (2 * TOGETHER * DEPTH + 3, 5)):
-        Z, (size, _, offset), blocks = packed(rng, dtype, n, d, origin)
-        blocks = *blocks, np.array([1]), size, offset
-        S = rng.integers(-9, 9, (2, d, d))
-        parts, expected = S.copy(), S.copy()
-        expected[1] += np.tril(Z.T @ Z)
-        add_packed(*blocks, (0, d), T, S)
+    for n, d in ((1, 1), (3, 70), (5, 200), (2 * TOGETHER * DEPTH + 3, 5)):
+        X, Z = rows_of(rng, dtype, n, d)
+        rows, form = byte_rows(X)
+        n_panels = -(-rows.shape[1] // WIDTH)
+        words = np.full(n_panels * WIDTH * -(-n // TOGETHER), 99, np.int32)
+        places, totals = np.empty(n_panels * WIDTH, np.intp), np.empty(n_panels * WIDTH, np.int32)
+        active = pack_block(rows, np.arange(n), *form, words, places, totals)
+        digits = rows.any(axis=0)
+        assert places[:active].tolist() == np.flatnonzero(digits).tolist()
+        S = rng.integers(-9, 9, (d, d))
+        expected = S + np.tril(Z.T @ Z)
+        used = -(-active // WIDTH)
+        tiles = np.full(used**2 * WIDTH**2, 99, np.int32)
+        for first, last in ((0, used // 2), (used // 2, used)):
+            multiply_panels(words, n, first, last, tiles)
+            add_tiles(tiles, first, last, places, totals, active, n, *form, S)
         np.testing.assert_array_equal(S, expected)
-        for first, last in ((d // 3, d), (0, d // 3)):
-            add_packed(*blocks, (first, last), T, parts)
-            np.testing.assert_array_equal(parts[:, first:last], expected[:, first:last])
-        np.testing.assert_array_equal(parts, expected)
 
 
-@pytest.mark.parametrize(("n_threads", "copies"), [(1, 0), (2, 0), (2, 1 << 20), (5, 1 << 20)])
-def test_groups_of_all_sizes(n_threads, copies, monkeypatch):
+@pytest.mark.parametrize("n_threads", [1, 2, 5])
+def test_groups_of_all_sizes(n_threads, use_threads):
     """More rows than go into a block, none, and few, each class a group or all of them one."""
-    monkeypatch.setattr(parallel, "_COPIES_BYTES", copies)
+    use_threads(n_threads)
     n = 2 * PACKED_ROWS + 40
     rng = np.random.default_rng(3)
-    X, Z = rows_of(rng, "int8", n, 9, 0)
-    rows, form = byte_rows(X, 0)
+    X, Z = rows_of(rng, "int8", n, 9)
+    rows, form = byte_rows(X)
     codes = np.where(np.arange(n) < 40, np.arange(n) % 5, 6)
     rng.shuffle(codes)
     for n_groups in (1, 7):

@@ -91,7 +91,9 @@ def test_parts_of_products(types):
         for columns in ranges[: i + 1]:
             after, part = S.copy(), (slice(None), slice(*own), slice(*columns))
             after[part] = expected[part]
-            add_products(rows, features, active, first, last, groups, (*own, *columns), S)
+            space = np.empty((1, d, d), rows.dtype)
+            part = *own, *columns
+            add_products(rows, features, active, first, last, groups, part, space, S)
             np.testing.assert_array_equal(S, after)
     np.testing.assert_array_equal(S, expected)
 

@@ -49,10 +49,7 @@ def test_all_paths_agree(covariance_type, dtype, path, monkeypatch, use_threads)
     few = {"whole": 1, "blocks": 1, "segments": 6, "segments of blocks": 2}
     assert steps["_add_few"] == few.get(path, 0)
     assert steps["_add_many"] == (path not in few)
-    if matrix and dtype == "uint8":
-        assert bool(steps["_add_together"]) == (path in ("large in batches", "large in pieces"))
-    elif matrix:
-        assert bool(steps["_add_ranges"]) == (path == "large in ranges")
+    assert bool(steps["_tasks"]) == (matrix and path in LARGE)
     rtol = accuracy(dtype, path, matrix)
     assert_moments(moments, X, y, weights, rtol)
     monkeypatch.undo()
