@@ -40,6 +40,25 @@ class DaskRows(RowSource):
         """Return all rows, whose number may be unknown."""
         return as_slab(self.values)
 
+    @property
+    def stored(self) -> StoredRows | None:
+        """The rows in the store of which the collection is a plain view, as of `from_zarr`."""
+        from dask.array.core import getter, getter_inline, getter_nofancy  # noqa: PLC0415
+        from dask.blockwise import Blockwise  # noqa: PLC0415
+
+        X = self.values
+        layer = X.__dask_graph__().layers.get(X.name) if hasattr(X, "chunks") else None
+        if type(self) is not DaskRows or not isinstance(layer, Blockwise) or self.mapping:
+            return None
+        task, (value, *others) = layer.task, [value for value, _ in layer.indices]
+        if task.func not in (getter, getter_nofancy, getter_inline) or task.kwargs:
+            return None
+        if hasattr(value, "key"):
+            value = X.__dask_graph__().layers[value.key].get(value.key)
+        if not isinstance(value, StoredArray) or [*layer.io_deps] != others:
+            return None
+        return value.source if value.shape == X.shape else None
+
     def gridded(self, scores: Any) -> Any:
         """Return scores of the rows, as a dask array, in the shape of the grid."""
         return scores

@@ -1,6 +1,7 @@
 """dask: every scheduler, any blocks and any number of workers give the same moments and scores."""
 
 import re
+import time
 
 import dask
 import dask.array as da
@@ -45,11 +46,8 @@ from streamgda.engine import accumulation, plan, scoring
 from streamgda.engine import dask as streamgda_on_dask
 from streamgda.engine.dask import cluster as streamgda_cluster
 from streamgda.engine.dask import parts as dask_parts
-from streamgda.engine.dask.parts import (
-    PartMoments,
-    blocks_of,
-    merge,
-)
+from streamgda.engine.dask.blocks import LayeredBlocks, blocks_of
+from streamgda.engine.dask.parts import PartMoments, merge
 from streamgda.errors import CheckpointError, InvalidDataError, SourceError
 from streamgda.storage.opening import mark_of
 from streamgda.storage.saved import state_of
@@ -314,6 +312,41 @@ def test_parts_are_not_changed_when_they_are_merged():
     assert_same_bits(state_of(first)[1], state_of(second)[1])
 
 
+@pytest.mark.parametrize("costly", [True, False])
+def test_costly_blocks_are_evaluated_by_enough_tasks_for_all_threads(
+    scheduler, monkeypatch, costly
+):
+    def slow(block, block_id):
+        time.sleep(0.03 if costly and block_id[0] < 3 else 0)
+        return block + 1
+
+    def evaluation(parts, piece, of=dask_parts.Parts.evaluation):
+        pieces.append(piece)
+        return of(parts, piece)
+
+    pieces = []
+    monkeypatch.setattr(dask_parts.Parts, "evaluation", evaluation)
+    monkeypatch.setattr(streamgda_cluster, "n_threads", lambda: 3)
+    X, y = blobs(N_ROWS)
+    blocks, labels = in_blocks("thirty", X, y)
+    slowly = blocks.map_blocks(slow, dtype="f8", meta=np.empty((0, 4)))
+    found = accumulate(slowly, labels)
+    if costly:  # others are now and then, where threads are busy
+        assert len(pieces) == 24
+        assert pieces[-1][1] == 30
+    with dask.config.set(scheduler="synchronous"):
+        monkeypatch.setattr(streamgda_cluster, "n_threads", lambda: 1)
+        assert_same_bits(state_of(found)[1], state_of(accumulate(blocks + 1, labels))[1])
+
+
+def test_parts_of_the_size_that_dask_is_configured_for(in_this_thread):
+    X, y = blobs(N_ROWS)
+    told = []
+    with dask.config.set({"streamgda.part-bytes": "1 kB"}):
+        accumulate(*in_blocks("thirty", X, y), progress=lambda *rows: told.append(rows))
+    assert len(told) == 10  # of 30 blocks of 320 bytes
+
+
 # --- blocks of unknown size -------------------------------------------------------------------
 
 
@@ -411,11 +444,70 @@ def test_blocks_are_made_in_the_task_that_takes_them_in():
     assert len(blocks) == 3
     assert all(len(block.graph) >= 3 for block in blocks)  # two reads, and their results
     assert len(elsewhere) == 1  # the zarr array
+    values = dask.compute(elsewhere)[0]
+    for number in range(3):
+        (block,) = blocks[number : number + 1]
+        np.testing.assert_array_equal(block.slab(values, "", 0).X, 2 * X[100 * number :][:100])
     blocks, elsewhere = blocks_of({"X": rows - rows.mean(axis=0), "y": labels})
     made = dask.compute(elsewhere)[0]
     values = np.vstack([block.slab(made, "", 0).X for block in blocks])
     np.testing.assert_allclose(values, X - X.mean(axis=0), atol=1e-12)
     assert any("mean" in str(key) for key in elsewhere)
+
+
+COMPUTED = []
+
+
+def seen(block):
+    COMPUTED.append(len(block))
+    return block
+
+
+def first(block):
+    return block[:, 0]
+
+
+LAYERED = {
+    "maps of a store": (lambda X, y: {"X": X + 1, "y": da.from_array(y, 100)}, True),
+    "labels of the rows": (lambda X, y: {"X": X, "y": X.map_blocks(first, drop_axis=1)}, True),
+    "numbers of blocks": (
+        lambda X, y: {"X": da.map_blocks(lambda b, block_id: b + block_id[0], X, dtype="f8")},
+        True,
+    ),
+    "one table for all": (lambda X, y: {"X": X + da.from_array(y[:4], chunks=4)}, True),
+    "rows that are mixed": (lambda X, y: {"X": X[::-1]}, False),
+    "a mean of all": (lambda X, y: {"X": X - X.mean(axis=0)}, False),
+}
+
+
+@pytest.mark.parametrize("name", LAYERED)
+def test_blocks_of_layers_are_cut_without_listing_all_tasks(name):
+    columns, layered = LAYERED[name]
+    X, y = blobs(N_ROWS)
+    COMPUTED.clear()
+    rows = da.from_zarr(zarr.create_array({}, data=X, chunks=(100, 4)))
+    rows = rows.map_blocks(seen, dtype="f8", meta=np.empty((0, 4)))
+    columns = columns(rows, y)
+    blocks, elsewhere = blocks_of(columns)
+    assert isinstance(blocks, LayeredBlocks) == layered
+    values = dask.compute(elsewhere)[0]
+    parts = [block for cut in (blocks[:1], blocks[1:]) for block in cut]
+    found = [block.slab(values, "", 0) for block in parts]
+    assert COMPUTED == [100] * 3
+    for field, column in columns.items():
+        made = np.concatenate([getattr(slab, field) for slab in found])
+        np.testing.assert_array_equal(made, column.compute())
+
+
+def test_a_view_of_a_store_is_read_as_the_store(stored, monkeypatch, in_this_thread):
+    group, X, y = stored
+    monkeypatch.setattr(dask_parts, "blocks_of", None)
+    views = da.from_zarr(group["X"]), da.from_zarr(group["y"])
+    found = accumulate(*views, sample_weight=np.ones(N_ROWS))
+    np.testing.assert_allclose(found.means, ClassMoments().update(X, y).means, rtol=1e-12)
+    group["X"][217, 1] = np.nan
+    with pytest.raises(InvalidDataError, match=r"X .*chunk \(16, 0\): .*row 217, column 1"):
+        accumulate(*views)
 
 
 def test_progress_of_blocks_of_unknown_size(in_this_thread, a_task_for_each_block):
@@ -555,7 +647,7 @@ def test_collections_are_identified_by_their_names_and_some_blocks(stored, tmp_p
     with pytest.raises(CheckpointError, match=r"y, by the name that dask gives it"):
         accumulate(rows, y[::-1], checkpoint=path)
     group["X"][...] = X + 1
-    with pytest.raises(CheckpointError, match=r"other rows: those of blocks \d+ to \d+ have"):
+    with pytest.raises(CheckpointError, match=r"other rows: those of rows \d+ to \d+ have"):
         accumulate(rows, y, checkpoint=path)
     group["X"][...] = X
     assert_same_bits(

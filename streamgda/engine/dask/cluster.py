@@ -11,6 +11,7 @@ from typing import Any
 
 import dask
 from dask.callbacks import Callback
+from dask.system import CPU_COUNT
 
 from streamgda.errors import ClusterError
 
@@ -34,6 +35,19 @@ def active_client() -> Any:
         owner = getattr(dask.base.get_scheduler(), "__self__", None)
         return owner if isinstance(owner, Client) else None
     return None
+
+
+def n_threads() -> int:
+    """Return the threads of the active scheduler, or of all workers of the active client."""
+    client = active_client()
+    if client is not None:
+        with _failures():
+            return sum(client.nthreads().values())
+    if dask.base.get_scheduler() is dask.get:
+        return 1
+    pool = dask.config.get("pool", None)
+    n_pool = getattr(pool, "_max_workers", None) or getattr(pool, "_processes", None)
+    return n_pool or dask.config.get("num_workers", None) or CPU_COUNT
 
 
 # --- stores and functions that are sent ---------------------------------------------------------
@@ -129,6 +143,58 @@ def compute(tasks: Sequence[Any], ended: Ended | None = None) -> list[Any]:
                 for key in [key for key, held in futures.items() if held.status == "finished"]:
                     take(numbers[key], futures.pop(key).result())
     return [results[number] for number in range(len(results))]
+
+
+def begun(keys: Sequence[Any], task: Callable[[Any], Any], n: int) -> dict[Any, Any]:
+    """Begin `n` tasks, and return them or all tasks, depending on whether the first was costly.
+
+    Parameters
+    ----------
+    keys : sequence
+    task : callable
+        Returns the delayed task of a key, whose result has an attribute `costly`.
+    n : int
+
+    Returns
+    -------
+    dict
+        Results or futures of tasks that were begun, and delayed ones of others, by their keys.
+    """
+    tasks, client = [task(key) for key in keys[:n]], active_client()
+    if not tasks:
+        return {}
+    if client is None:
+        found = dask.compute(*tasks)
+        costly = found[0].costly
+        tasks = [dask.delayed(value, traverse=False) for value in found]
+    else:
+        tasks, costly = _begun_there(client, tasks)
+    if costly:
+        tasks += map(task, keys[n:])
+    return dict(zip(keys, tasks, strict=False))
+
+
+def _begun_there(client: Any, tasks: list[Any]) -> tuple[list[Any], bool]:
+    from distributed import as_completed  # noqa: PLC0415
+
+    futures = done = None
+    try:
+        with _failures(), _large_graphs():
+            futures = client.compute(tasks)
+            done = next(as_completed(futures, loop=client.loop))
+            costly = done.status != "error" and client.submit(_costly, done, pure=False).result()
+            return futures, costly
+    except BaseException as error:
+        _clear_frames(error)
+        client.cancel(futures or [])
+        raise
+    finally:
+        futures = done = None
+
+
+def _costly(result: Any) -> bool:
+    costly: bool = result.costly
+    return costly
 
 
 @contextlib.contextmanager

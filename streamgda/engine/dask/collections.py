@@ -5,9 +5,10 @@ from __future__ import annotations
 import pickle
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 
@@ -15,6 +16,7 @@ from streamgda.engine.dask import cluster
 from streamgda.errors import InvalidDataError
 from streamgda.rows import FIELDS, Rows, as_source
 from streamgda.rows.codes import CodedLabels
+from streamgda.rows.dask import DaskRows
 from streamgda.rows.sources import RowSource, Transformation, refuse_shape
 from streamgda.rows.targets import side_by_side
 from streamgda.runtime import threads
@@ -25,6 +27,45 @@ def aligned(rows: Rows) -> dict[str, Any]:
     X = as_rows(rows.X)
     given = {name: getattr(rows, name) for name in FIELDS if getattr(rows, name) is not None}
     return {name: X if name == "X" else beside(X, source) for name, source in given.items()}
+
+
+def in_blocks(rows: Rows) -> tuple[dict[str, Any], Rows]:
+    """Return dask arrays with the same row blocks, by their fields, and what else is beside them.
+
+    Labels that this process holds stay as they are, if the sizes of blocks are known.
+    """
+    X = as_rows(rows.X)
+    columns, others = {"X": X}, {}
+    for name in FIELDS[1:]:
+        source = getattr(rows, name)
+        if source is None:
+            continue
+        if source.executor == "dask" or np.isnan(X.shape[0]):
+            columns[name] = beside(X, source)
+        else:
+            _check_fits(X, source.shape, source.name)
+            others[name] = source
+    return columns, Rows(None, **others)
+
+
+def in_store(rows: Rows) -> Rows | None:
+    """Return rows and labels as sources that are no dask collections; None if they are not views.
+
+    Collections have to be plain views of stores that every process can open.
+    """
+    if rows.X.executor != "dask":
+        return None
+
+    def opened(source: RowSource) -> Any:
+        if source.executor != "dask":
+            return source
+        stored = source.stored if isinstance(source, DaskRows) else None
+        if stored is None or not stored.shareable:
+            return None
+        return replace(stored, name=source.name)
+
+    found = rows.each(opened)
+    return found if found.X is not None and len(found.sources) == len(rows.sources) else None
 
 
 def as_rows(source: RowSource) -> Any:
@@ -60,7 +101,7 @@ def beside(X: Any, source: RowSource) -> Any:
         chunks = (X.chunks[0],) if y.shape == X.shape[:1] else "auto"
         y = as_source(da.from_array(y, chunks=chunks), what).values
     if y.ndim != 1:
-        raise InvalidDataError(f"{what} has shape {y.shape}; expected one entry for each row")
+        _check_fits(X, y.shape, what)
     if unknown or any(np.isnan(n) for n in y.chunks[0]):
         if X.numblocks[0] != y.numblocks[0]:
             raise InvalidDataError(
@@ -68,12 +109,19 @@ def beside(X: Any, source: RowSource) -> Any:
                 f"{y.numblocks[0]}; they cannot be matched: call compute_chunk_sizes() on both"
             )
         return y
-    if X.shape[0] != y.shape[0]:
+    _check_fits(X, y.shape, what)
+    return y if y.chunks[0] == X.chunks[0] else y.rechunk((X.chunks[0],))
+
+
+def _check_fits(X: Any, shape: tuple[int, ...], what: str) -> None:
+    """Raise `InvalidDataError` unless labels or weights have one entry for each row."""
+    if len(shape) != 1:
+        raise InvalidDataError(f"{what} has shape {shape}; expected one entry for each row")
+    if X.shape[0] != shape[0]:
         raise InvalidDataError(
-            f"X has {X.shape[0]} rows but {what} has {y.shape[0]} (inconsistent numbers of "
+            f"X has {X.shape[0]} rows but {what} has {shape[0]} (inconsistent numbers of "
             f"samples); give one for each row"
         )
-    return y if y.chunks[0] == X.chunks[0] else y.rechunk((X.chunks[0],))
 
 
 def with_targets(X: RowSource, y: RowSource) -> Any:
@@ -90,6 +138,15 @@ def with_targets(X: RowSource, y: RowSource) -> Any:
 def sized(array: Any) -> Any:
     """Return an array with chunks of known size, which are counted if they are not known."""
     return array.copy().compute_chunk_sizes() if np.isnan(array.shape[0]) else array
+
+
+def name_of(source: RowSource) -> str:
+    """Return the name of a collection, or one of its kind for rows that are none."""
+    if source.executor == "dask":
+        name: str = _as_array(source).name
+        return name
+    values = _whole(source) if source.in_memory else source.values
+    return f"array-{dask.base.tokenize(values)}"
 
 
 def _whole(source: RowSource) -> np.ndarray:

@@ -20,7 +20,7 @@ from dask.delayed import delayed
 from streamgda.engine.accumulate_checkpoint import Journal
 from streamgda.engine.accumulation import Accumulation
 from streamgda.engine.dask import cluster
-from streamgda.engine.dask.collections import aligned
+from streamgda.engine.dask.collections import in_blocks, in_store, name_of
 from streamgda.engine.dask.parts import (
     PartMoments,
     Parts,
@@ -38,16 +38,19 @@ from streamgda.engine.fingerprints import (
     describe,
     refuse_others,
 )
+from streamgda.engine.plan import plan_moments
 from streamgda.engine.progress import reporter
 from streamgda.engine.reading import resumed
 from streamgda.errors import CheckpointError, InvalidDataError
 from streamgda.moments import Moments
 from streamgda.rows import Rows
+from streamgda.rows.sources import placing
 
 Value = TypeVar("Value")
 
 _CLASSES_EXPECTED = 10
 _FETCHED_BITS = 6  # binary digits of the number of ranges that are fetched, at most
+_UNLIMITED = 1 << 62  # bytes: slabs depend on the store only
 _NAMED = "{}, by the name that dask gives it"
 
 
@@ -72,15 +75,22 @@ def accumulate(asked: Accumulation, rows: Rows) -> Moments:
     ClusterError
         If the cluster fails.
     """
-    columns, described = aligned(rows), {}
-    for source, column in zip(rows.sources, columns.values(), strict=True):
-        described[source.name] = f"shape {column.shape}, {column.dtype}"
-        described[_NAMED.format(source.name)] = column.name
-    X = columns["X"]
-    row_bytes = X.shape[1] * X.dtype.itemsize
-    state = _state_bytes(asked, X.shape[1])
-    parts = block_parts("block", columns, X.chunks[0], row_bytes, state)
+    described = {}
+    for source in rows.sources:
+        described[source.name] = describe(source)
+        if asked.checkpoint is not None:
+            described[_NAMED.format(source.name)] = name_of(source)
     journal = asked.journal(TreeJournal, "dask", described)
+    stored = in_store(rows)
+    if stored is not None:
+        with placing(*stored.checked().sources):
+            slab_rows, stored = plan_moments(stored, moments=asked.empty(), allowed=_UNLIMITED)
+            parts = stored_parts(stored, slab_rows, _state_bytes(asked, stored.X.shape[1]))
+            return _accumulated(asked, parts, journal, True)
+    columns, beside = in_blocks(rows)
+    X = columns["X"]
+    row_bytes, state = X.shape[1] * X.dtype.itemsize, _state_bytes(asked, X.shape[1])
+    parts = block_parts("block", columns, X.chunks[0], row_bytes, state, beside, asked.progress)
     return _accumulated(asked, parts, journal, rows.weight is not None)
 
 
@@ -139,6 +149,10 @@ def _accumulated(
     work = replace(asked, progress=False, checkpoint=None)
     merging = delayed(merge, pure=False)
 
+    n_threads = cluster.n_threads()
+    pieces = parts.pieces(n_threads)
+    evaluated = cluster.begun(pieces, parts.evaluation, n_threads)
+
     def task(span: Range) -> Any:
         start, stop = span
         halved = [*map(task, halves(span))] if stop - start > 1 else []
@@ -146,7 +160,7 @@ def _accumulated(
         with dask.annotate(priority=-start):
             if halved:
                 return merging(*halved)
-            return parts.task(accumulate_part, start, work, journal.keeps)
+            return parts.task(accumulate_part, start, work, journal.keeps, evaluated=evaluated)
 
     def counted(span: Range) -> int:
         if parts.total is None:
@@ -169,7 +183,10 @@ def _accumulated(
             journal.merge()
             report(done)
 
-        cluster.compute([*map(task, wanted)], ended)
+        try:
+            cluster.compute([*map(task, wanted)], ended)
+        finally:
+            evaluated.clear()  # or the traceback of an error would hold results
     merged = journal.values[journal.whole].moments
     # Rows of weight zero, unlabelled and invalid ones are no reason for an error.
     if merged.n_features is None and not may_be_empty and not asked.rule.selects:

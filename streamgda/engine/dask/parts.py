@@ -1,28 +1,31 @@
-"""Parts of the rows, each of them one task: ranges of a store, or blocks that dask evaluates.
+"""Parts of the rows: ranges of a store, or blocks that dask evaluates; and the tasks that add them.
 
-The cuts depend on the chunks of the rows and on the size of the moments, never on the scheduler
-or the number of its workers. A task never changes its arguments: it may run twice, and each row
-must count once.
+The cuts into parts depend on the rows and on the size of the moments, never on the scheduler or
+the number of its workers. These decide only which tasks evaluate the blocks of a part: the one
+that adds them, or several. A task never changes its arguments: it may run twice, and each row must
+count once.
 """
 
 from __future__ import annotations
 
 import math
+import time
+from bisect import bisect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, wraps
-from itertools import pairwise
-from typing import Any
+from itertools import chain, pairwise
+from typing import Any, ClassVar
 
 import dask
 import numpy as np
-from dask.core import flatten, toposort
-from dask.delayed import Delayed, delayed
+from dask.delayed import delayed
 from dask.sizeof import sizeof
-from dask.task_spec import DataNode
+from dask.utils import parse_bytes
 
 from streamgda.engine.accumulation import Accumulation
 from streamgda.engine.dask import cluster
+from streamgda.engine.dask.blocks import Columns, LayeredBlocks, ListedBlocks, blocks_of
 from streamgda.engine.fingerprints import (
     NO_ROWS,
     PartFingerprint,
@@ -30,10 +33,10 @@ from streamgda.engine.fingerprints import (
     fingerprint_part,
     fingerprint_rows,
 )
+from streamgda.engine.progress import Progress, reporter
 from streamgda.errors import InvalidDataError, StreamGDAError
 from streamgda.moments import Moments
-from streamgda.rows import Rows, as_source
-from streamgda.rows.batches import read_batch
+from streamgda.rows import FIELDS, Rows, as_source
 from streamgda.rows.sources import RowSource, Slab
 from streamgda.runtime import threads
 
@@ -46,27 +49,34 @@ _MANY_PARTS = 1 << 6
 MOST_PARTS = 1 << 13
 SCORED_BYTES = 1 << 23  # of a part that is scored: more work for each row, and nothing to merge
 
-_SEVERAL = -1  # in place of the number of a block
+_TASKS_A_THREAD = 8  # that evaluate costly blocks
+_COSTLY = 0.01, 1e-8  # seconds of an evaluation, and seconds of each byte, that are worth a task
 _SAMPLED = 17  # parts of a store, some rows of which are compared when a pass is resumed
 _EVALUATED_AGAIN = 4  # parts of a dask collection that are
 
 Range = tuple[int, int]  # the first, and one past the last
-Columns = Mapping[str, Any] | list[Any]  # collections by the fields of a `Slab`, or batches
+NOTHING_BESIDE = Rows(None)
+NONE_EVALUATED: Mapping[Range, Any] = {}
 
 
 # --- cuts -----------------------------------------------------------------------------------------
 
 
 def part_bytes(total: int, state: int) -> int:
-    """Return the bytes of rows in a part, of `total` bytes and with moments of `state` bytes."""
+    """Return the bytes of rows in a part, of `total` bytes and with moments of `state` bytes.
+
+    dask's configuration may say otherwise: ``dask.config.set({"streamgda.part-bytes": "8 MiB"})``.
+    """
+    given = dask.config.get("streamgda.part-bytes", None)
+    if given is not None:
+        return max(1, parse_bytes(given))
     least, most = (states * state for states in PART_STATES)
     states = min(most, max(least, total // _MANY_PARTS))
     return max(PART_BYTES, states, total // MOST_PARTS)
 
 
-def cut_blocks(sizes: list[int], state: int) -> list[Range]:
-    """Return ranges of neighbouring blocks that are together worth a part."""
-    enough = part_bytes(sum(sizes), state)
+def cut_blocks(sizes: list[int], enough: int) -> list[Range]:
+    """Return ranges of neighbouring blocks that have together about `enough` bytes."""
     cuts, start, held = [], 0, 0
     for number, size in enumerate(sizes):
         if held and held + size > enough:
@@ -105,16 +115,14 @@ class StoredPart:
         Number of the first row.
     slab_rows : int
         Rows that the task reads at a time.
-    needs : tuple of str
-        Keys of values that are evaluated elsewhere: none.
     """
 
     rows: Rows
     first_row: int
     slab_rows: int
-    needs: tuple[str, ...] = ()
+    needs: ClassVar[tuple[Any, ...]] = ()  # keys of values that are evaluated elsewhere
 
-    def slabs(self, _: Sequence[Any]) -> Iterator[tuple[str, Slab]]:
+    def slabs(self, values: Sequence[Any]) -> Iterator[tuple[str, Slab]]:
         """Yield slabs of the rows, and their place for errors that name no row."""
         for source in self.rows.sources:
             cluster.check_opens(source.values)
@@ -142,28 +150,51 @@ class BlocksPart:
 
     Attributes
     ----------
-    blocks : list of Block
-    names : list of str
-        Names of the blocks in errors.
+    name : str
+        Name of a block in errors.
+    first : int
+        Number of the first block.
+    blocks : ListedBlocks or LayeredBlocks
     bounds : list of int or None
-        Numbers of the first row of each; None if they are unknown.
+        Numbers of the first row of each, and of one past the last; None if they are unknown.
+    beside : Rows
+        Labels, groups and weights of the blocks that are no dask collections.
     """
 
-    blocks: list[Block]
-    names: list[str]
+    name: str
+    first: int
+    blocks: ListedBlocks | LayeredBlocks
     bounds: list[int] | None
+    beside: Rows
 
     @property
     def needs(self) -> list[Any]:
         """Keys of values that are evaluated elsewhere."""
-        return sorted({key for block in self.blocks for key in block.needs}, key=str)
+        return sorted(self.blocks.needs, key=str)
+
+    def piece(self, start: int, stop: int) -> BlocksPart:
+        """Return the part of some of the blocks."""
+        bounds, beside = self.bounds, self.beside
+        if bounds:
+            first = bounds[0]
+            bounds = bounds[start : stop + 1]
+            beside = windows(beside, bounds[0] - first, bounds[-1] - first)
+        return BlocksPart(self.name, self.first + start, self.blocks[start:stop], bounds, beside)
 
     def slabs(self, values: Sequence[Any]) -> Iterator[tuple[str, Slab]]:
         """Yield the blocks as slabs, and their place for errors."""
-        given = dict(zip(self.needs, values, strict=True))
-        counted = "" if self.bounds else " (rows counted from its first)"
-        for n, (block, name) in enumerate(zip(self.blocks, self.names, strict=True)):
-            yield name + counted, block.slab(given, name, self.bounds[n] if self.bounds else 0)
+        bounds, given = self.bounds, dict(zip(self.needs, values, strict=True))
+        counted = "" if bounds else " (rows counted from its first)"
+        for n, block in enumerate(self.blocks):
+            name = f"{self.name} {self.first + n}"
+            slab = block.slab(given, name, bounds[n] if bounds else 0)
+            if bounds and self.beside.sources:
+                beside = self.beside.read(bounds[n] - bounds[0], bounds[n + 1] - bounds[0])
+                held = {name: getattr(beside, name) for name in FIELDS[1:]}
+                slab = slab._replace(
+                    **{name: each for name, each in held.items() if each is not None}
+                )
+            yield name + counted, slab
 
     def fingerprint(self, values: Sequence[Any], sampled: bool) -> PartFingerprint:
         """Return the fingerprint of the part."""
@@ -171,6 +202,37 @@ class BlocksPart:
         for _, slab in self.slabs(values):
             found = fingerprint_part(found, slab) if len(slab.X) else found
         return found or NO_ROWS
+
+
+@dataclass(frozen=True)
+class EvaluatedPart:
+    """Blocks the first of which are evaluated by other tasks.
+
+    Attributes
+    ----------
+    evaluated : list of tuple
+        Keys of the lists of these blocks.
+    rest : BlocksPart, optional
+        The other blocks.
+    """
+
+    evaluated: list[Range]
+    rest: BlocksPart | None
+
+    @property
+    def needs(self) -> list[Any]:
+        """Keys of values that are evaluated elsewhere."""
+        return [*self.evaluated, *(self.rest.needs if self.rest else ())]
+
+    def slabs(self, values: Sequence[Any]) -> Iterator[tuple[str, Slab]]:
+        """Yield the blocks as slabs, and their place for errors."""
+        n = len(self.evaluated)
+        yield from chain.from_iterable(values[:n])
+        if self.rest:
+            yield from self.rest.slabs(values[n:])
+
+
+Part = StoredPart | BlocksPart | EvaluatedPart
 
 
 @dataclass(frozen=True)
@@ -192,19 +254,59 @@ class Parts:
         Values that parts need, delayed, by their keys.
     """
 
-    each: Sequence[StoredPart | BlocksPart]
+    each: Sequence[Any]
     cuts: list[Range]
     rows: list[int]
     total: int | None
     what: str
-    elsewhere: Mapping[Any, Any] = field(default_factory=dict)
+    elsewhere: dict[Any, Any] = field(default_factory=dict)
 
-    def task(self, function: Callable[..., Any], number: int, *arguments: Any) -> Any:
-        """Return a delayed call of a function with a part, the values it needs, and arguments."""
+    def pieces(self, n_threads: int) -> list[Range]:
+        """Return ranges of blocks, enough for all threads, if there are too few parts."""
+        most = -(-_TASKS_A_THREAD * n_threads // len(self.cuts))
+        if n_threads < 2 or most < 2 or self.what == "rows":
+            return []
+        found: list[Range] = []
+        for start, stop in self.cuts:
+            n = min(most, stop - start)
+            cuts = [start + (stop - start) * piece // n for piece in range(n + 1)]
+            found += pairwise(cuts) if n > 1 else []
+        return found
+
+    def evaluation(self, piece: Range) -> Any:
+        """Return a delayed evaluation of some blocks of a part."""
+        starts = [start for start, _ in self.cuts]
+        number = bisect(starts, piece[0]) - 1
+        blocks = self.each[number].piece(*(block - starts[number] for block in piece))
+        return _call(evaluate, blocks, self.elsewhere)
+
+    def task(
+        self,
+        function: Callable[..., Any],
+        number: int,
+        *arguments: Any,
+        evaluated: Mapping[Range, Any] = NONE_EVALUATED,
+    ) -> Any:
+        """Return a delayed call of a function with a part, the values it needs, and arguments.
+
+        Parameters
+        ----------
+        function : callable
+        number : int
+            Number of the part.
+        *arguments
+        evaluated : dict
+            Delayed lists of the first blocks of parts, by their ranges, in order.
+        """
         part = self.each[number]
-        # Dask does not search the arguments of partial functions for tasks and data.
-        call = partial(function, part, *arguments)
-        return delayed(call, pure=False)([self.elsewhere[key] for key in part.needs])
+        start, stop = self.cuts[number]
+        first = [piece for piece in evaluated if start <= piece[0] < stop]
+        if first:
+            done = first[-1][1]
+            rest = part.piece(done - start, stop - start) if done < stop else None
+            part = EvaluatedPart(first, rest)
+        elsewhere = {**self.elsewhere, **evaluated} if first else self.elsewhere
+        return _call(function, part, elsewhere, *arguments)
 
     def compared(self, numbers: list[int]) -> dict[int, bool]:
         """Return which of some parts are compared again, and whether their rows are.
@@ -215,6 +317,14 @@ class Parts:
             return dict.fromkeys(evenly_spaced(numbers, _EVALUATED_AGAIN), True)
         sampled = evenly_spaced(numbers, _SAMPLED)
         return {number: number in sampled for number in numbers}
+
+
+def _call(
+    function: Callable[..., Any], part: Part, elsewhere: Mapping[Any, Any], *arguments: Any
+) -> Any:
+    # Dask does not search the arguments of partial functions for tasks and data.
+    call = partial(function, part, *arguments)
+    return delayed(call, pure=False)([elsewhere[key] for key in part.needs])
 
 
 def stored_parts(rows: Rows, slab_rows: int, state: int) -> Parts:
@@ -243,19 +353,40 @@ def block_parts(
     sizes: Sequence[float],
     row_bytes: int,
     state: int,
+    beside: Rows = NOTHING_BESIDE,
+    progress: Progress = False,
 ) -> Parts:
-    """Return parts of blocks of these numbers of rows, NaN if they are unknown."""
-    blocks, elsewhere = blocks_of(columns)
+    """Return parts of blocks of these numbers of rows, NaN if they are unknown.
+
+    Parameters
+    ----------
+    name : str
+        Name of a block.
+    columns : dict or list
+        See `blocks_of`.
+    sizes : sequence of float
+    row_bytes : int
+        Bytes of a row.
+    state : int
+        Bytes of the moments of a part.
+    beside : Rows
+        Labels, groups and weights that are no dask collections.
+    progress : bool or callable
+        See `reporter`.
+    """
     known = not np.isnan(sizes).any()
     bounds = [0, *np.nancumsum(sizes).astype(int).tolist()]
     weights = [PART_BYTES if math.isnan(n) else int(n) * row_bytes for n in sizes]
-    cuts = cut_blocks(weights, state)
-    names = [f"{name} {number}" for number in range(len(blocks))]
-    each = [
-        BlocksPart(blocks[start:stop], names[start:stop], bounds[start:stop] if known else None)
-        for start, stop in cuts
-    ]
+    cuts = cut_blocks(weights, part_bytes(sum(weights), state))
     rows = [bounds[stop] - bounds[start] for start, stop in cuts]
+    shown = False if callable(progress) else progress
+    with reporter(shown, bounds[-1] if known else None, "preparing") as report:
+        blocks, elsewhere = blocks_of(columns)
+        whole = BlocksPart(name, 0, blocks, bounds if known else None, beside)
+        each = []
+        for start, stop in cuts:
+            each.append(whole.piece(start, stop))
+            report(bounds[stop])
     return Parts(each, cuts, rows, bounds[-1] if known else None, f"{name}s", elsewhere)
 
 
@@ -300,7 +431,7 @@ def sendable(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @sendable
 def accumulate_part(
-    part: StoredPart | BlocksPart, asked: Accumulation, kept: bool, values: Sequence[Any]
+    part: Part, asked: Accumulation, kept: bool, values: Sequence[Any]
 ) -> PartMoments:
     """Return the moments of a part, and its fingerprint if they are to be kept."""
     moments, fingerprint = asked.empty(), None
@@ -317,6 +448,33 @@ def accumulate_part(
     return PartMoments(moments, (fingerprint or NO_ROWS,) if kept else ())
 
 
+class Evaluated(list[tuple[str, Slab]]):
+    """Blocks as slabs, with their places for errors.
+
+    Attributes
+    ----------
+    costly : bool
+        Evaluating them took long compared with adding them.
+    """
+
+    costly = False
+
+
+@sizeof.register(Evaluated)
+def _(blocks: Evaluated) -> int:
+    return sum(sizeof(slab.X) for _, slab in blocks)
+
+
+@sendable
+def evaluate(part: BlocksPart, values: Sequence[Any]) -> Evaluated:
+    """Return the blocks of a part."""
+    start, found = time.perf_counter(), Evaluated(part.slabs(values))
+    seconds, seconds_a_byte = _COSTLY
+    limit = max(seconds, seconds_a_byte * sizeof(found))
+    found.costly = time.perf_counter() - start > limit
+    return found
+
+
 @sendable
 def fingerprint_of(
     part: StoredPart | BlocksPart, sampled: bool, values: Sequence[Any]
@@ -329,101 +487,3 @@ def merge(first: PartMoments, second: PartMoments) -> PartMoments:
     """Return the moments of both ranges of parts."""
     with threads.limit(1):
         return PartMoments(first.moments + second.moments, first.fingerprints + second.fingerprints)
-
-
-# --- blocks ---------------------------------------------------------------------------------------
-
-
-class Block:
-    """The tasks that evaluate a block; dask does not search it for tasks and data.
-
-    Attributes
-    ----------
-    keys : list
-        Keys of the values.
-    names : tuple of str
-        Their names: fields of a `Slab`, or none if the only value is a batch.
-    graph : dict
-        The tasks that evaluate them.
-    needs : list
-        Keys of values that are evaluated elsewhere.
-    """
-
-    def __init__(self, keys: list[Any], names: tuple[str, ...], graph: dict[Any, Any]) -> None:
-        self.keys, self.names, self.graph = keys, names, graph
-        needed = {*keys}.union(*(task.dependencies for task in graph.values()))
-        self.needs = sorted(needed - graph.keys(), key=str)
-
-    def slab(self, elsewhere: dict[Any, Any], name: str, first_row: int) -> Slab:
-        """Evaluate the block, given the values that were evaluated elsewhere.
-
-        Parameters
-        ----------
-        elsewhere : dict
-        name : str
-            Name of a batch in errors.
-        first_row : int
-            Number of its first row.
-        """
-        given = {key: DataNode(key, elsewhere[key]) for key in self.needs}
-        values: Sequence[Any] = dask.get(self.graph | given, self.keys)
-        if not self.names:
-            return Slab.of_batch(read_batch(values[0], name))
-        return Slab(**dict(zip(self.names, values, strict=True)), first_row=first_row)
-
-
-def blocks_of(columns: Columns) -> tuple[list[Block], dict[Any, Any]]:
-    """Return the blocks of collections side by side.
-
-    Tasks that only one block needs run inside of the task that reads it; those that several
-    blocks need stay separate.
-
-    Parameters
-    ----------
-    columns : dict of str to dask collection, or list of delayed objects
-        Collections with the same number of blocks, by the fields of a `Slab`; or batches.
-
-    Returns
-    -------
-    blocks : list of Block
-        In order.
-    elsewhere : dict
-        Values they need that are evaluated elsewhere: delayed objects or futures, by their keys.
-    """
-    keys: list[list[Any]] = []
-    graph: dict[Any, Any] = {}
-    names = tuple(columns) if isinstance(columns, Mapping) else ()
-    sides = [*columns.values()] if isinstance(columns, Mapping) else [columns]
-    for column in dask.optimize(*sides):
-        collections = column if isinstance(column, list) else [column]
-        keys.append(list(flatten([collection.__dask_keys__() for collection in collections])))
-        for collection in collections:
-            graph.update(collection.__dask_graph__())
-    wanted = [list(block) for block in zip(*keys, strict=True)]
-    user: dict[Any, int] = {}
-
-    def use(key: Any, block: int) -> None:
-        user[key] = block if user.get(key, block) == block else _SEVERAL
-
-    for number, keys in enumerate(wanted):
-        for key in keys:
-            use(key, number)
-    inner = {key: task.dependencies & graph.keys() for key, task in graph.items()}
-    for key in reversed(toposort(graph, dependencies=inner)):
-        for needed in graph[key].dependencies if key in user else ():
-            use(needed, user[key])
-    tasks: dict[int, dict[Any, Any]] = {number: {} for number in (_SEVERAL, *range(len(wanted)))}
-    for key, number in user.items():
-        if key in graph:
-            tasks[number][key] = graph[key]
-    blocks = [Block(keys, names, tasks[number]) for number, keys in enumerate(wanted)]
-    shared = tasks[_SEVERAL]
-    needs = {key for block in blocks for key in block.needs}
-    return blocks, {key: Delayed(key, shared) if key in shared else _held(key) for key in needs}
-
-
-def _held(key: Any) -> Any:
-    """Return a value that is persisted on the cluster, without a graph."""
-    from distributed import Future  # noqa: PLC0415
-
-    return Future(key, cluster.active_client())
