@@ -147,7 +147,7 @@ def plan_moments(
         held += lifted
         least = held
         if model is not None:  # of all groups together
-            least = max(held, _model_bytes(model, state // max(1, n_groups), n_features))
+            least = max(held, _model_bytes(model, state // max(1, n_groups), n_classes, n_features))
         try:
             return plan_rows(
                 rows.X,
@@ -209,9 +209,10 @@ def _required(
     return scratch + in_flight + n_rows * (_ROW_BYTES * len(beside) + extra)
 
 
-def _model_bytes(structure: Structure, state: int, n_features: int) -> int:
+def _model_bytes(structure: Structure, state: int, n_classes: int, n_features: int) -> int:
     """Return the bytes needed to compute a model: a centred copy, covariances and their roots."""
-    return 4 * state + _MATRICES * threads.n_threads() * 8 * structure.group_size(n_features)
+    matrices = _MATRICES * threads.n_threads() * 8 * structure.group_size(n_features)
+    return 2 * (state + structure.model_bytes(n_classes, n_features)) + matrices
 
 
 def count_classes(labels: RowSource, rule: RowRule = CHECK_SUMS) -> int:

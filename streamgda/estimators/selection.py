@@ -499,7 +499,8 @@ class _Scores:
             self.n_classes = count_classes(rows.y, rows.rule)
         self.n_parts = folds.n_folds + 1  # with the rows that are never held out
         sums = max(5, 3 + self.n_parts.bit_length())  # one for each halving of the parts
-        self.held = (self.n_parts + sums) * self._state_bytes(self.kept.covariance_type)
+        state = self.kept._bytes(self.n_classes, self.n_features, 1)[0]
+        self.held = (self.n_parts + sums) * state
         shape = len(candidates), folds.n_folds
         self.scores = {LIKELIHOOD: np.full(shape, np.nan)}
         self.fit_times, self.score_times = np.zeros((2, *shape))
@@ -507,10 +508,6 @@ class _Scores:
         if search.calibrate:
             self.tempered = np.zeros((*shape, N_SUMS, SHARPNESS.size))
         self.failures: dict[int, StreamGDAError] = {}
-
-    def _state_bytes(self, covariance_type: str) -> int:
-        """Return the bytes of the moments of a fold, and of a model without its packed copy."""
-        return structure_of(covariance_type).state_bytes(self.n_classes, self.n_features)
 
     def _read(self, held: int, what: str) -> AbstractContextManager[Iterator[Slab]]:
         held += self.lifted_bytes
@@ -574,7 +571,8 @@ class _Scores:
         first = 0
         for number, params in enumerate(self.candidates):
             kind = params.get("covariance_type", "full")
-            needed = 2 * self.folds.n_folds * self._state_bytes(kind)  # with copies for scoring
+            model = structure_of(kind).model_bytes(self.n_classes, self.n_features)
+            needed = 2 * self.folds.n_folds * model  # with copies for scoring
             if number > first and needed > left:
                 yield range(first, number)
                 first, left = number, room

@@ -1,8 +1,8 @@
 """Numba kernels: arrays in, arrays out (``out`` last), serial, ``nogil``, no validation.
 
 They share these conventions. ``X`` is C-contiguous, shape (n_rows, n_features). ``codes`` holds
-the class number of each row. ``weights`` is empty if every row has weight one. Only the lower
-triangle of a scatter matrix is filled.
+the class number of each row. ``weights`` is empty if every row has weight one. A scatter matrix is
+its lower triangle, row by row: row i starts at ``i (i + 1) / 2`` (`row_start`).
 
 With ``NUMBA_DISABLE_JIT=1`` they run as Python. What only LLVM or BLAS can run has a plain form for
 that, see `intrinsic_of`.

@@ -35,7 +35,7 @@ from numba.core import cgutils
 from streamgda.kernels import inline_kernel, intrinsic_of, kernel
 from streamgda.kernels.centred import group_of_class
 from streamgda.kernels.processors import SHAPE
-from streamgda.kernels.sums import WORD
+from streamgda.kernels.sums import WORD, row_start
 from streamgda.kernels.vectors import as_structures, broadcast, function_of, repeated, vector_at
 
 ROWS, COLUMNS, TOGETHER = SHAPE.rows, SHAPE.columns, SHAPE.together
@@ -399,7 +399,7 @@ def add_tiles(P, first, last, places, totals, active, n, size, sign, S):
             for c in range(i * WIDTH, min((i + 1) * WIDTH, active)):
                 products, f = T[(c - i * WIDTH) * WIDTH :], np.uint64(places[c])
                 width, own = min(WIDTH, c + 1 - j * WIDTH), np.int64(totals[c])
-                out, lowered = S[f >> high], LOWERED * own
+                out, lowered = S[row_start(f >> high) :], LOWERED * own
                 if digits:
                     for b in range(width):
                         out[np.uint64(places[j * WIDTH + b]) >> high] += products[b] + lowered
@@ -428,21 +428,22 @@ def _nearest_quotient(product, n):
 
 @kernel
 def centre_scatter(count, total, quotient, remainder, square, features, first, last, scatter):
-    """Centre the lower triangles of int64 `square` (groups, d, d) into float64 `scatter`.
+    """Centre the triangles of int64 `square` into the float64 triangles of `scatter`.
 
     As many successive classes make each group. Only some features are centred, given
     in rising order, to which all arguments but `square` are limited already. Rows ``first:last`` of
     each triangle are written.
     """
-    n_groups, d, _ = scatter.shape
+    n_groups, d = scatter.shape[0], features.shape[0]
     shared = count.shape[0] // max(n_groups, 1)
     whole, part, taken = np.empty(d, np.int64), np.empty(d), np.empty(d)
     rest = remainder.astype(np.float64)
     for g in range(n_groups):
         classes = range(g * shared, (g + 1) * shared)
         for i in range(first, last):
+            row = square[g, row_start(features[i]) :]
             for j in range(i + 1):
-                whole[j], part[j], taken[j] = square[g, features[i], features[j]], 0.0, 0.0
+                whole[j], part[j], taken[j] = row[features[j]], 0.0, 0.0
             for k in classes:
                 n = count[k]
                 q, r, at = quotient[k, i], remainder[k, i], rest[k, i]
@@ -463,8 +464,9 @@ def centre_scatter(count, total, quotient, remainder, square, features, first, l
                         nearest = _nearest_quotient(product, n)
                         whole[j] -= nearest
                         part[j] += (product - nearest * n) / n
+            out = scatter[g, row_start(i) :]
             for j in range(i + 1):
-                scatter[g, i, j] = (whole[j] - np.int64(taken[j])) - part[j]
+                out[j] = (whole[j] - np.int64(taken[j])) - part[j]
 
 
 @kernel

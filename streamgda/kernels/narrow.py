@@ -14,6 +14,7 @@ from numba.core import cgutils
 
 from streamgda.kernels import inline_kernel, inner_kernel, intrinsic_of, kernel
 from streamgda.kernels.centred import add_squared_weights, merge_sums
+from streamgda.kernels.sums import row_start
 from streamgda.kernels.vectors import (
     LANES,
     as_structures,
@@ -328,8 +329,9 @@ def add_centred_narrow(
                     products[g, i, j] += numbers[k] * (vectors[2, k, i] * vectors[2, k, j])
         for g in range(n_groups):
             for i in range(d):
+                row = scatter[g, row_start(i) :]
                 for j in range(i + 1):
-                    scatter[g, i, j] += products[g, i, j]
+                    row[j] += products[g, i, j]
     return True
 
 
@@ -352,5 +354,6 @@ def add_exact_narrow(X, codes, count, total, scatter):
             total[k, j] += np.int64(vectors[1, k, j])
     for g in range(n_groups):
         for i in range(d):
+            row = scatter[g, row_start(i) :]
             for j in range(i + 1):
-                scatter[g, i, j] += np.int64(products[g, i, j])
+                row[j] += np.int64(products[g, i, j])

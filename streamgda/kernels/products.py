@@ -8,6 +8,7 @@ import numpy as np
 
 from streamgda.kernels import inline_kernel, inner_kernel, kernel
 from streamgda.kernels.blas import cross, gram
+from streamgda.kernels.sums import row_start
 
 # Rows of a product. float32 products are summed in float32 in a block: about four of these.
 PRODUCT_ROWS = 248
@@ -159,13 +160,13 @@ def count_below(features, active, first, last):
 
 @inner_kernel
 def add_lower(product, i, j, features, S):
-    """Add the lower triangle of a matrix to parts of `S`.
+    """Add the lower triangle of a matrix to parts of a triangle.
 
-    ``product[a, b]`` is added to ``S[features[i + a], features[j + b]]``, if that is not above the
-    diagonal.
+    ``product[a, b]`` is added to row ``features[i + a]`` and column ``features[j + b]`` of `S`, if
+    that is not above the diagonal.
     """
     for a in range(product.shape[0]):
-        row, values = S[features[i + a]], product[a]
+        row, values = S[row_start(features[i + a]) :], product[a]
         places = features[j : j + min(product.shape[1], i + a + 1 - j)]
         size = places.shape[0]
         if places[size - 1] - places[0] == size - 1:
@@ -179,7 +180,7 @@ def add_lower(product, i, j, features, S):
 
 @inline_kernel
 def add_gram(rows, n, magnitude, features, product, S):
-    """Add the products of the first `n` rows to the lower triangle of `S`.
+    """Add the products of the first `n` rows to the triangle `S`.
 
     The rows are overwritten, like `features` and `product`; see `squeeze` and `add_lower`.
     """
@@ -194,23 +195,25 @@ def add_gram(rows, n, magnitude, features, product, S):
     gram(rows[:n, :active], 0.0, product[:active, :active])
     for a in range(active):
         i, first = features[a], features[0]
+        row = S[row_start(i) :]
         if i == first + a:
             for b in range(a + 1):
-                S[i, first + b] += product[a, b]
+                row[first + b] += product[a, b]
         else:
             for b in range(a + 1):
-                S[i, np.uint64(features[b])] += product[a, b]
+                row[np.uint64(features[b])] += product[a, b]
 
 
 @inline_kernel
 def add_few(rows, n, S):
-    """Add the products of the first `n` of at most `FEW_ROWS` rows to `S`, in one pass over it."""
+    """Add the products of the first `n` of at most `FEW_ROWS` rows to the triangle `S`, at once."""
     for q in range(n, FEW_ROWS):
         for j in range(rows.shape[1]):
             rows[q, j] = 0.0
-    for i in range(S.shape[0]):
+    for i in range(rows.shape[1]):
         a, b, c, d, e = rows[0, i], rows[1, i], rows[2, i], rows[3, i], rows[4, i]
+        row = S[row_start(i) :]
         for j in range(i + 1):
-            S[i, j] += (
+            row[j] += (
                 (a * rows[0, j] + b * rows[1, j]) + (c * rows[2, j] + d * rows[3, j])
             ) + e * rows[4, j]

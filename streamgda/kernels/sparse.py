@@ -84,7 +84,7 @@ def add_sparse_centred(
                 squares[j] += zeros[j] * (t * t)
         merge_means(number, pivot, sums, at, count, mean, mean_low, gap, weight)
         if weight[0] > 0:
-            add_outer(gap[0], weight[0], squares)
+            add_outer(gap, weight, group[k : k + 1], scatter)
     return True
 
 

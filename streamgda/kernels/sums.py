@@ -212,14 +212,31 @@ def merge_means(other_count, other_mean, other_mean_low, at, count, mean, mean_l
         count[c] = total
 
 
+def triangle_size(d):
+    """Return the entries of d rows of a packed lower triangle: where row d starts."""
+    return d * (d + 1) >> 1
+
+
+row_start = inline_kernel(triangle_size)
+
+
 @kernel
-def add_outer(vector, coefficient, S):
-    """Add ``coefficient * vector vector'`` to `S`, a lower triangle or only a diagonal."""
-    for i in range(vector.shape[0]):
-        if S.ndim == 1:
-            S[i] += coefficient * (vector[i] * vector[i])
-        else:
-            row, value = S[i], vector[i]
+def add_outer(vectors, coefficients, groups, scatter):
+    """Add ``coefficient * vector vector'`` to the scatter of a group, for each vector.
+
+    Scatters are packed lower triangles, or only diagonals.
+    """
+    d = vectors.shape[1]
+    for k in range(vectors.shape[0]):
+        vector, coefficient, S = vectors[k], coefficients[k], scatter[groups[k]]
+        if coefficient == 0:
+            continue
+        for i in range(d):
+            value = vector[i]
+            if S.shape[0] == d:
+                S[i] += coefficient * (value * value)
+                continue
+            row = S[row_start(i) :]
             for j in range(i + 1):  # this order of factors keeps duplicate features equal
                 row[j] += coefficient * (value * vector[j])
 
@@ -228,24 +245,19 @@ _BLOCK = 32  # rows and columns that are copied together, within the first cache
 
 
 @kernel
-def copy_symmetric(matrices, features, out):
+def copy_symmetric(triangles, features, out):
     """Write the rows and columns of some features, given in rising order, of symmetric matrices.
 
-    Only the lower triangles of `matrices` are read. `out` may be the same array.
+    `triangles` are their packed lower triangles; whole matrices are written.
     """
     d = features.size
     for g in range(out.shape[0]):
         for i_block in range(0, d, _BLOCK):
             for j_block in range(0, i_block + 1, _BLOCK):
                 for i in range(i_block, min(i_block + _BLOCK, d)):
-                    row = matrices[g, features[i]]
+                    row = triangles[g, row_start(features[i]) :]
                     for j in range(j_block, min(j_block + _BLOCK, i + 1)):
                         out[g, i, j] = out[g, j, i] = row[features[j]]
-
-
-def mirror(matrices):
-    """Copy the lower triangles of square matrices to the upper ones."""
-    copy_symmetric(matrices, np.arange(matrices.shape[-1]), matrices)
 
 
 @kernel

@@ -365,13 +365,13 @@ def ones_of(moments: ClassMoments) -> np.ndarray:
     exact = moments._sums
     if isinstance(exact, ExactSums):
         # The square of a whole number is larger than the number itself, except for these two.
-        if (exact.structure.diagonal(exact.scatter) != exact.total).any():
+        if (exact.structure.squares(exact.packed) != exact.total).any():
             _refuse_moments()
         return exact.total.astype(np.float64)
     sums = moments.centred()
     n, p = sums.count[:, None], sums.mean + sums.mean_low
     # The sums of squares about the mean of zeros and ones follow from the mean.
-    gap = np.abs(sums.structure.diagonal(sums.scatter) - n * p * (1 - p))
+    gap = np.abs(sums.structure.squares(sums.packed) - n * p * (1 - p))
     if ((gap > 1e-6 * n) | (np.abs(p - 0.5) > 0.5 + 1e-6)).any():
         _refuse_moments()
     return np.clip(np.rint(n * p) if sums.count.dtype.kind == "i" else n * p, 0, n)

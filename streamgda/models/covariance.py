@@ -226,7 +226,7 @@ def estimate(
     if moments.covariance_type != covariance_type:
         moments = moments.reduce(covariance_type)
     kept = moments._held_sums()
-    n_groups = len(kept.scatter)
+    n_groups = len(kept.packed)
     mixed = how.pooling > 0 and n_groups > 1
     kept = kept.centred() if mixed else kept
     sums = kept.without_products()
@@ -246,7 +246,7 @@ def estimate(
     values = np.empty((n_groups, *structure.shape(features.size)))
     pooled = np.empty_like(values[:1])
     if mixed:
-        whole = kept.scatter.sum(axis=0, keepdims=True)
+        whole = kept.packed.sum(axis=0, keepdims=True)
         structure.select_varying(whole, features, pooled)
 
     def fill(some: slice) -> None:
@@ -461,7 +461,7 @@ def given_covariances(
             f"means have shape {means.shape}; expected one row for each of the {k} classes"
         )
     d = means.shape[1]
-    shape = structure.scatter_shape(k, d)
+    shape = structure.n_groups(k), *structure.shape(d)
     shown = structure.ungroup(np.empty(shape))
     if values.shape == structure.ungroup(structure.shown(np.empty(shape))).shape != shown.shape:
         values = np.repeat(values[..., None], d, axis=-1)

@@ -264,7 +264,7 @@ def by_effective_rows(moments: ClassMoments) -> ClassMoments:
                 f"Accumulate 'full' moments, or rows without weights"
             )
         scale = scale[seen][:1]
-    scatter = sums.scatter * scale.reshape(-1, *[1] * (sums.scatter.ndim - 1))
+    scatter = sums.packed * scale[:, None]
     scaled = CentredSums(structure, count, sums.mean, sums.mean_low, scatter)
     names = moments.feature_names
     return ClassMoments._of_sums(structure, moments.classes, scaled, feature_names=names)

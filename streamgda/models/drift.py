@@ -13,7 +13,6 @@ from scipy import linalg, signal, special
 from streamgda.models.covariance_test import Approximation, bartlett, box_approximations, shown_p
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import total_scatter, total_variance
-from streamgda.moments.covariance_types import symmetric
 
 _LEAST_ROOT = 1e-6  # in the Cholesky factor of a correlation matrix that has an inverse
 _ROWS_PER_FEATURE = 5  # of a window, for a test of all features at once
@@ -223,9 +222,8 @@ def parts_of(moments: ClassMoments) -> dict[Any, Part]:
     parts = {}
     for k in np.flatnonzero(seen).tolist():
         group = structure.group(k)
-        scatter = sums.scatter[group]
-        covariance = symmetric(scatter) if structure.matrix else scatter
-        covariance = covariance * (rows[group] / (weight[group] * max(df[group], 1.0)))
+        covariance = structure.whole(sums.packed[group : group + 1])[0]
+        covariance *= rows[group] / (weight[group] * max(df[group], 1.0))
         mean = sums.mean[k], sums.mean_low[k]
         part = Part(float(n_rows[k]), *mean, covariance, float(df[group]), structure.per_class)
         parts[moments.classes[k].item()] = part

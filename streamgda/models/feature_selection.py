@@ -291,7 +291,7 @@ def _subset_of_folds(
         check_type("a fold of moments", fold, ClassMoments, "ClassMoments")
     kind = folds[0].covariance_type if covariance_type is None else covariance_type
     n_classes = max(fold.classes.size for fold in folds) + 1
-    state = structure_of(kind).state_bytes(n_classes, folds[0].n_features or 0)
+    state = structure_of(kind).model_bytes(n_classes, folds[0].n_features or 0)
     _check_memory(4 * len(folds) * state)
     trained = []
     for f in range(len(folds)):
@@ -343,8 +343,8 @@ def _fold(
     known = np.flatnonzero((at >= 0) & (sums.count > 0) & (counts[at] > 0))
     middle = (counts[counts > 0] / counts.sum()) @ train.means[counts > 0]
     shape, n_groups = structure.shape(features.size), len(of_classes.values)
-    own = np.empty((len(sums.scatter), *shape))
-    structure.select_varying(structure.of_kind(sums.scatter), features, own)
+    own = np.empty((len(sums.packed), *shape))
+    structure.select_varying(structure.of_kind(sums.structure, sums.packed), features, own)
     scatters, weights = np.zeros((n_groups + 1, *shape)), np.zeros(n_groups + 1)
     for k in known:
         n, mean = float(sums.count[k]), sums.mean[k] + sums.mean_low[k]
@@ -356,7 +356,8 @@ def _fold(
             weights[g] += sign * n
     covariances = np.empty((n_groups + 1, *shape))
     for found, out in ((of_classes, covariances[:-1]), (of_all, covariances[-1:])):
-        structure.select_varying(found.values, np.searchsorted(found.features, features), out)
+        at = np.searchsorted(found.features, features)
+        out[...] = found.values[:, at[:, None], at] if structure.matrix else found.values[:, at]
     used = weights != 0
     scale = np.sqrt(structure.diagonal(covariances[-1:])[0])
     unit = scale[:, None] * scale if structure.matrix else scale**2

@@ -992,7 +992,7 @@ class GaussianModel(Model):
         k, d = self.classes.size, self.features.size
         if not k or not d:
             raise ValueError("it has no classes, or no features")
-        shape = self.structure.scatter_shape(k, d)
+        shape = self.structure.n_groups(k), *self.structure.shape(d)
         check_array("features", self.features, (d,), "i8", least=0, most=self.n_features - 1)
         if not (np.diff(self.features) > 0).all():
             raise ValueError("its features are not in ascending order")

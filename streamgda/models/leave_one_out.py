@@ -168,7 +168,7 @@ class GaussianLeaveOneOut(GaussianModel):
         structure, features = model.structure, model.features
         _check(model, how)
         held = moments._held_sums().without_products()
-        scatter = held.scatter[:, features]
+        scatter = held.packed[:, features]
         if structure.per_class < held.structure.per_class:
             scatter = scatter.sum(axis=0, keepdims=True)
         count = held.count.astype(np.float64)

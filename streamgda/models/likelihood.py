@@ -43,7 +43,7 @@ def joint_log_likelihood(model: GaussianModel, moments: ClassMoments) -> tuple[f
             c, n = codes[k], float(sums.count[k])
             low = 0.0 if model.means_low is None else model.means_low[c]
             gap = ((sums.mean[k] - model.means[c]) + (sums.mean_low[k] - low))[features]
-            held = structure.of_kind(sums.scatter[k : k + 1])
+            held = structure.of_kind(sums.structure, sums.packed[k : k + 1])
             structure.select_varying(held, features, part)
             scatter += part[0]
             squares += n * float(np.square(root @ gap).sum() if whole else root @ gap**2)

@@ -66,9 +66,9 @@ class Columns(NamedTuple):
             Factors of the weights of the classes, for moments with a scatter for each.
         """
         sums = moments.centred()
-        count, scatter = sums.count.astype(np.float64), symmetric(sums.scatter)
+        count, scatter = sums.count.astype(np.float64), sums.packed
         if factors is not None:
-            count, scatter = count * factors, scatter * factors[:, None, None]
+            count, scatter = count * factors, scatter * factors[:, None]
         weight = count.sum()
         present = np.flatnonzero(count)
         means = sums.mean.astype(np.longdouble) + sums.mean_low
@@ -78,7 +78,7 @@ class Columns(NamedTuple):
         targets = slice(1, None) if count.size == 2 else slice(None)
         of_pair = 2 * (gaps.T * count)[:, targets]
         of_targets = (4 * (np.diag(count) - np.outer(count, count) / weight))[targets, targets]
-        within = scatter.sum(axis=0) + (gaps.T * count) @ gaps
+        within = symmetric(scatter.sum(axis=0)) + (gaps.T * count) @ gaps
         return cls(
             float(weight),
             np.append(means[present[0]] + centre, (2 * count / weight - 1)[targets]),

@@ -87,7 +87,7 @@ def shrinkage_of(
         fourth = moments.fourth
     effective = sums.effective_count(structure.group_sums)
     count, fourth = structure.group_sums(count), structure.group_sums(fourth)
-    scatter = structure.reduced(sums.structure, sums.scatter)
+    scatter = structure.reduced(sums.structure, sums.packed)
     amounts = np.zeros(count.size)
     scales = np.sqrt(np.ones((1, 1)) if unit is None else unit)
     scales = np.broadcast_to(scales, (count.size, sums.n_features))

@@ -80,8 +80,8 @@ class Sums(ABC):
     structure : Structure
     count : ndarray, shape (n_classes,)
         Rows of each class, or their total weight.
-    scatter : ndarray, shape ``structure.scatter_shape(n_classes, n_features)``
-        Matrices hold their lower triangle.
+    packed : ndarray, shape ``structure.scatter_shape(n_classes, n_features)``
+        Scatters, of matrices the lower triangles row by row.
     fourth : ndarray, shape (n_classes, n_features + 1), optional
         Fourth moments of the rows about their class means, see `fourth_of_rows`. `add` and
         `subtract` leave them as they are, for the caller to replace by `fourth_with`.
@@ -89,9 +89,14 @@ class Sums(ABC):
 
     structure: Structure
     count: np.ndarray
-    scatter: np.ndarray
+    packed: np.ndarray
     rounding: np.ndarray | None = None
     fourth: np.ndarray | None = None
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int:
+        """Number of features."""
 
     @abstractmethod
     def empty(self, n_classes: int) -> Any:
@@ -122,6 +127,13 @@ class Sums(ABC):
         """Add rows on all threads; if that fails, nothing has changed."""
 
     @property
+    def scatter(self) -> np.ndarray:
+        """Scatters as lower triangular matrices, or sums of squares; a copy for matrices."""
+        scatter = self.structure.unpack(self.packed).view()
+        scatter.flags.writeable = False
+        return scatter
+
+    @property
     def finite(self) -> bool:
         """True if no sum has overflowed."""
         return True
@@ -144,21 +156,21 @@ class Sums(ABC):
 
     def with_classes(self, kept: Any, groups: Any) -> Self:
         """Return the sums of some classes, and of some groups of them; views for slices."""
-        own = ("scatter", "rounding")
+        own = ("packed", "rounding")
         return self._mapped(lambda name, a: a[groups if name in own else kept])
 
-    def with_scatter(self, scatter: np.ndarray, rounding: np.ndarray | None) -> Self:
+    def with_scatter(self, packed: np.ndarray, rounding: np.ndarray | None) -> Self:
         """Return a copy with another scatter."""
-        changed = self._mapped(lambda name, a: scatter if name == "scatter" else a)
+        changed = self._mapped(lambda name, a: packed if name == "packed" else a)
         changed.rounding, changed.fourth = rounding, None
         return changed.copy()
 
-    def with_features(self, index: np.ndarray, scatter: np.ndarray) -> Self:
-        """Return the sums of some features, with their scatter."""
+    def with_features(self, index: np.ndarray) -> Self:
+        """Return the sums of some features."""
 
         def selected(name: str, array: np.ndarray) -> np.ndarray:
-            if name == "scatter":
-                return scatter
+            if name == "packed":
+                return self.structure.select_features(array, index)
             return np.ascontiguousarray(array[:, index]) if array.ndim == 2 else array.copy()
 
         some = self._mapped(selected)
@@ -169,7 +181,7 @@ class Sums(ABC):
         """Return `centred` without products of different features."""
         if not self.structure.matrix:
             return self.centred()
-        alone = self.with_scatter(self.structure.diagonal(self.scatter), self.rounding)
+        alone = self.with_scatter(self.structure.squares(self.packed), self.rounding)
         alone.structure = structure_of("diag" if self.structure.per_class else "tied_diag")
         if self.structure.sharing:
             alone.structure = replace(alone.structure, sharing=self.structure.sharing)
@@ -191,11 +203,6 @@ class Sums(ABC):
     def _uses_blas_threads(self, n_rows: int) -> bool:
         """Return True if BLAS might use several threads to add that many rows, if it is let."""
         return False
-
-    @property
-    def n_features(self) -> int:
-        """Number of features."""
-        return self.scatter.shape[-1]
 
     @property
     def small(self) -> bool:
@@ -350,7 +357,7 @@ class CentredSums(Sums):
     ----------
     count : ndarray of int64, or of float64 once weights are used, shape (n_classes,)
     mean, mean_low : ndarray of float64, shape (n_classes, n_features)
-    scatter : ndarray of float64
+    packed : ndarray of float64
     squares : ndarray of float64, shape (n_classes,), optional
         Sums of the squared weights; None if they are equal to the counts.
     rounding : ndarray of float64, shape (groups, n_features), optional
@@ -361,10 +368,15 @@ class CentredSums(Sums):
     count: np.ndarray
     mean: np.ndarray
     mean_low: np.ndarray
-    scatter: np.ndarray
+    packed: np.ndarray
     squares: np.ndarray | None = None
     rounding: np.ndarray | None = None
     fourth: np.ndarray | None = None
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return self.mean.shape[1]
 
     @classmethod
     def zeros(cls, structure: Structure, n_classes: int, n_features: int) -> CentredSums:
@@ -389,14 +401,13 @@ class CentredSums(Sums):
         check_array("mean_low", self.mean_low, shape, "f8")
         if (np.abs(self.mean_low) > 1e-9 * np.abs(self.mean)).any():
             raise ValueError("mean_low is more than the rounding error of mean")
-        check_array("scatter", self.scatter, self.structure.scatter_shape(*shape), "f8")
-        check_squares("scatter", self.structure.diagonal(self.scatter))
+        check_array("scatter", self.packed, self.structure.scatter_shape(*shape), "f8")
+        check_squares("scatter", self._square_sums)
         if self.squares is not None:
             check_array("squares", self.squares, (n_classes,), "f8")
             check_squares("squares", self.squares)
         if self.rounding is not None:
-            shape = self.structure.diagonal(self.scatter).shape
-            check_array("rounding", self.rounding, shape, "f8", least=0)
+            check_array("rounding", self.rounding, self._square_sums.shape, "f8", least=0)
         check_fourth(self, n_classes)
 
     def effective_count(self, groups: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
@@ -423,7 +434,7 @@ class CentredSums(Sums):
 
     def select_scatter(self, groups: slice, features: np.ndarray, out: np.ndarray) -> None:
         """Write scatters about the means of some groups and features, in rising order; whole."""
-        self.structure.select_varying(self.scatter[groups], features, out)
+        self.structure.select_varying(self.packed[groups], features, out)
 
     def _read_dtype(self, dtype: np.dtype) -> np.dtype:
         return row_type(dtype).floating
@@ -444,7 +455,7 @@ class CentredSums(Sums):
         count = self._count_for(weighted)
         squares = self._squares() if weighted else self.squares
         held = _NO_SQUARES if squares is None else squares
-        state = limit, count, held, self.mean, self.mean_low, self.scatter
+        state = limit, count, held, self.mean, self.mean_low, self.packed
         if self.structure.add_few(rows, block_rows, *state):
             self.count, self.squares = count, squares
             return
@@ -474,11 +485,10 @@ class CentredSums(Sums):
                 trial._add_many(rows, np.inf)
             self._become(trial)
             return
-        before = self.structure.diagonal(self.scatter).copy()
+        before = self._square_sums.copy()
         self._add_scatter(rows, pivot, sums, dtype)
         if self.structure.matrix and dtype != _FLOAT64:
-            added = self.structure.diagonal(self.scatter) - before
-            self.rounding = self._rounding() + _FLOAT32_ROUNDING * added
+            self.rounding = self._rounding() + _FLOAT32_ROUNDING * (self._square_sums - before)
         if weights.size or self.squares is not None:
             self.squares = self._squares()
             count_rows(codes, weights * weights, self.squares)
@@ -490,7 +500,7 @@ class CentredSums(Sums):
     ) -> None:
         """Add squares or products of the centred rows to the scatter, in place."""
         for block in rows.blocks(self._read_dtype(rows.X.dtype)):
-            self.structure.add_many(block, centre, centre_low, dtype, self.scatter)
+            self.structure.add_many(block, centre, centre_low, dtype, self.packed)
 
     def _trial(self, limit: float, make: Callable[[], CentredSums]) -> CentredSums:
         """Return other sums, to which values beyond `LARGE` are added to see if they overflow."""
@@ -503,7 +513,7 @@ class CentredSums(Sums):
         if not trial.finite:
             raise NotFinite
         self.count, self.squares, self.rounding = trial.count, trial.squares, trial.rounding
-        self.mean, self.mean_low, self.scatter = trial.mean, trial.mean_low, trial.scatter
+        self.mean, self.mean_low, self.packed = trial.mean, trial.mean_low, trial.packed
 
     def _merge_means(self, number: np.ndarray, mean: np.ndarray, mean_low: np.ndarray) -> None:
         """Move the means to those of all rows, and add the distance of the means to the scatter.
@@ -531,15 +541,19 @@ class CentredSums(Sums):
     def _rounding(self) -> np.ndarray:
         """Return the bounds of rounding errors."""
         if self.rounding is None:
-            return np.zeros(self.structure.diagonal(self.scatter).shape)
+            return np.zeros(self._square_sums.shape)
         return self.rounding
+
+    @property
+    def _square_sums(self) -> np.ndarray:
+        """Sums of squares of single features, shape (groups, d); maybe a view."""
+        return self.structure.squares(self.packed)
 
     @property
     def finite(self) -> bool:
         """True if no sum has overflowed, and means may be summed, too."""
         # Products of features are less than their squares.
-        squares = self.structure.diagonal(self.scatter)
-        held = self.count.sum(), self._squares().sum(), squares
+        held = self.count.sum(), self._squares().sum(), self._square_sums
         finite = all(bool(np.isfinite(values).all()) for values in held)
         return finite and bool((np.abs(self.mean) <= _MOST).all())
 
@@ -552,8 +566,8 @@ class CentredSums(Sums):
 
     def can_scale(self, gamma: float) -> bool:
         """Return True if no sum overflows if every weight is multiplied by `gamma`."""
-        squares = self.structure.diagonal(self.scatter)
-        held = [self.count.sum(), squares, *([] if self.fourth is None else [self.fourth])]
+        fourth = [] if self.fourth is None else [self.fourth]
+        held = [self.count.sum(), self._square_sums, *fourth]
         with np.errstate(over="ignore"):
             finite = [np.isfinite(values * gamma).all() for values in held]
             return all(finite) and bool(np.isfinite(self._squares().sum() * gamma * gamma))
@@ -564,7 +578,7 @@ class CentredSums(Sums):
         if self.rounding is not None:
             self.rounding = self.rounding * gamma
         self.count = self.count * gamma
-        np.multiply(self.scatter, gamma, out=self.scatter)
+        np.multiply(self.packed, gamma, out=self.packed)
         held = [self.count, self.squares, self.mean, self.mean_low]
         if self.fourth is not None:
             self.fourth = self.fourth * gamma
@@ -572,11 +586,11 @@ class CentredSums(Sums):
         gone = self.count < FORGOTTEN
         for array in held:
             array[gone] = 0
-        self.scatter[self.structure.group_sums(self.count) == 0] = 0
+        self.packed[self.structure.group_sums(self.count) == 0] = 0
 
     def add(self, other: CentredSums, at: np.ndarray) -> None:
         """Add `other`, whose class k is class ``at[k]`` here."""
-        self.structure.add_groups(self.scatter, other.scatter, at, 1)
+        self.structure.add_groups(self.packed, other.packed, at, 1)
         if self.squares is not None or other.squares is not None:
             self.squares = self._squares()
             np.add.at(self.squares, at, other._squares())
@@ -590,28 +604,25 @@ class CentredSums(Sums):
             self.count, self.mean, self.mean_low, gap, weight,
         )  # fmt: skip
         groups = self.structure.groups(self.count.size)[at]
-        for k in np.flatnonzero(weight):
-            add_outer(gap[k], weight[k], self.scatter[groups[k]])
+        add_outer(gap, weight, groups, self.packed)
 
     def subtract(self, other: CentredSums, at: np.ndarray) -> np.ndarray:
         """Subtract `other`, whose class k is class ``at[k]`` here; see `Sums.subtract`."""
         before = self.count[at]
         left = before - other.count
         left[left < 1e-12 * before] = 0
-        squares_before = self.structure.diagonal(self.scatter).copy()
+        squares_before = self._square_sums.copy()
         safe = np.where(left > 0, left, 1)
         gap = (other.mean - self.mean[at]) + (other.mean_low - self.mean_low[at])
         apart = np.where(left == 0, other.count, 0)[:, None] * (gap * gap)
         gap[(other.count == 0) | (left == 0)] = 0
         back = gap * (other.count / safe)[:, None]
-        self.structure.add_groups(self.scatter, other.scatter, at, -1)
+        self.structure.add_groups(self.packed, other.packed, at, -1)
         # The distance between the parts' means is gap + back.
         whole = np.where(left > 0, left + other.count, 1)
         coefficients = -(left * other.count / whole)
-        for g, vector, coefficient in zip(
-            self.structure.groups(self.count.size)[at], gap + back, coefficients, strict=True
-        ):
-            add_outer(vector, coefficient, self.scatter[g])
+        groups = self.structure.groups(self.count.size)
+        add_outer(gap + back, coefficients, groups[at], self.packed)
         high, low = two_sum(self.mean[at], self.mean_low[at] - back)
         if self.squares is not None or other.squares is not None:
             squares = self._squares()
@@ -622,7 +633,6 @@ class CentredSums(Sums):
         self.mean_low[at] = np.where(gone, 0, low)
         self.count = self.count.astype(np.result_type(self.count, left))
         self.count[at] = left
-        groups = self.structure.groups(self.count.size)
         bound = self._rounding()
         self.structure.add_groups(bound, other._rounding(), at, 1)
         # The error of what was subtracted is at most that of the whole. The distance of the means
@@ -633,15 +643,15 @@ class CentredSums(Sums):
         ratio = np.where(left > 0, before / safe, 0)
         np.maximum.at(growth, groups[at][changed], 1 + ratio[changed])
         bound += ROUNDING * growth[:, None] * squares_before
-        squares = self.structure.diagonal(self.scatter)
+        squares = self._square_sums
         impossible = ~(squares >= -bound)  # true of NaN, too
         np.logical_or.at(impossible, groups[at], ~(apart <= bound[groups[at]]))
         if self.count.dtype.kind == "i":  # otherwise rows of almost no weight may be lost
             alone = self.structure.group_sums(np.maximum(self.count - 1, 0)) == 0
             impossible |= alone[:, None] & (squares > bound)
-        np.maximum(squares, 0, out=squares)
+        self.structure.put_squares(self.packed, np.maximum(squares, 0))
         gone = self.structure.group_sums(self.count) == 0
-        self.scatter[gone] = 0
+        self.packed[gone] = 0
         bound[gone] = 0
         self.rounding = bound if bound.any() else None
         return impossible
@@ -724,10 +734,11 @@ def merge_fourth(
         steps = weights @ gaps / weights.sum() - gaps
         size = 0.0
         for (sign, sums, k), step in zip(own, steps, strict=True):
-            part = _about(sums.fourth[k], sums.count[k], sums.scatter[k], step)
+            trace = float(sums.structure.squares(sums.packed[k : k + 1]).sum())
+            part = _about(sums.fourth[k], sums.count[k], sums.packed[k], trace, step)
             merged[target] += sign * part
             square = float(step @ step)
-            spread = float(sums.scatter[k].trace()) + sums.count[k] * square
+            spread = trace + sums.count[k] * square
             size += sums.fourth[k, -1] + spread * square
         # The magnitudes of all terms of `_about` sum to at most 8 times the size, by the inequality
         # of Cauchy and Schwarz, with up to 4 times the relative error of the step, which grows as
@@ -743,13 +754,15 @@ def merge_fourth(
     return merged
 
 
-def _about(fourth: np.ndarray, count: float, scatter: np.ndarray, step: np.ndarray) -> np.ndarray:
+def _about(
+    fourth: np.ndarray, count: float, packed: np.ndarray, trace: float, step: np.ndarray
+) -> np.ndarray:
     """Return the fourth moments of one class about its mean plus `step`."""
     if not step.any():
         return fourth
-    # The lower triangle of `scatter` is the upper one of Fortran's transposed view.
-    product = blas.dsymv(1.0, scatter.T, step, lower=0)
-    trace, square = float(scatter.trace()), float(step @ step)
+    # The rows of a lower triangle are the columns of an upper one, which Fortran packs.
+    product = blas.dspmv(step.size, 1.0, packed, step, lower=0)
+    square = float(step @ step)
     cubes = fourth[:-1] - 2 * product - (trace + count * square) * step
     last = fourth[-1] - 4 * (step @ fourth[:-1] - step @ product) + 2 * square * trace
     return np.append(cubes, last + count * (square * square))
@@ -768,7 +781,7 @@ def check_fourth(sums: Sums, n_classes: int) -> None:
 def total_scatter(sums: CentredSums) -> np.ndarray:
     """Return the scatter of all rows about their common mean, shape (d, d), from matrices."""
     gaps, count = between_means(sums), sums.count[sums.count > 0]
-    return symmetric(sums.scatter.sum(axis=0)) + (gaps.T * count) @ gaps
+    return symmetric(sums.packed.sum(axis=0)) + (gaps.T * count) @ gaps
 
 
 def principal_axes(sums: CentredSums, n_axes: int | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -837,7 +850,7 @@ def class_variance(sums: CentredSums, *, total: bool = False) -> np.ndarray:
         variance, mean = total_variance(sums)[None], (sums.count / count) @ sums.mean
     else:
         count = np.where(sums.count > 0, sums.count, 1)[:, None]
-        variance, mean = sums.structure.diagonal(sums.scatter) / count, sums.mean
+        variance, mean = sums.structure.squares(sums.packed) / count, sums.mean
     with np.errstate(over="ignore"):
         bound = count * _EPS * variance + (count * mean * _EPS) ** 2
     return np.where(variance > bound, variance, 1.0)
@@ -872,4 +885,4 @@ def between_means(sums: CentredSums) -> np.ndarray:
 
 def _within(sums: CentredSums) -> np.ndarray:
     """Return the sums of squares within classes, shape (d,)."""
-    return np.asarray(sums.structure.diagonal(sums.scatter).sum(axis=0))
+    return np.asarray(sums.structure.squares(sums.packed).sum(axis=0))

@@ -54,6 +54,7 @@ from streamgda.storage.format import check_array, check_flag, check_whole
 from streamgda.storage.saved import State
 
 _INT64 = np.dtype(np.int64)
+_BLOCK_ELEMENTS = 1 << 20  # of matrices that are unpacked at a time
 
 
 class FewRows:
@@ -481,7 +482,7 @@ class ClassMoments(Moments):
         ddof = as_number("ddof", ddof, "a number >= 0", 0)
         weight = self._structure.group_weights(sums.count, ddof)
         weight = np.where(weight > 0, weight, np.nan)
-        return self._structure.ungroup(self._structure.covariance(sums.scatter, weight))
+        return self._structure.ungroup(self._structure.covariance(sums.packed, weight))
 
     def _change_sums(self, sums: Any, change: Callable[[Any], None]) -> None:
         """Change sums, a copy of them if they are held here and small, and store what changes.
@@ -844,7 +845,7 @@ class ClassMoments(Moments):
         sums = self._sums
         if sums is not None:
             with np.errstate(over="ignore"):
-                scatter, rounding = wanted.reduced(self._structure, sums.scatter), sums.rounding
+                scatter, rounding = wanted.reduced(self._structure, sums.packed), sums.rounding
             if rounding is not None and wanted.per_class != self._structure.per_class:
                 rounding = wanted.group_sums(rounding)
             sums = sums.with_scatter(scatter, rounding)
@@ -895,8 +896,7 @@ class ClassMoments(Moments):
             raise InvalidParameterError(
                 f"index has shape {index.shape}; expected one feature or more"
             )
-        scatter = self._structure.select_features(self._sums.scatter, index)
-        selected = self._with_sums(self._classes, self._sums.with_features(index, scatter))
+        selected = self._with_sums(self._classes, self._sums.with_features(index))
         selected._feature_names = None if names is None else tuple(names[i] for i in index)
         selected._lifting = None  # they are features of lifted rows
         return selected
@@ -1120,11 +1120,17 @@ class ClassMoments(Moments):
             longer = ((sums.mean.astype(np.longdouble) - shift) + sums.mean_low) @ components.T
             mean = longer.astype(np.float64)
             mean_low = (longer - mean).astype(np.float64)
-            scatter = np.tril(components @ symmetric(sums.scatter) @ components.T)
-            squares = self._structure.diagonal(scatter)
-            np.maximum(squares, 0, out=squares)  # rounding, along directions without variance
+            scatter = np.empty(self._structure.scatter_shape(len(mean), len(components)))
+            step = max(1, _BLOCK_ELEMENTS // d**2)
+            for start in range(0, len(scatter), step):
+                some = slice(start, start + step)
+                images = components @ symmetric(sums.packed[some]) @ components.T
+                scatter[some] = self._structure.pack(images)
+            # Rounding, along directions without variance, may leave less than nothing.
+            squares = np.maximum(self._structure.squares(scatter), 0)
+            self._structure.put_squares(scatter, squares)
             # Errors of a square are sums over pairs of features, of at most the product of roots.
-            reach = ROUNDING * self._structure.diagonal(sums.scatter)
+            reach = ROUNDING * self._structure.squares(sums.packed)
             if sums.rounding is not None:
                 reach += sums.rounding
             rounding = (np.sqrt(reach) @ np.abs(components).T) ** 2
@@ -1159,7 +1165,7 @@ class ClassMoments(Moments):
         if isinstance(self._sums, ExactSums):
             attributes |= {"origin": 0, "reach": self._sums.reach}
         arrays = self._sums.arrays()
-        arrays["scatter"] = self._structure.pack(arrays["scatter"])
+        arrays["scatter"] = arrays.pop("packed")
         if self._sums.fourth is not None:
             arrays["norms"] = arrays.pop("fourth")
         scaled = self._scaled_fourth()
@@ -1185,7 +1191,7 @@ class ClassMoments(Moments):
             raise ValueError("its fourth moments are missing, or are not announced")
         names = attributes.get("scaled_fourth", [])
         scaled = {name: arrays.pop(f"fourth_{name}") for name in names}
-        arrays["scatter"] = structure.unpack(arrays["scatter"])
+        arrays["packed"] = arrays.pop("scatter")
         sums: CentredSums | ExactSums
         if "origin" in attributes:
             sums = ExactSums(structure, attributes["reach"], **arrays)

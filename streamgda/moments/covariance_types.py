@@ -7,6 +7,7 @@ inherits from one of them and overrides `Structure.constrain`, as `Spherical` do
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -27,7 +28,7 @@ from streamgda.kernels.narrow import (
 )
 from streamgda.kernels.products import empty_rows
 from streamgda.kernels.sparse import add_sparse_centred, add_sparse_exact
-from streamgda.kernels.sums import add_squares, copy_symmetric, mirror
+from streamgda.kernels.sums import add_squares, copy_symmetric, triangle_size
 from streamgda.moments import roots as roots_of
 from streamgda.moments.parallel import (
     Coded,
@@ -46,11 +47,23 @@ from streamgda.runtime.parameters import shown
 _FEW_ROWS, _FEW_BYTES, _MOST_BYTES = 4, 1 << 20, 8 << 20
 
 
-def symmetric(lower: np.ndarray) -> np.ndarray:
-    """Return the matrices whose lower triangles are given, shape (..., d, d)."""
-    full = np.array(lower, order="C")
-    mirror(full.reshape(-1, *full.shape[-2:]))
-    return full
+def symmetric(triangles: np.ndarray) -> np.ndarray:
+    """Return the whole matrices of packed lower triangles, shape (..., d, d)."""
+    *shape, size = triangles.shape
+    d = side_of(size)
+    matrices = np.empty((*shape, d, d), triangles.dtype)
+    copy_symmetric(triangles.reshape(-1, size), np.arange(d), matrices.reshape(-1, d, d))
+    return matrices
+
+
+def side_of(size: int) -> int:
+    """Return the number of rows of a lower triangle of `size` entries, ``d (d + 1) / 2``."""
+    return math.isqrt(2 * size)
+
+
+def _places_of_squares(triangles: np.ndarray) -> np.ndarray:
+    features = np.arange(side_of(triangles.shape[1]))
+    return triangle_size(features) + features
 
 
 @dataclass(frozen=True)
@@ -64,9 +77,10 @@ class Structure:
     rows are scored by it: here one variance for each feature, whose root is one over it. Subclasses
     are other kinds.
 
-    Scatters, covariances and roots are arrays with one entry a group, shape (groups, d, d) if
-    covariances between features are kept (of scatters the lower triangles) and (groups, d)
-    otherwise. The kernels `merge` and `add_outer` serve both alike.
+    Covariances and roots are arrays with one entry a group, shape (groups, d, d) if covariances
+    between features are kept and (groups, d) otherwise. Scatters are kept as packed lower
+    triangles, shape (groups, d (d + 1) / 2), or sums of squares, shape (groups, d): half of the
+    memory, wherever states are held, sent or saved. `symmetric` and `select_varying` unpack them.
 
     Attributes
     ----------
@@ -140,49 +154,68 @@ class Structure:
             for k, g in enumerate(groups):
                 scatter[g] += sign * other[k]
 
-    def scatter_shape(self, n_classes: int, n_features: int) -> tuple[int, ...]:
+    def n_groups(self, n_classes: int) -> int:
+        """Return the number of groups of that many classes."""
+        if self.per_class:
+            return n_classes
+        return n_classes // self.sharing if self.sharing else 1
+
+    def scatter_shape(self, n_classes: int, n_features: int) -> tuple[int, int]:
         """Return the shape of the scatter of all groups."""
-        n_groups = n_classes
-        if not self.per_class:
-            n_groups = n_classes // self.sharing if self.sharing else 1
-        return n_groups, *self.shape(n_features)
+        size = triangle_size(n_features) if self.matrix else n_features
+        return self.n_groups(n_classes), size
 
     def state_bytes(self, n_classes: int, n_features: int) -> int:
         """Return the bytes of the moments' arrays: counts, means in two parts, and scatter."""
-        scatter = self.scatter_shape(n_classes, 1)[0] * self.group_size(n_features)
+        scatter = math.prod(self.scatter_shape(n_classes, n_features))
         return 8 * (n_classes * (1 + 2 * n_features) + scatter)
 
-    # --- the layout of scatters: matrices, or variances ---------------------------------------
+    def model_bytes(self, n_classes: int, n_features: int) -> int:
+        """Return the bytes of a model's arrays: means in two parts, and whole covariances."""
+        covariances = self.n_groups(n_classes) * self.group_size(n_features)
+        return 8 * (n_classes * (1 + 2 * n_features) + covariances)
+
+    # --- the layout of covariances and scatters: matrices, or variances ------------------------
 
     def shape(self, n_features: int) -> tuple[int, ...]:
-        """Return the shape of one group's scatter, covariance or root."""
+        """Return the shape of one group's covariance or root."""
         return (n_features,) * (1 + self.matrix)
 
     def group_size(self, n_features: int) -> int:
-        """Return the entries of one group's scatter: multiplications to add a row to it."""
+        """Return the entries of one group's covariance: multiplications to add a row to it."""
         return n_features ** (1 + self.matrix)
 
     @staticmethod
     def diagonal(values: np.ndarray) -> np.ndarray:
-        """Return a view of the entries of single features, shape (groups, d)."""
+        """Return a view of the entries of single features of covariances, shape (groups, d)."""
         return values if values.ndim == 2 else np.einsum("gii->gi", values)
 
+    def squares(self, scatter: np.ndarray) -> np.ndarray:
+        """Return the sums of squares of single features, shape (groups, d); maybe a view."""
+        return np.take(scatter, _places_of_squares(scatter), axis=1) if self.matrix else scatter
+
+    def put_squares(self, scatter: np.ndarray, squares: np.ndarray) -> None:
+        """Replace the sums of squares of single features."""
+        scatter[:, _places_of_squares(scatter) if self.matrix else slice(None)] = squares
+
     def pack(self, values: np.ndarray) -> np.ndarray:
-        """Return scatters or roots as they are saved."""
+        """Return scatters of whole or lower triangular matrices, or roots as they are saved."""
         return storage.pack_triangles(values) if self.matrix else values
 
     def unpack(self, values: np.ndarray) -> np.ndarray:
-        """Return scatters or roots from what `pack` returned."""
+        """Return lower triangular matrices, or variances, from what `pack` returned."""
         return storage.unpack_triangles(values) if self.matrix else values
+
+    def whole(self, scatter: np.ndarray) -> np.ndarray:
+        """Return scatters as covariances are: whole matrices, or sums of squares; a copy."""
+        return symmetric(scatter) if self.matrix else scatter.copy()
 
     def select_features(self, scatter: np.ndarray, index: np.ndarray) -> np.ndarray:
         """Return the scatter of some features, in any order."""
         if self.matrix:
-            scatter = np.tril(symmetric(scatter)[:, index[:, None], index])
-        else:
-            scatter = scatter[:, index]
-        # C-contiguous, or every kernel would be compiled again for such an array.
-        return np.ascontiguousarray(scatter)
+            left, right = (index[lower] for lower in np.tril_indices(index.size))
+            index = triangle_size(np.maximum(left, right)) + np.minimum(left, right)
+        return np.take(scatter, index, axis=1)
 
     def select_varying(self, scatter: np.ndarray, features: np.ndarray, out: np.ndarray) -> None:
         """Write the scatter of some features, in rising order; whole matrices."""
@@ -191,11 +224,6 @@ class Structure:
         else:
             out[...] = scatter[:, features]
 
-    def complete(self, values: np.ndarray) -> None:
-        """Copy the lower triangles of matrices to the upper ones."""
-        if self.matrix:
-            mirror(values)
-
     def move_origin(
         self, scatter: np.ndarray, step: int, total: np.ndarray, count: np.ndarray
     ) -> np.ndarray:
@@ -203,10 +231,10 @@ class Structure:
 
         `total` and `count` are the groups' sums about the old origin, and their rows.
         """
+        cross = 2 * total
         if self.matrix:
-            cross, count = total[:, :, None] + total[:, None, :], count[:, None]
-        else:
-            cross = 2 * total
+            left, right = np.tril_indices(total.shape[1])
+            cross = total[:, left] + total[:, right]
         return scatter + step * cross + count[:, None] * step**2
 
     # --- other covariance types ---------------------------------------------------------------
@@ -215,13 +243,13 @@ class Structure:
         """Return True if moments of this structure determine those of `other`."""
         return self.per_class >= other.per_class and self.kind in other.sources
 
-    def of_kind(self, scatter: np.ndarray) -> np.ndarray:
+    def of_kind(self, held: Structure, scatter: np.ndarray) -> np.ndarray:
         """Return scatters of this kind from those of a kind that determines it; maybe views."""
-        return scatter if self.matrix else self.diagonal(scatter)
+        return scatter if self.matrix else held.squares(scatter)
 
     def reduced(self, held: Structure, scatter: np.ndarray) -> np.ndarray:
         """Return the scatter of this structure from that of one that covers it; maybe a view."""
-        scatter = self.of_kind(scatter)
+        scatter = self.of_kind(held, scatter)
         return scatter if held.per_class == self.per_class else self.group_sums(scatter)
 
     def check_covariances(self, method: str) -> None:
@@ -283,8 +311,7 @@ class Structure:
     def centre_integers(self, *sums: np.ndarray, out: np.ndarray) -> None:
         """Write the scatter about the means, each entry rounded once, from exact sums.
 
-        The sums are the arguments of the kernels in `streamgda.kernels.integers`. Of matrices, only
-        the lower triangles are written.
+        The sums are the arguments of the kernels in `streamgda.kernels.integers`.
         """
         *by_class, square, features = sums
         centre_squares(*by_class, np.ascontiguousarray(square[:, features]), out)
@@ -293,8 +320,8 @@ class Structure:
 
     def covariance(self, scatter: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """Return scatters divided by the weights of their groups, whole and not just triangles."""
-        whole = symmetric(scatter) if self.matrix else scatter
-        values = whole / weight.reshape(-1, *[1] * (whole.ndim - 1))
+        values = self.whole(scatter)
+        values /= weight.reshape(-1, *[1] * (values.ndim - 1))
         return np.asarray(values.mean(axis=1)) if self.one_variance else values
 
     def n_averaged(self, n_varying: int, n_features: int) -> int:
@@ -405,7 +432,7 @@ class Matrix(Structure):
             add_integers(rows, codes, form, count, total, scatter, n_threads)
 
     def centre_integers(self, *sums: np.ndarray, out: np.ndarray) -> None:
-        ranges = triangle_ranges(out.shape[-1], threads.n_threads())
+        ranges = triangle_ranges(side_of(out.shape[1]), threads.n_threads())
         threads.run(lambda first, last: centre_scatter(*sums, first, last, out), ranges)
 
     def invert(

@@ -34,7 +34,7 @@ class ExactSums(Sums):
         Largest magnitude that a value seen so far can have, by its data type.
     count : ndarray of int64, shape (n_classes,)
     total : ndarray of int64, shape (n_classes, n_features)
-    scatter : ndarray of int64
+    packed : ndarray of int64
         Sums of products: not centred at the means.
     """
 
@@ -42,8 +42,13 @@ class ExactSums(Sums):
     reach: int
     count: np.ndarray
     total: np.ndarray
-    scatter: np.ndarray
+    packed: np.ndarray
     fourth: np.ndarray | None = None
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return self.total.shape[1]
 
     @classmethod
     def zeros(cls, structure: Structure, n_classes: int, n_features: int) -> ExactSums:
@@ -69,7 +74,7 @@ class ExactSums(Sums):
             raise ValueError(f"{self.count.sum()} rows are never summed within {self.reach}")
         most = 2 * _EXACT_ROWS * self.reach  # twice, if rows were subtracted that were not there
         check_array("total", self.total, shape, "i8", least=-most, most=most)
-        check_array("scatter", self.scatter, self.structure.scatter_shape(*shape), "i8")
+        check_array("scatter", self.packed, self.structure.scatter_shape(*shape), "i8")
         check_fourth(self, n_classes)
 
     def class_means(self) -> np.ndarray:
@@ -111,7 +116,7 @@ class ExactSums(Sums):
     def _add_on_threads(self, rows: Coded, n_threads: int) -> None:
         X, codes, _ = rows
         self.reach = max(self.reach, row_type(X.dtype).reach)
-        self.structure.add_integers(X, codes, n_threads, self.count, self.total, self.scatter)
+        self.structure.add_integers(X, codes, n_threads, self.count, self.total, self.packed)
 
     def about_zero(self, origin: int) -> ExactSums:
         """Return the sums of values from which an origin was subtracted before.
@@ -130,7 +135,7 @@ class ExactSums(Sums):
             self,
             reach=min(self.reach + origin, 1 << 16),  # that of 16-bit integers
             total=self.total + origin * self.count[:, None],
-            scatter=self.structure.move_origin(self.scatter, origin, total, count),
+            packed=self.structure.move_origin(self.packed, origin, total, count),
         )
 
     def add(self, other: ExactSums, at: np.ndarray) -> None:
@@ -143,7 +148,7 @@ class ExactSums(Sums):
         Sums of more than the data type can hold are impossible too.
         """
         self._add_signed(other, at, -1)
-        squares = self.without_products().scatter
+        squares = self.without_products().packed
         beyond = np.abs(self.total) > self.count[:, None] * self.reach
         alone = self.structure.group_sums(np.maximum(self.count - 1, 0)) == 0
         impossible: np.ndarray = (squares < 0) | (alone[:, None] & (squares != 0))
@@ -153,33 +158,34 @@ class ExactSums(Sums):
         self.reach = max(self.reach, other.reach)
         np.add.at(self.count, at, sign * other.count)
         np.add.at(self.total, at, sign * other.total)
-        self.structure.add_groups(self.scatter, other.scatter, at, sign)
+        self.structure.add_groups(self.packed, other.packed, at, sign)
 
     def centred(self) -> CentredSums:
         """Return the same moments as `CentredSums`, every scatter and mean rounded once."""
         quotient, rest = self._whole_means()
-        scatter = np.zeros(self.scatter.shape)
-        self._centre(slice(None), np.arange(self.n_features), scatter)
+        packed = np.empty(self.packed.shape)
+        self._centre(slice(None), np.arange(self.n_features), packed)
         n = np.where(self.count > 0, self.count, 1)[:, None]
         mean, mean_low = two_sum(quotient.astype(np.float64), rest / n)
         mean[self.count == 0] = 0
-        sums = CentredSums(self.structure, self.count.copy(), mean, mean_low, scatter)
+        sums = CentredSums(self.structure, self.count.copy(), mean, mean_low, packed)
         if self.fourth is not None:  # they have rounding errors of any size
             sums.fourth, sums.rounding = self.fourth, sums._rounding()
         return sums
 
     def select_scatter(self, groups: slice, features: np.ndarray, out: np.ndarray) -> None:
         """Write scatters about the means of some groups and features, each entry rounded once."""
-        self._centre(groups, features, out)
-        self.structure.complete(out)
+        packed = np.empty((len(out), self.structure.scatter_shape(1, features.size)[1]))
+        self._centre(groups, features, packed)
+        self.structure.select_varying(packed, np.arange(features.size), out)
 
     def _centre(self, groups: slice, features: np.ndarray, out: np.ndarray) -> None:
-        """Write scatters about the means; of matrices, only the lower triangles."""
+        """Write scatters about the means, packed."""
         classes = groups if self.structure.per_class else slice(None)
         by_class = (self.total, *self._whole_means())
         sums = (np.ascontiguousarray(array[classes, features]) for array in by_class)
         self.structure.centre_integers(
-            self.count[classes], *sums, self.scatter[groups], features, out=out
+            self.count[classes], *sums, self.packed[groups], features, out=out
         )
 
     def _whole_means(self) -> tuple[np.ndarray, np.ndarray]:

@@ -136,5 +136,5 @@ class ScaledRows:
                 f"were read again: they changed between two passes over them"
             )
         sums = squares.centred()
-        fourth = sums.scatter + sums.count[:, None] * (sums.mean + sums.mean_low) ** 2
+        fourth = sums.packed + sums.count[:, None] * (sums.mean + sums.mean_low) ** 2
         moments._keep_scaled(dict(zip(self.scalings, fourth.T.copy(), strict=True)))

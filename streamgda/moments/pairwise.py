@@ -411,7 +411,7 @@ class PairwiseMoments(Moments):
         gaps = held["means"].diagonal(axis1=1, axis2=2).copy()
         mean, mean_low = two_sum(np.tile(held["origin"], (len(gaps), 1)), gaps)
         full = STRUCTURES["full"]
-        sums = CentredSums(full, held["count"].copy(), mean, mean_low, np.tril(scatter))
+        sums = CentredSums(full, held["count"].copy(), mean, mean_low, full.pack(scatter))
         names = self._feature_names
         moments = ClassMoments._of_sums(full, self._classes, sums, feature_names=names)
         return moments.reduce(covariance_type)

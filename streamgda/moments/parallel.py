@@ -150,7 +150,7 @@ def add_scatter(
     dtype : data type
         Type in which rows are multiplied. Blocks whose values are beyond the range of float32 are
         multiplied in float64.
-    scatter : ndarray, shape (groups, n_features, n_features)
+    scatter : ndarray, shape (groups, n_features * (n_features + 1) / 2)
     """
     X, codes, weights = rows
     n_rows, d = X.shape
@@ -198,7 +198,7 @@ def _add_blocks(
 
     Returns the numbers of the blocks for which float32 has too small a range.
     """
-    d = scatter.shape[-1]
+    d = source[0].shape[1]
     sizes, owner = cuts[1] - cuts[0], cuts[2]
     tasks = _tasks(sizes, owner, min(_TASK_ELEMENTS // d, int(sizes.sum()) // _BLOCKS))
     parts = _triangle_parts(d)
@@ -263,7 +263,7 @@ def add_integers(
     codes : ndarray
         Classes of the rows.
     count, total, scatter : ndarray of int64
-        Shapes (n_classes,), (n_classes, n_features) and (groups, n_features, n_features).
+        Shapes (n_classes,), (n_classes, n_features), (groups, n_features * (n_features + 1) / 2).
     n_threads : int
     """
     n_groups = len(scatter)

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError, PrecisionWarning
 from streamgda.moments.centred import ROUNDING, CentredSums
-from streamgda.moments.covariance_types import STRUCTURES, Structure, structure_of, symmetric
+from streamgda.moments.covariance_types import STRUCTURES, Structure, structure_of
 from streamgda.runtime.parameters import as_number, as_numbers, refuse
 
 _SLACK = 1e-6  # of matrices that are symmetric and not indefinite, relative to deviations
@@ -49,7 +49,7 @@ def sums_of(
     structure = _structure(name, values.shape, k, d, covariance_type)
     if structure.one_variance and name == "covariances":
         values = np.repeat(values[..., None], d, axis=-1)
-    values = values.reshape(structure.scatter_shape(k, d)).copy()
+    values = values.reshape(structure.n_groups(k), *structure.shape(d)).copy()
     whole = count == count.round()
     alone = structure.group_sums(np.where(whole, np.maximum(count - 1, 0), count)) == 0
     values[structure.group_sums(count) == 0] = 0
@@ -85,11 +85,11 @@ def sums_of(
         most = deviation[:, :, None] * deviation[:, None]
         refuse_where(np.abs(values - values.swapaxes(1, 2)) > _SLACK * most, "are not symmetric")
         refuse_where(np.abs(values) > (1 + _SLACK) * most, "hold more than variances allow")
-        values = np.tril((values + values.swapaxes(1, 2)) / 2)
+        values = (values + values.swapaxes(1, 2)) / 2
         refuse_where(~_positive(values, slack, deviation), "are indefinite matrices")
     if whole.all() and squares is None:
         count = count.astype(np.int64)
-    sums = CentredSums(structure, count, mean, np.zeros((k, d)), values, squares)
+    sums = CentredSums(structure, count, mean, np.zeros((k, d)), structure.pack(values), squares)
     sums.rounding = rounding if rounding.any() else None
     try:
         sums.check(k)
@@ -103,11 +103,10 @@ def sums_of(
 def statistics_of(sums: CentredSums) -> dict[str, Any]:
     """Return counts, means and scatters as `sums_of` takes them."""
     structure = sums.structure
-    scatter = symmetric(sums.scatter) if structure.matrix else sums.scatter.copy()
     found = {
         "counts": sums.count.copy(),
         "means": sums.class_means(),
-        "scatters": structure.ungroup(scatter),
+        "scatters": structure.ungroup(structure.whole(sums.packed)),
         "covariance_type": structure.name,
     }
     return found if sums.squares is None else found | {"squared_weights": sums.squares.copy()}
@@ -143,7 +142,7 @@ def _structure(
         known = [structure_of(covariance_type)]
 
     def shape_of(structure: Structure) -> tuple[int, ...]:
-        shown = structure.scatter_shape(k, d)[not structure.per_class :]
+        shown = (k,) * structure.per_class + structure.shape(d)
         return shown[:-1] if structure.one_variance and name == "covariances" else shown
 
     found = [structure for structure in known if shape_of(structure) == shape]

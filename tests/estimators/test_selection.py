@@ -347,7 +347,9 @@ def test_less_memory_takes_more_passes_and_finds_the_same(monkeypatch, passes, m
     assert passes == ["accumulating"]
     passes.clear()
     # Moments of the folds, and memory for the candidates' matrices for each class and fold.
-    allowed = int(2 * ClassMoments().update(rows, y).nbytes * (8 + (models + 0.5) * 4))
+    moments = ClassMoments().update(rows, y)
+    model = moments._structure.model_bytes(moments.classes.size, 100)
+    allowed = int(2 * (8 * moments.nbytes + (models + 0.5) * 4 * model))
     monkeypatch.setattr(plan, "_SCRATCH_BYTES", 0)
     monkeypatch.setattr(plan, "scratch_bytes", lambda n_features: 0)
     found = GaussianDiscriminantCV(grid, cv=2, max_memory=allowed).fit(rows, y)

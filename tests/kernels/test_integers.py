@@ -31,6 +31,7 @@ from streamgda.kernels.integers import (
 from streamgda.kernels.processors import SHAPES, tile_shape
 from streamgda.moments.parallel import LARGEST_TASK, add_integers
 from streamgda.rows.arrays import byte_rows
+from streamgda.storage import pack_triangles
 
 EVERY_SHAPE = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 
@@ -162,13 +163,13 @@ def test_products_of_a_block(dtype):
         active = pack_block(rows, np.arange(n), *form, words, places, totals)
         digits = rows.any(axis=0)
         assert places[:active].tolist() == np.flatnonzero(digits).tolist()
-        S = rng.integers(-9, 9, (d, d))
-        expected = S + np.tril(Z.T @ Z)
+        S = rng.integers(-9, 9, (1, d * (d + 1) // 2))
+        expected = S + pack_triangles((Z.T @ Z)[None])
         used = -(-active // WIDTH)
         tiles = np.full(used**2 * WIDTH**2, 99, np.int32)
         for first, last in ((0, used // 2), (used // 2, used)):
             multiply_panels(words, n, first, last, tiles)
-            add_tiles(tiles, first, last, places, totals, active, n, *form, S)
+            add_tiles(tiles, first, last, places, totals, active, n, *form, S[0])
         np.testing.assert_array_equal(S, expected)
 
 
@@ -183,13 +184,14 @@ def test_groups_of_all_sizes(n_threads, use_threads):
     codes = np.where(np.arange(n) < 40, np.arange(n) % 5, 6)
     rng.shuffle(codes)
     for n_groups in (1, 7):
-        count, total, S = np.ones(7, int), np.ones((7, 9), int), np.ones((n_groups, 9, 9), int)
+        count, total, S = np.ones(7, int), np.ones((7, 9), int), np.ones((n_groups, 45), int)
         add_integers(rows, codes, form, count, total, S, n_threads)
         assert (count == 1 + np.bincount(codes)).all()
         products = np.zeros((7, 9, 9), int)
         for k in range(7):
             assert (total[k] == 1 + Z[codes == k].sum(axis=0)).all()
-            products[k] = np.tril(Z[codes == k].T @ Z[codes == k])
+            products[k] = Z[codes == k].T @ Z[codes == k]
+        products = pack_triangles(products)
         assert (1 + (products if n_groups > 1 else products.sum(axis=0)) == S).all()
 
 

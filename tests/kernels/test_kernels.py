@@ -15,10 +15,11 @@ from streamgda.kernels.sums import (
     copy_symmetric,
     encode_labels,
     group_rows,
-    mirror,
     remove_directions,
 )
+from streamgda.moments.covariance_types import symmetric
 from streamgda.rows.codes import distinct
+from streamgda.storage import pack_triangles, unpack_triangles
 
 WIDTHS = [1, 2, 3, 4, 11, 12, 13, 16, 17]
 INTEGERS = ["uint8", "int8", "uint16", "int16"]
@@ -96,16 +97,15 @@ def test_copy_symmetric(features):
     matrices = np.random.default_rng(3).normal(size=(3, 5, 5))
     whole = np.tril(matrices) + np.tril(matrices, -1).transpose(0, 2, 1)
     out = np.full((3, len(features), len(features)), np.nan)
-    copy_symmetric(matrices, np.array(features), out)
+    copy_symmetric(pack_triangles(matrices), np.array(features), out)
     assert (out == whole[:, features][:, :, features]).all()
 
 
 @pytest.mark.parametrize("d", [1, 2, 31, 32, 33, 65])
-def test_mirror(d):
+def test_triangles(d):
     matrix = np.random.default_rng(d).normal(size=(d, d))
     expected = np.tril(matrix) + np.tril(matrix, -1).T
-    mirror(matrix[None])
-    assert (matrix == expected).all()
+    assert (symmetric(pack_triangles(matrix[None])[0]) == expected).all()
     clear_upper(matrix)
     assert (matrix == np.tril(expected)).all()
 
@@ -181,9 +181,11 @@ def exact_scatter(rows):
 def test_centre_scatter(tied, d):
     rng = np.random.default_rng(6)
     rows, *sums, square = integer_sums(rng, [7, 0, 1, 11], d, tied)
-    scatter = np.zeros(square.shape)
+    square = pack_triangles(square)
+    packed = np.zeros(square.shape)
     for first, last in ((d // 2, d), (0, d // 2)):  # in strips
-        centre_scatter(*sums, square, np.arange(d), first, last, scatter)
+        centre_scatter(*sums, square, np.arange(d), first, last, packed)
+    scatter = unpack_triangles(packed)
     exact = [exact_scatter(r) for r in rows]
     for g, S in enumerate([sum(exact[1:], exact[0])] if tied else exact):
         for i in range(d):
@@ -199,11 +201,11 @@ def test_centre_scatter_of_nearly_uncorrelated_features(n):
     """1 - (n - 1)/n is small, and must be as accurate as a large number."""
     count = np.array([n])
     total = rest = np.array([[n - 1, 1]])
-    scatter = np.zeros((1, 2, 2))
-    square = np.array([[[n - 1, 0], [1, 1]]])
+    scatter = np.zeros((1, 3))
+    square = np.array([[n - 1, 1, 1]])
     features = np.arange(2)
     centre_scatter(count, total, np.zeros((1, 2), int), rest, square, features, 0, 2, scatter)
-    assert scatter[0, 1, 0] == 1 / n
+    assert scatter[0, 1] == 1 / n
 
 
 @pytest.mark.parametrize("tied", [False, True])

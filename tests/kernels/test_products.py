@@ -15,6 +15,7 @@ from streamgda.kernels.products import (
     pack_blocks,
 )
 from streamgda.moments.parallel import even_blocks
+from streamgda.storage import pack_triangles, unpack_triangles
 
 N_CLASSES = 3
 # Types of rows, of their centres and of centred rows.
@@ -82,7 +83,7 @@ def test_parts_of_products(types):
     (rows, features, active), Z = packed(X, codes, order, NO_WEIGHTS, cuts, types)
     assert cuts[1] > PRODUCT_ROWS
     first, last = np.array(cuts[:-1]), np.array(cuts[1:])
-    S = rng.integers(-9, 9, (2, d, d)).astype(np.float64)
+    S = np.tril(rng.integers(-9, 9, (2, d, d)).astype(np.float64))
     expected = S.copy()
     for g, a, b in zip(groups, first, last, strict=True):
         expected[g] += np.tril(Z[a:b].T @ Z[a:b])
@@ -92,8 +93,9 @@ def test_parts_of_products(types):
             after, part = S.copy(), (slice(None), slice(*own), slice(*columns))
             after[part] = expected[part]
             space = np.empty((1, d, d), rows.dtype)
-            part = *own, *columns
+            part, S = (*own, *columns), pack_triangles(S)
             add_products(rows, features, active, first, last, groups, part, space, S)
+            S = unpack_triangles(S)
             np.testing.assert_array_equal(S, after)
     np.testing.assert_array_equal(S, expected)
 

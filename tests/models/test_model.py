@@ -196,7 +196,7 @@ def made_up(covariance_type, d, offset=0.0, scale=1.0):
     rng = np.random.default_rng(d)
     structure = structure_of(covariance_type)
     means = offset + scale * rng.normal(size=(3, d))
-    roots = rng.normal(size=structure.scatter_shape(3, d)) / scale
+    roots = rng.normal(size=(structure.n_groups(3), *structure.shape(d))) / scale
     roots = np.tril(roots) if structure.matrix else roots**2
     model = GaussianModel(
         structure=structure,

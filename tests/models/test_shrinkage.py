@@ -254,7 +254,7 @@ def test_the_number_of_threads_changes_no_bit(use_threads):
 
 def test_the_memory_of_norms_is_planned():
     X, y = held(np.zeros((10, 800)), "zarr"), held(np.repeat([0, 1], 5), "zarr")
-    state = 2 * 800**2 * 8
+    state = 2 * 800 * 801 // 2 * 8
     accumulate(X, y, max_memory=3 * state)
     with pytest.raises(MemoryBudgetError, match="for the moments"):
         accumulate(X, y, fourth_moments=True, max_memory=3 * state)

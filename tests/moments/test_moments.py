@@ -155,7 +155,7 @@ def test_weights_of_any_kind(weights):
 def test_properties():
     X, y = sample()
     moments = ClassMoments("tied").update(X, y)
-    assert moments.nbytes == 8 * (3 + 2 * 3 * 5 + 5 * 5)
+    assert moments.nbytes == 8 * (3 + 2 * 3 * 5 + 15)
     assert repr(moments).startswith("ClassMoments('tied'): 200 rows x 5 features in 3 classes")
     assert repr(ClassMoments()) == "ClassMoments('full'): empty"
     assert "exact" in repr(ClassMoments().update(X.astype(np.uint8), y))

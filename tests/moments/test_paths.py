@@ -61,10 +61,10 @@ def test_all_paths_agree(covariance_type, dtype, path, monkeypatch, use_threads)
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "uint8"])
 def test_a_state_too_large_for_each_segment(dtype):
-    """Without any constants changed: 8 bytes x 4 classes x 200 x 200 is more than 1 MiB."""
-    X, y = sample(6000, 200, 4, dtype=dtype)
+    """Without any constants changed: 8 bytes x 4 classes x 300 x 301 / 2 is more than 1 MiB."""
+    X, y = sample(6000, 300, 4, dtype=dtype)
     moments = ClassMoments().update(X, y)
-    assert moments._structure.state_bytes(4, 200) > sums_module._SMALL_STATE
+    assert moments._structure.state_bytes(4, 300) > sums_module._SMALL_STATE
     assert X.size > sums_module._SEGMENT_ELEMENTS
     assert_moments(moments, X, y, rtol=accuracy(dtype, "large"))
 
