@@ -14,8 +14,3 @@ def frozen(array):
 
 
 NO_WEIGHTS = frozen(np.empty(0))
-
-
-def no_weights(dtype):
-    """No weights for rows of a type: exact sums, which never have any, pass a writable array."""
-    return np.empty(0) if np.dtype(dtype).itemsize <= 2 else NO_WEIGHTS

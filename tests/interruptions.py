@@ -349,12 +349,12 @@ def sent() -> None:
     """Check that an update is completed before an exception that another thread sends is raised."""
     X, y = np.random.default_rng(0).normal(size=(60, 4)), np.arange(60) % 3
     moments, expected = ClassMoments().update(X, y), ClassMoments().update(X, y)
-    started, add_many, struck = threading.Event(), CentredSums._add_many, []
+    started, add, struck = threading.Event(), CentredSums._add_by_ranges, []
 
     def slowly(*given: Any) -> None:
         started.set()
         time.sleep(0.05)
-        add_many(*given)
+        add(*given)
 
     def update() -> None:
         try:
@@ -366,7 +366,8 @@ def sent() -> None:
     large = {"_SMALL_STATE": 0, "_SMALL_WORK": 0}  # as if the state were
     with mock.patch.multiple(centred, **large):
         expected.update(X, y)
-    with mock.patch.multiple(centred, **large), mock.patch.object(CentredSums, "_add_many", slowly):
+    slow = mock.patch.object(CentredSums, "_add_by_ranges", slowly)
+    with mock.patch.multiple(centred, **large), slow:
         thread.start()
         assert started.wait(30)
         send = ctypes.pythonapi.PyThreadState_SetAsyncExc

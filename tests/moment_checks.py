@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from streamgda.moments import ClassMoments, parallel
+from streamgda.moments import ClassMoments, covariance_types, parallel
 from streamgda.moments import centred as sums_module
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.exact import ExactSums
@@ -99,24 +99,27 @@ def assert_close(a, b, rtol=1e-10):
 
 # --- paths ------------------------------------------------------------------------------------
 
-# In blocks, which come in segments; or in place, pass by pass, in windows that are grouped by
-# class, parts that one thread sums, tasks of one or several blocks, and tiles of what they are
-# added to.
+# In blocks, which come in segments; or in place: of narrow rows in ranges of classes, of wide ones
+# pass by pass, in windows that are grouped by class, parts that one thread sums, tasks of one or
+# several blocks, and tiles of what they are added to.
+LARGE_STATE = {"_SMALL_STATE": 0, "_SMALL_WORK": 0}
+WIDE = LARGE_STATE | {"BUCKET_FEATURES": 0}
 TASKS = {"FLOAT_ROWS": 100, "PRODUCT_ROWS": 50, "PACKED_ROWS": 100, "_BLOCKS": 1}
 TILES = {"_PART_FEATURES": 7, "_TILES_BYTES": 1}
-ALWAYS_LARGE = {"_SMALL_STATE": 0, "_SMALL_WORK": 0}
-PIECES = ALWAYS_LARGE | TASKS | TILES | {"WINDOW_BYTES": 1, "_PART_ELEMENTS": 1}
+PIECES = WIDE | TASKS | TILES | {"WINDOW_BYTES": 1, "_PART_ELEMENTS": 1}
 PATHS = {
     "whole": {},
     "blocks": {"_BLOCK_ELEMENTS": 1},
     "segments": {"_BLOCK_ELEMENTS": 1, "_SEGMENT_ELEMENTS": 1},
     "segments of blocks": {"_BLOCK_ELEMENTS": 1, "_SEGMENT_ELEMENTS": 700 * 40},
-    "large": ALWAYS_LARGE,
-    "large in windows": ALWAYS_LARGE | {"WINDOW_BYTES": 1},
-    "large in parts": ALWAYS_LARGE | {"_PART_ELEMENTS": 1},
-    "large in tasks of blocks": ALWAYS_LARGE | TASKS,
-    "large in tasks": ALWAYS_LARGE | TASKS | {"_TASK_ELEMENTS": 1},
-    "large in tiles": ALWAYS_LARGE | TILES,
+    "ranges of classes": LARGE_STATE | {"_RANGE_STATE": 1},
+    "ranges of groups": LARGE_STATE | {"WINDOW_BYTES": 1, "_ORDERED_ROWS": 100, "_LARGE_RANGE": 1},
+    "large": WIDE,
+    "large in windows": WIDE | {"WINDOW_BYTES": 1},
+    "large in parts": WIDE | {"_PART_ELEMENTS": 1},
+    "large in tasks of blocks": WIDE | TASKS,
+    "large in tasks": WIDE | TASKS | {"_TASK_ELEMENTS": 1},
+    "large in tiles": WIDE | TILES,
     "large in pieces": PIECES,
 }
 EVERY_PATH = pytest.mark.parametrize("path", PATHS)
@@ -130,7 +133,7 @@ def take_path(path, monkeypatch):
 def set_sizes(sizes, monkeypatch):
     """Set the sizes from which on rows take another path, in the modules that hold them."""
     for name, value in sizes.items():
-        modules = sums_module, parallel, arrays
+        modules = sums_module, parallel, arrays, covariance_types
         owners = [module for module in modules if hasattr(module, name)]
         assert owners
         for owner in owners:
@@ -140,7 +143,8 @@ def set_sizes(sizes, monkeypatch):
 def count_steps(patch):
     """Count from now on the calls of each step."""
     taken = Counter()
-    steps = [(kind, f"_add_{n}") for kind in (CentredSums, ExactSums) for n in ("few", "many")]
+    names = "_add_few", "_add_many", "_add_by_ranges"
+    steps = [(kind, name) for kind in (CentredSums, ExactSums) for name in names]
     steps += [(parallel, name) for name in ("_add_blocks", "_tasks")]
     for owner, name in steps:
         function = getattr(owner, name)

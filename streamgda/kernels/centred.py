@@ -25,42 +25,49 @@ from streamgda.kernels.vectors import (
     vector_at,
 )
 
+_PARTS = 4  # sums of squares to which successive rows are added, if many are of one class
 
-def _add_class_squares(X, codes, weights, first, last, vectors, squares):
+
+def _add_class_squares(X, order, codes, weights, first, last, pivots, sums, squares):
     d = X.shape[1]
     for r in range(first, last):
-        k, w = codes[r], weights[r] if len(weights) else 1.0
-        t = X[r] - vectors[0, k, :d]
-        vectors[1, k, :d] += w * t
-        squares[k, :d] += (w * t) * t
+        k, w, part = codes[r], weights[r] if len(weights) else 1.0, r % len(sums)
+        t = X[order[r] if len(order) else r] - pivots[k, :d]
+        sums[part, k, :d] += w * t
+        squares[part, k, :d] += (w * t) * t
 
 
 @intrinsic_of(_add_class_squares)
-def add_class_squares(typing, X, codes, weights, first, last, vectors, squares):
-    """Add ``w t`` to ``vectors[1, k]`` and ``w t^2`` to ``squares[k]``, t being x - vectors[0, k].
+def add_class_squares(typing, X, order, codes, weights, first, last, pivots, sums, squares):
+    """Add ``w t`` to ``sums[p, k]`` and ``w t^2`` to ``squares[p, k]``, t being x - pivots[k].
 
-    Rows from `first` to `last` are added, at least one; k is the class of a row, and w its weight.
-    The arrays but for the rows have rows of whole vectors (`padded_width`), with zeros beyond the
-    last feature. The loop is written in LLVM's vector types, as a compiler would check in each row
-    how many vectors there are.
+    Rows from `first` to `last` are added, at least one, in an order (see `take_rows`); k is the
+    class of a row, and w its weight. Successive rows are added to different sums p, whose number is
+    a power of two, so that those of one class do not wait for each other. The arrays but for the
+    rows have rows of whole vectors (`padded_width`), with zeros beyond the last feature. The loop
+    is written in LLVM's vector types, as a compiler would check in each row how many vectors there
+    are.
     """
     index = types.intp
 
     def generate(context, builder, signature, arguments):
-        *block, vectors, squares = as_structures(context, builder, signature, arguments)
-        n_classes, width = cgutils.unpack_tuple(builder, squares.shape)
-        sums = builder.gep(vectors.data, [builder.mul(n_classes, width)])
-        others = vectors.data, sums, squares.data, width
+        structures = as_structures(context, builder, signature, arguments)
+        *block, pivots, sums, squares = structures
+        n_parts, n_classes, width = cgutils.unpack_tuple(builder, squares.shape)
+        others = pivots.data, sums.data, squares.data, n_parts, n_classes, width
         take_rows(context, builder, signature.args[0].dtype, block, others, _add_row_squares)
         return context.get_dummy_value()
 
-    return types.void(X, codes, weights, index, index, vectors, squares), generate
+    kinds = X, order, codes, weights, index, index, pivots, sums, squares
+    return types.void(*kinds), generate
 
 
-def _add_row_squares(builder, k, w, _, pivots, sums, squares, width):
+def _add_row_squares(builder, r, k, w, _, pivots, sums, squares, n_parts, n_classes, width):
     """Return what adds vectors of a row to the sums of its class."""
-    vector, start = ir.VectorType(ir.DoubleType(), LANES), builder.mul(k, width)
-    own = [builder.gep(array, [start]) for array in (pivots, sums, squares)]
+    vector, one = ir.VectorType(ir.DoubleType(), LANES), width.type(1)
+    part = builder.mul(builder.and_(r, builder.sub(n_parts, one)), n_classes)
+    places = (pivots, k), *((array, builder.add(part, k)) for array in (sums, squares))
+    own = [builder.gep(array, [builder.mul(number, width)]) for array, number in places]
     w = broadcast(builder, w, vector)
 
     def add(at, values):
@@ -140,52 +147,67 @@ def add_centred(
 
 @kernel
 def add_centred_squares(
-    X, codes, weights, block_rows, limit, count, squares, mean, mean_low, scatter
+    X, order, codes, weights, block_rows, limit, count, squares, mean, mean_low, scatter
 ):
     """Add rows as `add_centred` does, to sums of squares of each group of classes.
 
-    Each block is read once, for sums and squares about pivots, from which the squares of the means
-    are subtracted. If the subtraction leaves too few digits, the block is read a second time, with
-    its means as pivots.
+    Each block is read once, in an order (see `take_rows`), for sums and squares about pivots, from
+    which the squares of the means are subtracted. If the subtraction leaves too few digits, the
+    block is read a second time, with its means as pivots.
     """
     n_classes, d = mean.shape
     shared, width = n_classes // scatter.shape[0], padded_width(d)
     numbers, totals = np.empty(n_classes), np.empty(n_classes)
+    part_sums, parts = np.empty((2, _PARTS, n_classes, width))
     vectors, sums = np.empty((3, n_classes, width)), np.empty((n_classes, width))
-    for first in range(0, X.shape[0], block_rows):
-        last = min(first + block_rows, X.shape[0])
+    for first in range(0, codes.shape[0], block_rows):
+        last = min(first + block_rows, codes.shape[0])
+        before, repeated = codes[first], 0
         for k in range(n_classes):
             numbers[k] = -1.0
         for r in range(first, last):
             k = np.uint64(codes[r])
+            repeated += codes[r] == before
+            before = codes[r]
             if numbers[k] < 0:
                 numbers[k] = 0.0
+                row = order[r] if order.shape[0] > 0 else r
                 for j in range(width):
-                    vectors[1, k, j] = sums[k, j] = vectors[0, k, j] = 0.0
+                    vectors[0, k, j] = 0.0
                 for j in range(d):
-                    vectors[0, k, j] = mean[k, j] if count[k] > 0 else X[r, j]
+                    vectors[0, k, j] = mean[k, j] if count[k] > 0 else X[row, j]
             numbers[k] += weights[r] if weights.shape[0] > 0 else 1.0
         for k in range(n_classes):
             totals[k] = numbers[k] = max(numbers[k], 0.0)
-        add_class_squares(X, codes, weights, first, last, vectors, sums)
-        again, within = False, True
-        for k in range(n_classes):
-            for j in range(d if totals[k] > 0 else 0):
-                within &= sums[k, j] <= limit * limit
-                # If the pivot is a mean, most of this is added again for its distance.
-                part = vectors[1, k, j] / (totals[k] + count[k])
-                again |= sums[k, j] - vectors[1, k, j] * part < sums[k, j] / 64
-        if not again:
-            subtract_means(totals, vectors, sums)
-        if not (within and merge_sums(limit, count, mean, mean_low, numbers, vectors)):
-            return False
-        add_squared_weights(codes[first:last], weights[first:last], squares)
-        if again:
+        n_parts = _PARTS if 4 * repeated > last - first else 1
+        for times in range(2):
+            for k in range(n_classes):
+                for p in range(n_parts if totals[k] > 0 else 0):
+                    for j in range(width):
+                        part_sums[p, k, j] = parts[p, k, j] = 0.0
+            add_class_squares(
+                X, order, codes, weights, first, last,
+                vectors[0], part_sums[:n_parts], parts[:n_parts],
+            )  # fmt: skip
+            again, within = False, True
             for k in range(n_classes):
                 for j in range(width if totals[k] > 0 else 0):
                     vectors[1, k, j] = sums[k, j] = 0.0
-            add_class_squares(X, codes, weights, first, last, vectors, sums)
-            subtract_means(totals, vectors, sums)
+                    for p in range(n_parts):
+                        vectors[1, k, j] += part_sums[p, k, j]
+                        sums[k, j] += parts[p, k, j]
+                    within &= sums[k, j] <= limit * limit
+                    # If the pivot is a mean, most of this is added again for its distance.
+                    part = vectors[1, k, j] / (totals[k] + count[k])
+                    again |= sums[k, j] - vectors[1, k, j] * part < sums[k, j] / 64
+            if times == 1 or not again:
+                subtract_means(totals, vectors, sums)
+            if times == 0:
+                if not (within and merge_sums(limit, count, mean, mean_low, numbers, vectors)):
+                    return False
+                add_squared_weights(codes[first:last], weights[first:last], squares)
+                if not again:
+                    break
         for k in range(n_classes):
             g = k // shared
             for j in range(d if totals[k] > 0 else 0):

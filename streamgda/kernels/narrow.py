@@ -62,12 +62,13 @@ def empty_buckets(n_classes, width, n_rows):
 def add_narrow_products(block, buckets, totals, vectors, products):
     """Write the sums of ``w`` to `totals`, ``w t`` to ``vectors[1]`` and ``w t t'`` to `products`.
 
-    They are of a block: all rows, their classes, their weights, and the first row and one past
-    the last. For a row of class k with weight w, t is ``x - vectors[0, k]``. There is a matrix of
-    products for each group, of as many successive classes. All matrices except the rows are padded.
-    Products are computed below the diagonal, and some above it.
+    They are of a block: all rows, their order (see `take_rows`), classes and weights, and the
+    numbers of the first row and of the one past the last. For a row of class k with weight w, t is
+    ``x - vectors[0, k]``. There is a matrix of products for each group, of as many successive
+    classes. All matrices except the rows are padded. Products are computed below the diagonal, and
+    some above it.
     """
-    X, codes, weights, first, last = block
+    X, order, codes, weights, first, last = block
     rows, roots, ends = buckets
     n_classes, size, width = rows.shape
     for k in range(n_classes):
@@ -80,7 +81,7 @@ def add_narrow_products(block, buckets, totals, vectors, products):
                 products[g, i, j] = 0.0
     r = first
     while r < last:
-        r = fill_buckets(X, codes, weights, r, last, vectors, rows, roots, ends)
+        r = fill_buckets(X, order, codes, weights, r, last, vectors, rows, roots, ends)
         k = codes[r - 1]
         if ends[k] == (k + 1) * size:
             add_bucket(rows, roots, k, size, vectors, products)
@@ -99,7 +100,7 @@ def add_narrow_products(block, buckets, totals, vectors, products):
             totals[codes[r]] += weights[r]
 
 
-def _fill_buckets(X, codes, weights, first, last, vectors, rows, roots, ends):
+def _fill_buckets(X, order, codes, weights, first, last, vectors, rows, roots, ends):
     size, d = rows.shape[1], X.shape[1]
     for r in range(first, last):
         k = codes[r]
@@ -107,7 +108,7 @@ def _fill_buckets(X, codes, weights, first, last, vectors, rows, roots, ends):
         if len(weights):
             roots[b, slot] = np.sqrt(weights[r])
         rows[b, slot] = 0.0
-        rows[b, slot, :d] = (X[r] - vectors[0, k, :d]) * roots[b, slot]
+        rows[b, slot, :d] = (X[order[r] if len(order) else r] - vectors[0, k, :d]) * roots[b, slot]
         ends[k] += 1
         if slot + 1 == size:
             return r + 1
@@ -115,7 +116,7 @@ def _fill_buckets(X, codes, weights, first, last, vectors, rows, roots, ends):
 
 
 @intrinsic_of(_fill_buckets)
-def fill_buckets(typing, X, codes, weights, first, last, vectors, rows, roots, ends):
+def fill_buckets(typing, X, order, codes, weights, first, last, vectors, rows, roots, ends):
     """Copy rows from number `first` on to their buckets, until one is full; return the next row.
 
     They are centred, and multiplied by the roots of their weights.
@@ -128,10 +129,11 @@ def fill_buckets(typing, X, codes, weights, first, last, vectors, rows, roots, e
         others = vectors.data, rows.data, roots.data, ends.data, size, width
         return take_rows(context, builder, signature.args[0].dtype, block, others, _copy_row)
 
-    return index(X, codes, weights, index, index, vectors, rows, roots, ends), generate
+    kinds = X, order, codes, weights, index, index, vectors, rows, roots, ends
+    return index(*kinds), generate
 
 
-def _copy_row(builder, k, w, weighted, pivots, rows, roots, ends, size, width):
+def _copy_row(builder, _, k, w, weighted, pivots, rows, roots, ends, size, width):
     """Return what copies vectors of a row to its bucket, and what ends the row."""
     double = ir.DoubleType()
     vector, index = ir.VectorType(double, LANES), size.type
@@ -262,9 +264,9 @@ def _add_tile(builder, bucket, width, line, column, n_vectors, start, sums):
 
 @kernel
 def add_centred_narrow(
-    X, codes, weights, block_rows, limit, count, squares, mean, mean_low, scatter
+    X, order, codes, weights, block_rows, limit, count, squares, mean, mean_low, scatter
 ):
-    """Add narrow rows as `add_centred` does, to scatter matrices.
+    """Add narrow rows, in an order (see `take_rows`), as `add_centred` does, to scatter matrices.
 
     Each block is read once, for sums and products about pivots, from which the products of the
     means are subtracted. If the subtraction leaves too few digits, the block is read a second
@@ -275,9 +277,9 @@ def add_centred_narrow(
     shared = n_classes // n_groups  # number of classes that share a scatter
     totals, numbers = np.empty(n_classes), np.empty(n_classes)
     vectors, products = np.empty((3, n_classes, width)), np.empty((n_groups, width, width))
-    buckets = empty_buckets(n_classes, width, min(X.shape[0], block_rows))
-    for first in range(0, X.shape[0], block_rows):
-        last = min(first + block_rows, X.shape[0])
+    buckets = empty_buckets(n_classes, width, min(codes.shape[0], block_rows))
+    for first in range(0, codes.shape[0], block_rows):
+        last = min(first + block_rows, codes.shape[0])
         left, r = 0, first
         for k in range(n_classes):
             totals[k] = count[k]
@@ -289,10 +291,11 @@ def add_centred_narrow(
             if not totals[k] > 0:
                 totals[k] = 1.0
                 left -= 1
+                row = order[r] if order.shape[0] > 0 else r
                 for j in range(d):
-                    vectors[0, k, j] = X[r, j]
+                    vectors[0, k, j] = X[row, j]
             r += 1
-        block = X, codes, weights, first, last
+        block = X, order, codes, weights, first, last
         for times in range(2):
             add_narrow_products(block, buckets, totals, vectors, products)
             # If the pivot was a mean, most of what is subtracted is added again for its distance.
@@ -336,7 +339,7 @@ def add_centred_narrow(
 
 
 @kernel
-def add_exact_narrow(X, codes, count, total, scatter):
+def add_exact_narrow(X, order, codes, count, total, scatter):
     """Add narrow rows as `add_integers` does, to matrices; at most `EXACT_NARROW_ROWS` rows."""
     n_classes, d = total.shape
     n_groups, width = scatter.shape[0], padded_width(d)
@@ -345,8 +348,8 @@ def add_exact_narrow(X, codes, count, total, scatter):
     for k in range(n_classes):
         for j in range(width):
             vectors[0, k, j] = 0.0
-    buckets = empty_buckets(n_classes, width, X.shape[0])
-    block = X, codes, weights, 0, X.shape[0]
+    buckets = empty_buckets(n_classes, width, codes.shape[0])
+    block = X, order, codes, weights, 0, codes.shape[0]
     add_narrow_products(block, buckets, totals, vectors, products)
     for k in range(n_classes):
         count[k] += np.int64(totals[k])

@@ -116,6 +116,30 @@ def group_rows(codes, order, starts):
 
 
 @kernel
+def count_ranges(codes, range_of, counts):
+    """Count the rows of each range of classes, of which class k is in range ``range_of[k]``."""
+    for r in range(codes.shape[0]):
+        counts[range_of[np.uint64(codes[r])]] += 1
+
+
+@kernel
+def order_by_ranges(codes, weights, first_row, range_of, ends, order, own_codes, own_weights):
+    """Write the numbers of rows, counted from `first_row`, where those of their range end.
+
+    Their classes and weights are copied to the same places. `ends` moves on.
+    """
+    for r in range(codes.shape[0]):
+        k = codes[r]
+        i = range_of[np.uint64(k)]
+        q = np.uint64(ends[i])
+        ends[i] += 1
+        order[q] = first_row + r
+        own_codes[q] = k
+        if weights.shape[0] > 0:
+            own_weights[q] = weights[r]
+
+
+@kernel
 def add_sums(X, codes, weights, centre, sums, beyond):
     """Add ``w (x - centre[class])`` to ``sums[class]``, and to `beyond` the rows beyond `LARGE`."""
     weighted = weights.shape[0] > 0
@@ -134,27 +158,6 @@ def add_sums(X, codes, weights, centre, sums, beyond):
                 sums[k, j] += t
                 large |= abs(t) > LARGE
         beyond[0] += large
-
-
-@kernel
-def add_squares(X, codes, weights, centre, centre_low, group, squares):
-    """Add ``w (x - centre[class])^2`` to ``squares[group[class]]``.
-
-    The centre is the sum of two parts, ``centre + centre_low``.
-    """
-    weighted = weights.shape[0] > 0
-    for r in range(X.shape[0]):
-        k = np.uint64(codes[r])
-        g = np.uint64(group[k])
-        if weighted:
-            w = weights[r]
-            for j in range(X.shape[1]):
-                t = (X[r, j] - centre[k, j]) - centre_low[k, j]
-                squares[g, j] += w * (t * t)
-        else:
-            for j in range(X.shape[1]):
-                t = (X[r, j] - centre[k, j]) - centre_low[k, j]
-                squares[g, j] += t * t
 
 
 @shared_kernel
@@ -210,6 +213,15 @@ def merge_means(other_count, other_mean, other_mean_low, at, count, mean, mean_l
                 mean[c, j] = other_mean[k, j]
                 mean_low[c, j] = other_mean_low[k, j]
         count[c] = total
+
+
+@kernel
+def all_below(values, bound):
+    """Return True if no value is NaN, or at or beyond a bound."""
+    beyond = False
+    for i in range(values.shape[0]):
+        beyond |= not abs(values[i]) < bound
+    return not beyond
 
 
 def triangle_size(d):

@@ -1,5 +1,7 @@
 """Vector instructions of LLVM, and functions written in them."""
 
+from functools import partial
+
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -9,7 +11,8 @@ from streamgda.kernels.processors import SHAPE
 
 LANES = max(4, SHAPE.vector_bytes // 8)  # numbers of float64 in a vector
 
-_AHEAD = 4096
+_AHEAD = 4096  # bytes
+_ROWS_AHEAD = 12
 
 
 @inline_kernel
@@ -73,16 +76,16 @@ def _as_doubles(builder, values, scalar):
     return values if values.type == vector else builder.fpext(values, vector)
 
 
-def _prefetch(builder, place):
-    """Start to load what is `_AHEAD` bytes further on: processors stop at the end of a page."""
+def prefetch(builder, place, n_bytes):
+    """Start to load what is some bytes further on."""
     byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-    prefetch = cgutils.get_or_insert_function(
+    function = cgutils.get_or_insert_function(
         builder.module,
         ir.FunctionType(ir.VoidType(), [byte, number, number, number]),
         "llvm.prefetch.p0",
     )
-    ahead = builder.gep(builder.bitcast(place, byte), [ir.IntType(64)(_AHEAD)])
-    builder.call(prefetch, [ahead, number(0), number(3), number(1)])  # read, keep, data
+    ahead = builder.gep(builder.bitcast(place, byte), [ir.IntType(64)(n_bytes)])
+    builder.call(function, [ahead, number(0), number(3), number(1)])  # read, keep, data
 
 
 def function_of(module, name, arguments, generate, result=None):
@@ -126,36 +129,50 @@ def repeated(builder, n, totals, step):
 def take_rows(context, builder, scalar, block, others, begin):
     """Take the rows of a block, of which there is at least one, vector by vector.
 
-    `block` are the rows, their classes and weights as structures, and the first row and one past
-    the last. ``begin(builder, k, w, weighted, *others)`` begins a row of class k and weight
-    w, one unless rows are weighted: it returns what takes a vector of float64 values, given the
-    first one's position, and what ends the row and returns True if there may be a next one, or
-    None. Return the row after the last one.
+    `block` are the rows, their order, classes and weights as structures, and the numbers of the
+    first row to take and of the one past the last; if the order is not empty, row r is row
+    ``order[r]`` of the array. ``begin(builder, r, k, w, weighted, *others)`` begins row r, of class
+    k and weight w, one unless rows are weighted: it returns what takes a vector of float64 values,
+    given the first one's position, and what ends the row and returns True if there may be a next
+    one, or None. Return the row after the last one.
     """
-    X, codes, weights, first, last = block
+    X, order, codes, weights, first, last = block
     _, d = cgutils.unpack_tuple(builder, X.shape)
-    rows = [X.data, d, codes.data, weights.data, weights.nitems, first, last, *others]
+    rows = [X.data, d, order.data, codes.data, weights.data, weights.nitems, first, last, *others]
 
-    def generate(builder, X, d, codes, weights, n_weights, first, last, *others):
+    def generate(ordered, builder, X, d, order, codes, weights, n_weights, first, last, *others):
         index, stored = d.type, ir.VectorType(context.get_data_type(scalar), LANES)
         n_whole, load_last = _whole_vectors(builder, d, scalar, stored)
         one = cgutils.alloca_once_value(builder, ir.DoubleType()(1))
         weighted = builder.icmp_signed(">", n_weights, index(0))
         weights = builder.select(weighted, weights, one)
         step = builder.select(weighted, index(1), index(0))
+        final = builder.sub(last, index(1))
         before, loop = builder.block, builder.append_basic_block()
         builder.branch(loop)
         builder.position_at_end(loop)
         r = builder.phi(index)
         r.add_incoming(first, before)
-        x = builder.gep(X, [builder.mul(r, d)])
-        _prefetch(builder, x)
+
+        def row_at(r):
+            place = builder.load(builder.gep(order, [r])) if ordered else r
+            return builder.gep(X, [builder.mul(place, d)])
+
+        x = row_at(r)
+        if ordered:
+            later = builder.add(r, index(_ROWS_AHEAD))
+            following = builder.select(builder.icmp_signed("<", later, final), later, final)
+            following = row_at(following)
+        else:  # processors stop at the end of a page
+            prefetch(builder, x, _AHEAD)
         k = builder.load(builder.gep(codes, [r]))
         w = builder.load(builder.gep(weights, [builder.mul(r, step)]))
-        take, end = begin(builder, k, w, weighted, *others)
+        take, end = begin(builder, r, k, w, weighted, *others)
 
         def take_vector(v, load):
             at = builder.mul(v, index(LANES))
+            if ordered:
+                prefetch(builder, builder.gep(following, [at]), 0)
             values = load(vector_at(builder, builder.gep(x, [at]), 0, stored))
             take(at, _as_doubles(builder, values, scalar))
 
@@ -163,19 +180,29 @@ def take_rows(context, builder, scalar, block, others, begin):
             aligned = scalar.bitwidth // 8
             take_vector(inner.index, lambda place: builder.load(place, align=aligned))
         take_vector(n_whole, load_last)
-        following = builder.add(r, index(1))
-        more = builder.icmp_signed("<", following, last)
+        following_row = builder.add(r, index(1))
+        more = builder.icmp_signed("<", following_row, last)
         if end:
             more = builder.and_(end(), more)
-        r.add_incoming(following, builder.block)
+        r.add_incoming(following_row, builder.block)
         after = builder.append_basic_block()
         builder.cbranch(more, loop, after)
         builder.position_at_end(after)
-        return following
+        return following_row
 
-    name = f"{begin.__name__}_{scalar}"
-    arguments = [value.type for value in rows]
-    return builder.call(function_of(builder.module, name, arguments, generate, d.type), rows)
+    def call(ordered):
+        name = f"{begin.__name__}_{scalar}" + ordered * "_ordered"
+        kinds = [value.type for value in rows]
+        function = function_of(builder.module, name, kinds, partial(generate, ordered), d.type)
+        return builder.call(function, rows)
+
+    result = builder.alloca(d.type)
+    with builder.if_else(builder.icmp_signed(">", order.nitems, d.type(0))) as (yes, no):
+        with yes:
+            builder.store(call(True), result)
+        with no:
+            builder.store(call(False), result)
+    return builder.load(result)
 
 
 def as_structures(context, builder, signature, arguments):

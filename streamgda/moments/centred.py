@@ -21,10 +21,18 @@ from scipy.linalg import blas
 from streamgda.errors import InvalidDataError, MergeError
 from streamgda.kernels.centred import add_norms, first_rows, means_of_sums
 from streamgda.kernels.products import LEAST_ROWS, may_use_blas_threads
-from streamgda.kernels.sums import LARGE, add_outer, add_sums, count_rows, merge_means, two_sum
+from streamgda.kernels.sums import (
+    LARGE,
+    add_outer,
+    add_sums,
+    all_below,
+    count_rows,
+    merge_means,
+    two_sum,
+)
 from streamgda.moments import parallel
 from streamgda.moments.covariance_types import Structure, structure_of, symmetric
-from streamgda.moments.parallel import Coded, add_in_parts
+from streamgda.moments.parallel import Coded, add_in_parts, by_ranges
 from streamgda.rows.arrays import NO_WEIGHTS, WINDOW_BYTES, as_kernel_rows, row_type
 from streamgda.rows.lifted import LiftedRows
 from streamgda.rows.sparse import CompressedRows
@@ -43,7 +51,13 @@ _SEGMENTS = 16
 _AHEAD = 2  # segments that wait for a thread
 _SMALL_WORK = 1 << 24  # multiplications that are not worth a second thread
 _FOURTH_ELEMENTS = 1 << 20  # of a part of the rows whose fourth moments one thread adds
-_SMALL_STATE = 1 << 20  # bytes: states up to this size are copied, and one for each segment
+_SMALL_STATE = 1 << 20  # bytes: states up to this size are copied rather than changed in place
+_FEATURES = 32  # products of which leave the near caches where reading in order pays
+_RANGE_STATE = 1 << 18  # bytes of the sums of a range of classes, which stay in a near cache
+_RANGE_ROWS = 6  # rows of each class, on average, that pay for ranges
+_LARGE_RANGE = 1 / 8  # share of all rows from which on those of a range are added on all threads
+_ORDER_BYTES = 32  # of the place, class and weight of a row that is added by ranges
+_SAFE = 1e60  # squares of smaller values and weights can be summed, however many there are
 
 
 def scratch_bytes(structure: Structure, n_features: int) -> int:
@@ -55,9 +69,20 @@ def scratch_bytes(structure: Structure, n_features: int) -> int:
     """
     n_threads = threads.n_threads()
     segment = 8 * max(_MOST_SEGMENT_ELEMENTS, LEAST_ROWS * n_features)
-    small = n_threads * segment + (n_threads + _AHEAD + 2) * _SMALL_STATE
+    small = n_threads * segment + (n_threads + _AHEAD + 2) * segment_state(structure, n_features)
     products = parallel.scratch_bytes(n_features) if structure.matrix else 0
     return max(small, WINDOW_BYTES + products)
+
+
+def segment_state(structure: Structure, n_features: int) -> int:
+    """Return the most bytes of sums that each segment of rows has of its own.
+
+    Otherwise they leave the near caches, where rows of another class follow before many of one are
+    added. That costs as much as reading the rows in another order, class by class, if there are
+    some products for each value; for squares, or products of few features, later.
+    """
+    times = min(max(_FEATURES / n_features, 1 / 2), 2.0) if structure.matrix else 4.0
+    return int(_SMALL_STATE * times)
 
 
 class NotFinite(Exception):  # noqa: N818
@@ -69,8 +94,10 @@ class Sums(ABC):
 
     A few rows, and any number of sparse ones, are added to the state in one kernel call. For more
     rows, a small state is filled for each segment of rows, on all threads, and the segments are
-    merged in their order; a large state is filled in place, each thread adding to parts of the
-    matrix. Neither the segments nor the order depend on the number of threads, so no bit does.
+    merged in their order. A large state is filled in place: each thread takes ranges of classes,
+    whose sums stay in its caches, and reads the rows of a range where they are. Only matrices of
+    many features are filled by all threads, rows after rows. Neither the segments nor the ranges
+    depend on the number of threads, so no bit does.
 
     Sums that moments hold must never be half changed, whatever exception arrives: they change in a
     single kernel call, or in a call that is not interrupted, or small ones are replaced by others.
@@ -124,7 +151,7 @@ class Sums(ABC):
 
     @abstractmethod
     def _add_many(self, rows: Coded) -> None:
-        """Add rows on all threads; if that fails, nothing has changed."""
+        """Add many rows of many features on all threads; if that fails, nothing has changed."""
 
     @property
     def scatter(self) -> np.ndarray:
@@ -267,11 +294,13 @@ class Sums(ABC):
             return self._updated_by_windows(rows, held)
         n, d = X.shape
         n_classes = self.count.size
-        block_rows = LEAST_ROWS
-        if n > LEAST_ROWS:  # enough rows for every class to have some to multiply with each other
-            block_rows = max(LEAST_ROWS, _BLOCK_ELEMENTS // d, 64 * n_classes)
+        block_rows = self._block_rows(n)
         dtype = self._read_dtype(X.dtype)
+        state = self.structure.state_bytes(n_classes, d)
+        large = state > segment_state(self.structure, d)
         few = n <= block_rows and n * self.structure.group_size(d) <= _SMALL_WORK
+        if large and not self.structure.wide(d):
+            few = few and n < max(LEAST_ROWS, _RANGE_ROWS * n_classes)
         if few or type(X) is CompressedRows:
             add: Any = self._add_few
             if held and not self._changes_at_once(dtype, weights):
@@ -280,9 +309,24 @@ class Sums(ABC):
                 add = partial(threads.call_serial_blas, add)
             add(Coded(as_kernel_rows(X, dtype), codes, weights), block_rows)
             return self
-        if not self.small:
+        if large and self.structure.wide(d):
             uninterrupted(self._add_many, rows)
             return self
+        if large and len(edges := self._ranges()) > 2:
+            uninterrupted(self._add_by_ranges, rows, edges)
+            return self
+        return self._updated_by_segments(rows, held)
+
+    def _block_rows(self, n_rows: int) -> int:
+        """Return the rows of a block: every class has some to multiply with each other."""
+        if n_rows <= LEAST_ROWS:
+            return LEAST_ROWS
+        return max(LEAST_ROWS, _BLOCK_ELEMENTS // self.n_features, 64 * self.count.size)
+
+    def _updated_by_segments(self, rows: Coded, held: bool) -> Any:
+        """Return the sums with rows added, each segment to sums of its own; see `updated`."""
+        (n, d), n_classes = rows.X.shape, self.count.size
+        dtype, block_rows = self._read_dtype(rows.X.dtype), self._block_rows(n)
         segment = min(n // _SEGMENTS, _MOST_SEGMENT_ELEMENTS // d)
         segment = max(block_rows, _SEGMENT_ELEMENTS // d, segment)
 
@@ -300,13 +344,69 @@ class Sums(ABC):
             return total
 
         everyone = np.arange(n_classes)
-        added = undone(whole)
+        if n > segment:
+            added = undone(whole)
+        elif self._uses_blas_threads(n):
+            added = threads.call_serial_blas(part, 0)
+        else:  # not worth a thread
+            added = part(0)
         result = self.copy() if held else self
         with np.errstate(over="ignore", invalid="ignore"):
             result.add(added, everyone)
         if not result.finite:
             raise NotFinite
         return result
+
+    def _ranges(self) -> np.ndarray:
+        """Cut the classes into ranges whose sums stay in a near cache; return the first of each.
+
+        A range has whole groups, unless a single group has too many classes.
+        """
+        n_classes, d = self.count.size, self.n_features
+        shared = n_classes // len(self.packed)
+        group_bytes = self.structure.state_bytes(shared, d)
+        if shared == 1 or group_bytes <= _RANGE_STATE:
+            most = min(_RANGE_STATE // group_bytes, len(self.packed) // _SEGMENTS)
+            return np.append(np.arange(0, n_classes, shared * max(1, most)), n_classes)
+        size = max(1, min(_RANGE_STATE // (16 * d), shared // _SEGMENTS))
+        firsts = np.arange(0, n_classes, shared)[:, None] + np.arange(0, shared, size)
+        return np.append(firsts, n_classes)
+
+    def _add_by_ranges(self, rows: Coded, edges: np.ndarray) -> None:
+        """Add the rows of each range of classes to its part of these sums; see `_ranges`.
+
+        One thread adds all rows of a range, unless they are a large share of the rows. A range that
+        shares a scatter with others has one of its own, which is added afterwards.
+        """
+        shared = self.count.size // len(self.packed)
+        apart = bool(edges[1] % shared)
+        range_of = np.repeat(np.arange(edges.size - 1), np.diff(edges))
+        for window in rows.blocks(self._read_dtype(rows.X.dtype), _ORDER_BYTES):
+            ordered, starts = by_ranges(window, range_of)
+
+            def add(i: int, ordered: Coded = ordered, starts: np.ndarray = starts) -> np.ndarray:
+                (first, last), own = edges[i : i + 2], slice(*starts[i : i + 2])
+                groups = slice(first // shared, -(-last // shared))
+                part = self.with_classes(slice(first, last), groups)
+                if apart:
+                    part.packed = np.zeros_like(part.packed)
+                X, codes, weights = (values[own] for values in ordered)
+                rows = Coded(X, codes - first, weights)
+                if len(rows.codes) <= part._block_rows(len(rows.codes)):
+                    part._add_few(rows, len(rows.codes))
+                else:
+                    part._updated_by_segments(rows, False)
+                return part.packed
+
+            sizes = np.diff(starts)
+            large = sizes > _LARGE_RANGE * len(window.codes)
+            first, others = (np.flatnonzero(a).tolist() for a in (large, ~large & (sizes > 0)))
+            with threads.serial_blas():
+                triangles = [add(i) for i in first]
+                triangles += threads.run(add, ((i,) for i in others))
+            for i, scatter in zip(first + others, triangles, strict=True):
+                if apart:
+                    self.packed[edges[i] // shared] += scatter[0]
 
     def _updated_by_windows(self, rows: Coded, held: bool) -> Any:
         """Return the sums with rows added that are lifted window by window; see `updated`."""
@@ -465,6 +565,32 @@ class CentredSums(Sums):
         trial._add_few(rows, block_rows, np.inf)
         self._become(trial)
 
+    def _add_by_ranges(self, rows: Coded, edges: np.ndarray) -> None:
+        dtype = self._read_dtype(rows.X.dtype)
+        if not self._safe(rows):
+            trial = self._trial(LARGE, self.copy)
+            for block in rows.blocks(dtype):
+                trial._add_few(block, LEAST_ROWS, np.inf)
+            self._become(trial)
+            return
+        if rows.weights.size:  # not in each part
+            self.count, self.squares = self._count_for(True), self._squares()
+        super()._add_by_ranges(rows, edges)
+
+    def _safe(self, rows: Coded) -> bool:
+        """Return True if no sum can overflow or be NaN with rows added."""
+        held = self.count, self.mean, rows.weights
+        if not all(np.abs(values).max(initial=0) < _SAFE for values in held):
+            return False
+        if rows.X.dtype.kind != "f":
+            return True
+        for block in rows.blocks(self._read_dtype(rows.X.dtype)):
+            values, step = block.X.reshape(-1), _SEGMENT_ELEMENTS
+            parts = ((values[at : at + step], _SAFE) for at in range(0, values.size, step))
+            if not all(threads.run(all_below, parts)):
+                return False
+        return True
+
     def _add_many(self, rows: Coded, limit: float = LARGE) -> None:
         X, codes, weights = rows
         dtype = self._read_dtype(X.dtype)
@@ -498,9 +624,9 @@ class CentredSums(Sums):
     def _add_scatter(
         self, rows: Coded, centre: np.ndarray, centre_low: np.ndarray, dtype: Any
     ) -> None:
-        """Add squares or products of the centred rows to the scatter, in place."""
+        """Add products of the centred rows to the scatter, in place."""
         for block in rows.blocks(self._read_dtype(rows.X.dtype)):
-            self.structure.add_many(block, centre, centre_low, dtype, self.packed)
+            parallel.add_scatter(block, centre, centre_low, dtype, self.packed)
 
     def _trial(self, limit: float, make: Callable[[], CentredSums]) -> CentredSums:
         """Return other sums, to which values beyond `LARGE` are added to see if they overflow."""

@@ -28,23 +28,17 @@ from streamgda.kernels.narrow import (
 )
 from streamgda.kernels.products import empty_rows
 from streamgda.kernels.sparse import add_sparse_centred, add_sparse_exact
-from streamgda.kernels.sums import add_squares, copy_symmetric, triangle_size
+from streamgda.kernels.sums import copy_symmetric, triangle_size
 from streamgda.moments import roots as roots_of
-from streamgda.moments.parallel import (
-    Coded,
-    add_in_parts,
-    add_integers,
-    add_scatter,
-    triangle_ranges,
-)
-from streamgda.rows.arrays import byte_rows
+from streamgda.moments.parallel import Coded, add_integers, triangle_ranges
+from streamgda.rows.arrays import byte_rows, copied, with_order
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import shown
 
 # Rows of each class that pay for sums apart from the scatters, in a near cache; twice as many if
 # these take more than a few bytes.
-_FEW_ROWS, _FEW_BYTES, _MOST_BYTES = 4, 1 << 20, 8 << 20
+_FEW_ROWS, _FEW_BYTES = 4, 1 << 20
 
 
 def symmetric(triangles: np.ndarray) -> np.ndarray:
@@ -262,6 +256,10 @@ class Structure:
 
     # --- adding rows --------------------------------------------------------------------------
 
+    def wide(self, n_features: int) -> bool:
+        """Return True if many rows are multiplied by BLAS, on all threads."""
+        return self.matrix and n_features > BUCKET_FEATURES
+
     def add_few(self, rows: Coded, block_rows: int, *state: Any) -> bool:
         """Add rows to float64 sums, block by block; return False if a sum is not finite.
 
@@ -275,38 +273,21 @@ class Structure:
         if type(X) is CompressedRows:
             finite = add_sparse_centred(*X.arrays, codes, weights, *state)
         else:
-            finite = add_centred_squares(X, codes, weights, block_rows, *state)
+            X, order = with_order(X)
+            finite = add_centred_squares(X, order, codes, weights, block_rows, *state)
         return finite
-
-    def add_many(
-        self,
-        rows: Coded,
-        centre: np.ndarray,
-        centre_low: np.ndarray,
-        dtype: Any,
-        scatter: np.ndarray,
-    ) -> None:
-        """Add squares or products of many centred rows to the scatter, on all threads.
-
-        Matrices are multiplied in the data type `dtype`.
-        """
-        shared = centre, centre_low, self.groups(len(centre))
-        add_in_parts(add_squares, rows, shared, scatter)
 
     def add_integers(self, X: Any, codes: np.ndarray, n_threads: int, *state: np.ndarray) -> None:
         """Add rows of integers to int64 sums.
 
-        On one thread, that is a single kernel call, as for sparse rows. `state` is counts, totals
-        and the scatter, which change.
+        On one thread, that is a single kernel call, as it is for variances. `state` is counts,
+        totals and the scatter, which change.
         """
         if type(X) is CompressedRows:
             add_sparse_exact(*X.astype(np.int32).arrays, codes, *state)
             return
-        rows, form = byte_rows(X)
-        if n_threads == 1:
-            add_integer_squares(rows, codes, *form, *state)
-        else:
-            add_in_parts(add_integer_squares, (rows, codes), form, *state)
+        rows, form = byte_rows(copied(X))
+        add_integer_squares(rows, codes, *form, *state)
 
     def centre_integers(self, *sums: np.ndarray, out: np.ndarray) -> None:
         """Write the scatter about the means, each entry rounded once, from exact sums.
@@ -406,29 +387,29 @@ class Matrix(Structure):
         X, codes, weights = rows
         (n_rows, d), n_classes, scatter = X.shape, state[1].size, state[-1]
         narrow = d <= BUCKET_FEATURES and n_rows >= _FEW_ROWS * n_classes
-        held = _narrow_bytes(d, n_classes, len(scatter)) if narrow else 0
-        if held > _FEW_BYTES:
-            narrow = held <= _MOST_BYTES and n_rows >= 2 * _FEW_ROWS * n_classes
+        if narrow and _narrow_bytes(d, n_classes, len(scatter)) > _FEW_BYTES:
+            narrow = n_rows >= 2 * _FEW_ROWS * n_classes
         finite: bool
         if narrow:
-            finite = add_centred_narrow(X, codes, weights, block_rows, *state)
+            X, order = with_order(X)
+            finite = add_centred_narrow(X, order, codes, weights, block_rows, *state)
         else:
             scratch = empty_rows(n_rows, d, n_classes)
-            finite = add_centred(X, codes, weights, block_rows, *state[:-1], scratch, scatter)
+            finite = add_centred(
+                copied(X), codes, weights, block_rows, *state[:-1], scratch, scatter
+            )
         return finite
-
-    def add_many(self, *arguments: Any) -> None:
-        add_scatter(*arguments)
 
     def add_integers(self, X: Any, codes: np.ndarray, n_threads: int, *state: np.ndarray) -> None:
         (n_rows, d), (count, total, scatter) = X.shape, state
         # Products of bytes are faster than those of float64 if there are enough of them.
         most = BUCKET_FEATURES // (2 if X.dtype.itemsize == 1 else 1)
         narrow = n_threads == 1 and d <= most and count.size < n_rows <= EXACT_NARROW_ROWS
-        if narrow and _narrow_bytes(d, count.size, len(scatter)) <= _MOST_BYTES:
-            add_exact_narrow(X, codes, count, total, scatter)
+        if narrow:
+            X, order = with_order(X)
+            add_exact_narrow(X, order, codes, count, total, scatter)
         else:
-            rows, form = byte_rows(X)
+            rows, form = byte_rows(copied(X))
             add_integers(rows, codes, form, count, total, scatter, n_threads)
 
     def centre_integers(self, *sums: np.ndarray, out: np.ndarray) -> None:

@@ -109,6 +109,10 @@ class ExactSums(Sums):
     def _add_few(self, rows: Coded, block_rows: int) -> None:
         self._add_on_threads(rows, 1)
 
+    def _add_by_ranges(self, rows: Coded, edges: np.ndarray) -> None:
+        self.reach = max(self.reach, row_type(rows.X.dtype).reach)
+        super()._add_by_ranges(rows, edges)
+
     def _add_many(self, rows: Coded) -> None:
         for block in rows.blocks(self._read_dtype(rows.X.dtype)):
             self._add_on_threads(block, threads.n_threads())

@@ -14,11 +14,12 @@ from streamgda.kernels.centred import rows_by_group
 from streamgda.kernels.integers import PACKED_ROWS, TOGETHER, WIDTH
 from streamgda.kernels.products import BLOCK_ROWS as FLOAT_ROWS
 from streamgda.kernels.products import LEAST_ROWS, PRODUCT_ROWS
-from streamgda.kernels.sums import group_rows
-from streamgda.rows.arrays import as_kernel_rows, blocks
+from streamgda.kernels.sums import count_ranges, group_rows, order_by_ranges
+from streamgda.rows.arrays import OrderedRows, as_kernel_rows, blocks
 from streamgda.runtime import threads
 
 LARGEST_TASK = 3  # times the size that is asked of `even_blocks` and `_tasks`; it is less
+_ORDERED_ROWS = 1 << 15  # that one thread orders
 _PART_ELEMENTS = 1 << 21  # of a part of the rows that is summed by one thread
 
 
@@ -33,10 +34,34 @@ class Coded(NamedTuple):
         """Return some of the rows, which kernels read in a data type."""
         return Coded(as_kernel_rows(self.X[rows], dtype), self.codes[rows], self.weights[rows])
 
-    def blocks(self, dtype: np.dtype) -> Iterator[Coded]:
-        """Yield blocks of the rows, which kernels read in a data type."""
-        for rows, block in blocks(self.X, dtype):
+    def blocks(self, dtype: np.dtype, beside: int = 0) -> Iterator[Coded]:
+        """Yield blocks of the rows, which kernels read in a data type; see `rows.arrays.blocks`."""
+        for rows, block in blocks(self.X, dtype, beside):
             yield Coded(block, self.codes[rows], self.weights[rows])
+
+
+def by_ranges(rows: Coded, range_of: np.ndarray) -> tuple[Coded, np.ndarray]:
+    """Return rows in the order of ranges of classes, and where those of each range start.
+
+    Class k is in range ``range_of[k]``. The rows of a range stay in their order.
+    """
+    codes, weights = rows.codes, rows.weights
+    cuts = [slice(at, at + _ORDERED_ROWS) for at in range(0, codes.size, _ORDERED_ROWS)]
+    counts = np.zeros((len(cuts), range_of[-1] + 1), np.intp)
+    threads.run(
+        count_ranges, ((codes[cut], range_of, n) for cut, n in zip(cuts, counts, strict=True))
+    )
+    ends = np.cumsum(counts.T).reshape(counts.T.shape).T - counts
+    starts = np.append(ends[0], codes.size)
+    out = np.empty(codes.size, np.intp), np.empty_like(codes), np.empty_like(weights)
+    threads.run(
+        order_by_ranges,
+        (
+            (codes[cut], weights[cut], cut.start, range_of, own.copy(), *out)
+            for cut, own in zip(cuts, ends, strict=True)
+        ),
+    )
+    return Coded(OrderedRows(rows.X, out[0]), *out[1:]), starts
 
 
 def add_in_parts(

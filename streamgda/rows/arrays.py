@@ -190,13 +190,44 @@ NO_WEIGHTS.setflags(write=False)  # as those that `as_kernel_rows` returns
 WINDOW_BYTES = 1 << 26  # rows that are grouped by class at a time
 
 
-def blocks(X: np.ndarray, dtype: np.dtype) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield blocks of rows as `as_kernel_rows` returns them, each with its place in `X`."""
-    row_bytes = dtype.itemsize * max(1, X.shape[1])
+def blocks(X: np.ndarray, dtype: np.dtype, beside: int = 0) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield blocks of rows as `as_kernel_rows` returns them, each with its place in `X`.
+
+    `beside` are the bytes that are held beside each row.
+    """
+    row_bytes = beside + dtype.itemsize * max(1, X.shape[1])
     n_rows = max(LEAST_ROWS, WINDOW_BYTES // row_bytes)
     for start in range(0, X.shape[0], n_rows):
         rows = slice(start, min(start + n_rows, X.shape[0]))
         yield rows, as_kernel_rows(X[rows], dtype)
+
+
+class OrderedRows:
+    """Rows as kernels read them, in another order, which some kernels follow without a copy."""
+
+    def __init__(self, values: np.ndarray, order: np.ndarray) -> None:
+        self.values, self.order = values, order
+        self.shape, self.dtype = (order.size, values.shape[1]), values.dtype
+
+    def __getitem__(self, rows: slice) -> OrderedRows:
+        return OrderedRows(self.values, self.order[rows])
+
+
+_NO_ORDER = np.empty(0, np.intp)
+
+
+def with_order(X: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows that kernels read, and their order, empty if they are in order."""
+    return (X.values, X.order) if type(X) is OrderedRows else (X, _NO_ORDER)
+
+
+def copied(X: Any) -> Any:
+    """Return rows in order, as kernels read them; a copy if they are not."""
+    if type(X) is not OrderedRows:
+        return X
+    rows = np.empty(X.shape, X.dtype)
+    np.take(X.values, X.order, axis=0, out=rows, mode="clip")
+    return as_kernel_rows(rows, X.dtype)
 
 
 def as_kernel_rows(X: Any, dtype: np.dtype) -> Any:
@@ -208,6 +239,8 @@ def as_kernel_rows(X: Any, dtype: np.dtype) -> Any:
     """
     if type(X) is CompressedRows:
         return X.astype(dtype)
+    if type(X) is OrderedRows:
+        return X
     rows = np.ascontiguousarray(X, dtype).view()
     rows.setflags(write=False)
     return rows

@@ -4,12 +4,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from frozen import NO_WEIGHTS, frozen, no_weights
+from frozen import NO_WEIGHTS, frozen
+from moment_checks import NATIVE
 
 from streamgda.kernels.centred import add_norms
 from streamgda.kernels.integers import centre_scatter, centre_squares
 from streamgda.kernels.sums import (
-    add_squares,
+    all_below,
     all_within,
     clear_upper,
     copy_symmetric,
@@ -17,32 +18,13 @@ from streamgda.kernels.sums import (
     group_rows,
     remove_directions,
 )
+from streamgda.moments import parallel
 from streamgda.moments.covariance_types import symmetric
+from streamgda.rows.arrays import copied
 from streamgda.rows.codes import distinct
 from streamgda.storage import pack_triangles, unpack_triangles
 
 WIDTHS = [1, 2, 3, 4, 11, 12, 13, 16, 17]
-INTEGERS = ["uint8", "int8", "uint16", "int16"]
-FLOATS = ["float32", "float64"]
-
-
-def rows_of(rng, dtype, n, d):
-    """Small whole numbers, so that sums are exact in any type and in any order."""
-    low = 0 if dtype.startswith("u") else -9
-    return frozen(rng.integers(low, 10, (n, d)).astype(dtype))
-
-
-def centre_of(rng, dtype, n_classes, d):
-    """Centres of classes, in the type in which rows of a type are summed."""
-    return rng.integers(-3, 4, (n_classes, d)).astype("i8" if dtype in INTEGERS else "f8")
-
-
-def centre_low_of(rng, centre):
-    if centre.dtype == np.int64:
-        return np.zeros_like(centre)
-    return rng.integers(-3, 4, centre.shape) / 8
-
-
 # --- grouping ---------------------------------------------------------------------------------
 
 
@@ -127,28 +109,33 @@ def test_remove_directions(zeros):
 # --- sums -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize(
-    ("dtype", "weighted"),
-    [*((dtype, False) for dtype in INTEGERS + FLOATS), *((dtype, True) for dtype in FLOATS)],
-)
-def test_add_squares(dtype, weighted, tied):
-    rng = np.random.default_rng(2)
-    X, codes = rows_of(rng, dtype, 8, 5), rng.integers(0, 3, 8)
-    weights = frozen(rng.integers(0, 5, 8) / 4) if weighted else no_weights(dtype)
-    centre = centre_of(rng, dtype, 3, 5)
-    low = centre_low_of(rng, centre)
-    group = np.zeros(3, np.int64) if tied else np.arange(3)
-    squares = np.ones((1 if tied else 3, 5), centre.dtype)
-    expected = squares.copy()
-    for r in range(8):
-        k = codes[r]
-        for j in range(5):
-            t = float(X[r, j]) - centre[k, j] - low[k, j]
-            expected[group[k], j] += (weights[r] if weighted else 1) * t * t
-    add_squares(X, codes, weights, centre, low, group, squares)
-    assert squares.dtype == centre.dtype
-    assert (squares == expected).all()
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e60, -2e60])
+def test_all_below(value):
+    values = np.array([0.0, -9e59, 3.0])
+    assert all_below(values, 1e60)
+    for place in range(3):
+        assert not all_below(np.insert(values, place, value), 1e60)
+
+
+# --- rows by ranges of classes ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_by_ranges(weighted, monkeypatch, use_threads):
+    monkeypatch.setattr(parallel, "_ORDERED_ROWS", 7)
+    rng = np.random.default_rng(0)
+    X, codes = frozen(np.arange(100.0).reshape(50, 2)), rng.integers(0, 5, 50)
+    weights = rng.random(50) if weighted else NO_WEIGHTS
+    range_of = np.array([0, 0, 1, 2, 2])
+    expected = np.argsort(range_of[codes], kind="stable")
+    for n in (1, 3):
+        use_threads(n)
+        rows, starts = parallel.by_ranges(parallel.Coded(X, codes, weights), range_of)
+        assert starts.tolist() == [0, *np.cumsum(np.bincount(range_of[codes])).tolist()]
+        assert (copied(rows.X) == X[expected]).all()
+        assert (copied(rows.X[3:9]) == X[expected[3:9]]).all()
+        assert (rows.codes == codes[expected]).all()
+        assert (rows.weights == (weights[expected] if weighted else NO_WEIGHTS)).all()
 
 
 # --- rounding ---------------------------------------------------------------------------------
@@ -225,7 +212,7 @@ def test_centre_squares(tied):
 # --- norms ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", INTEGERS + FLOATS)
+@pytest.mark.parametrize("dtype", NATIVE)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_add_norms(dtype, weighted):
     rng = np.random.default_rng(0)

@@ -13,16 +13,17 @@ from streamgda.kernels.narrow import (
 )
 from streamgda.kernels.vectors import LANES, padded_width
 
+NO_ORDER = np.empty(0, np.intp)
 WIDTHS = [1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 15, 16, 17, 24, BUCKET_FEATURES - 1, BUCKET_FEATURES]
 DTYPES = ["f8", "u1", *(pytest.param(dtype, marks=pytest.mark.slow) for dtype in ("f4", "i2"))]
 N_CLASSES = 3
 
 
 @kernel
-def added(X, codes, weights, first, last, pivots, totals, sums, products):
+def added(X, order, codes, weights, first, last, pivots, totals, sums, products):
     vectors = np.stack((pivots, sums))
     buckets = empty_buckets(totals.shape[0], sums.shape[1], last - first)
-    block = X, codes, weights, first, last
+    block = X, order, codes, weights, first, last
     for _ in range(2):  # the buckets are empty afterwards
         add_narrow_products(block, buckets, totals, vectors, products)
     sums[:] = vectors[1]
@@ -72,7 +73,7 @@ def test_sums_and_products(dtype, weighted, step):
                 expected_sums[k] += weight * t
                 expected[step * k] += weight * np.outer(t, t)
             about = padded(pivots, padded_width(d))
-            size = added(X, codes, w, 3, n - 1, about, totals, sums, products)
+            size = added(X, NO_ORDER, codes, w, 3, n - 1, about, totals, sums, products)
             np.testing.assert_array_equal(totals, expected_totals)
             np.testing.assert_array_equal(sums[:, :d], expected_sums)  # halves: exact
             lower = np.tril_indices(d)
@@ -80,6 +81,12 @@ def test_sums_and_products(dtype, weighted, step):
             assert not sums[:, d:].any()
             assert not products[:, d:].any()
             assert not products[:, :, d:].any()
+            order = np.random.default_rng(n).permutation(n)
+            again = garbage(N_CLASSES, d, len(products))
+            places = np.argsort(order)  # row order[r] of these is row r of those
+            added(frozen(X[places]), order, codes, w, 3, n - 1, about, *again)
+            for one, other in zip(again, (totals, sums, products), strict=True):
+                np.testing.assert_array_equal(one, other)
     assert size * (N_CLASSES - 1) < 300
 
 
@@ -87,7 +94,9 @@ def test_not_finite_values_stay_in_their_features():
     X = frozen(np.array([[1.0, np.nan, 3.0], [4.0, 5.0, np.inf]]))
     held = garbage(2, 3, 2)
     with np.errstate(invalid="ignore"):
-        added(X, np.array([0, 1]), NO_WEIGHTS, 0, 2, np.zeros((2, padded_width(3))), *held)
+        added(
+            X, NO_ORDER, np.array([0, 1]), NO_WEIGHTS, 0, 2, np.zeros((2, padded_width(3))), *held
+        )
     np.testing.assert_array_equal(held[1][:, :3], [[1, np.nan, 3], [4, 5, np.inf]])
     assert not held[1][:, 3:].any()
 
@@ -96,8 +105,8 @@ def test_not_finite_values_stay_in_their_features():
 
 
 @kernel
-def add(X, codes, weights, first, last, vectors, squares):
-    add_class_squares(X, codes, weights, first, last, vectors, squares)
+def add(X, order, codes, weights, first, last, pivots, sums, squares):
+    add_class_squares(X, order, codes, weights, first, last, pivots, sums, squares)
 
 
 @pytest.mark.parametrize("dtype", ["f8", "f4", "u1", "i2"])
@@ -105,22 +114,23 @@ def add(X, codes, weights, first, last, vectors, squares):
 def test_sums_and_squares(dtype, weighted):
     random = np.random.default_rng(0)
     for d in (1, 2, LANES - 1, LANES, LANES + 1, 2 * LANES, 20, 33):
-        n, width = 50, padded_width(d)
+        n, width, parts = 50, padded_width(d), 1 + 3 * (d % 2)
         # The memory after the last row holds no numbers, and must not be read.
         held = np.full(n * d + LANES, 99 if dtype in ("u1", "i2") else np.nan, dtype)
         X = held[: n * d].reshape(n, d)
         X[...] = random.integers(0, 100, (n, d))
+        order = random.permutation(n) if d % 4 > 1 else NO_ORDER
         codes = random.integers(0, 4 - 1, n)  # and no rows of one class
         weights = frozen(random.integers(1, 5, n) / 4) if weighted else NO_WEIGHTS
-        vectors, squares = np.zeros((3, 4, width)), np.zeros((4, width))
-        vectors[0, :, :d] = random.integers(0, 100, (4, d)) + 0.5
-        vectors[1, :, :d], squares[:, :d] = 7.0, 9.0
-        expected = vectors.copy(), squares.copy()
+        pivots, sums, squares = np.zeros((4, width)), *np.zeros((2, parts, 4, width))
+        pivots[:, :d] = random.integers(0, 100, (4, d)) + 0.5
+        sums[..., :d], squares[..., :d] = 7.0, 9.0
+        expected = sums.copy(), squares.copy()
         for r in range(3, n - 1):
-            k, w = codes[r], weights[r] if weighted else 1.0
-            t = X[r].astype(float) - vectors[0, k, :d]
-            expected[0][1, k, :d] += w * t
-            expected[1][k, :d] += w * t * t
-        add(frozen(X), codes, weights, 3, n - 1, vectors, squares)
-        np.testing.assert_array_equal(vectors, expected[0])  # quarters: exact
+            k, w, part = codes[r], weights[r] if weighted else 1.0, r % parts
+            t = X[order[r] if order.size else r].astype(float) - pivots[k, :d]
+            expected[0][part, k, :d] += w * t
+            expected[1][part, k, :d] += w * t * t
+        add(frozen(X), order, codes, weights, 3, n - 1, pivots, sums, squares)
+        np.testing.assert_array_equal(sums, expected[0])  # quarters: exact
         np.testing.assert_array_equal(squares, expected[1])

@@ -10,7 +10,9 @@ from grids import in_turn, pairs
 from hypothesis import given
 from hypothesis import strategies as st
 from moment_checks import (
+    LARGE_STATE,
     TYPES,
+    WIDE,
     assert_close,
     assert_moments,
     batches,
@@ -25,6 +27,8 @@ from moment_checks import (
 from streamgda import ClassMoments, GaussianNB, GroupedMoments, PairwiseMoments, accumulate
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
 from streamgda.storage.saved import state_of
+
+SIZES = [{}, LARGE_STATE, WIDE]  # from which on rows are added otherwise
 
 
 def together(parts):
@@ -364,8 +368,7 @@ def test_rows_that_were_added_can_be_subtracted_in_any_life(data):
     dtypes = data.draw(st.sampled_from([["float64"], ["float32", "float64"], ["uint8"]]))
     held, parts = ClassMoments(covariance_type, fourth_moments=fourth), []
     with pytest.MonkeyPatch.context() as patch:
-        if data.draw(st.booleans()):
-            set_sizes({"_SMALL_STATE": 0, "_SMALL_WORK": 0}, patch)
+        set_sizes(data.draw(st.sampled_from(SIZES)), patch)
         for _ in range(data.draw(st.integers(1, 8))):
             action = data.draw(st.sampled_from(["add", "merge", "subtract", "decay"]))
             if action == "decay":
@@ -437,11 +440,10 @@ def test_forgetting_goes_through_the_same_check():
     np.testing.assert_array_equal(nb.theta_, [[1.0], [5.5]])
 
 
-@pairs("covariance_type, large, n, sparse", TYPES, [False, True], [1, 300], [False, True])
-def test_sums_that_overflow_are_refused(covariance_type, large, n, sparse, monkeypatch):
+@pairs("covariance_type, sizes, n, sparse", TYPES, SIZES, [1, 300], [False, True])
+def test_sums_that_overflow_are_refused(covariance_type, sizes, n, sparse, monkeypatch):
     """Squares, weights and squares of weights; in sums so far, too, and in all that is derived."""
-    if large:
-        set_sizes({"_SMALL_STATE": 0, "_SMALL_WORK": 0}, monkeypatch)
+    set_sizes(sizes, monkeypatch)
     moments = ClassMoments(covariance_type).update([[0.0, 1.0], [1.0, 3.0]], [0, 1])
     near = np.tile([[1.0, 2.0]], (n, 1))
 
@@ -480,12 +482,11 @@ def test_sums_that_overflow_are_refused(covariance_type, large, n, sparse, monke
         refuses(wide, lambda m: m.project([[1e10, 0.0]]), match="overflow")
 
 
-@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("covariance_type", TYPES)
-def test_large_values_whose_squares_do_not_overflow(covariance_type, large, monkeypatch):
+def test_large_values_whose_squares_do_not_overflow(covariance_type, sizes, monkeypatch):
     """They are summed as others: the distance from the mean is what is squared."""
-    if large:
-        set_sizes({"_SMALL_STATE": 0, "_SMALL_WORK": 0}, monkeypatch)
+    set_sizes(sizes, monkeypatch)
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(400, 3)), np.arange(400) % 2
     plain = ClassMoments(covariance_type).update(np.tile(X, (2, 1)), np.tile(y, 2))

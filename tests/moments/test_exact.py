@@ -8,7 +8,7 @@ import pytest
 from grids import in_turn, pairs
 from hypothesis import given
 from hypothesis import strategies as st
-from moment_checks import set_sizes
+from moment_checks import LARGE_STATE, WIDE, set_sizes
 
 from streamgda.moments import ClassMoments
 from streamgda.moments import exact as exact_module
@@ -20,10 +20,10 @@ PATHS = {
     "small": {},
     "blocks": {"_BLOCK_ELEMENTS": 1},
     "segments": {"_BLOCK_ELEMENTS": 1, "_SEGMENT_ELEMENTS": 1},
-    "large": {"_SMALL_STATE": 0, "_SMALL_WORK": 0},
-    "large in pieces": {
-        "_SMALL_STATE": 0,
-        "_SMALL_WORK": 0,
+    "ranges": LARGE_STATE | {"_RANGE_STATE": 1, "WINDOW_BYTES": 1, "_ORDERED_ROWS": 100},
+    "large": WIDE,
+    "large in pieces": WIDE
+    | {
         "WINDOW_BYTES": 1,
         "_PART_ELEMENTS": 1,
         "PACKED_ROWS": 100,

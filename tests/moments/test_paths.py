@@ -11,10 +11,12 @@ from moment_checks import (
     LARGE,
     PATHS,
     TYPES,
+    WIDE,
     assert_close,
     assert_moments,
     count_steps,
     sample,
+    set_sizes,
     snapshot,
     take_path,
     variances,
@@ -40,15 +42,19 @@ def accuracy(dtype, path, matrix=True):
 def test_all_paths_agree(covariance_type, dtype, path, monkeypatch, use_threads):
     use_threads(2)
     weighted = dtype == "weighted"
-    matrix = naive.is_matrix(covariance_type)
+    matrix, tied = naive.is_matrix(covariance_type), naive.is_tied(covariance_type)
     X, y = sample(1300, 40, dtype="float64" if weighted else dtype)
     weights = np.random.default_rng(4).gamma(1, size=1300) if weighted else None
     take_path(path, monkeypatch)
     steps = count_steps(monkeypatch)
     moments = ClassMoments(covariance_type).update(X, y, weights)
     few = {"whole": 1, "blocks": 1, "segments": 6, "segments of blocks": 2}
-    assert steps["_add_few"] == few.get(path, 0)
-    assert steps["_add_many"] == (path not in few)
+    if path in few or (matrix and path in LARGE):
+        assert steps["_add_few"] == few.get(path, 0)
+        assert not steps["_add_by_ranges"]
+    else:  # of a single group, that is one range: in segments
+        assert bool(steps["_add_by_ranges"]) == (not tied or path == "ranges of classes")
+    assert steps["_add_many"] == (matrix and path in LARGE)
     assert bool(steps["_tasks"]) == (matrix and path in LARGE)
     rtol = accuracy(dtype, path, matrix)
     assert_moments(moments, X, y, weights, rtol)
@@ -231,8 +237,7 @@ SCALES = {
 @pairs("d, scales, covariance_type", [3, 20, 40], SCALES, ["full", "tied"])
 def test_float32_beyond_its_range_is_multiplied_in_float64(covariance_type, scales, d, monkeypatch):
     """Whole blocks of 256 rows, so that none is small enough for float32."""
-    monkeypatch.setattr(sums_module, "_SMALL_STATE", 0)
-    monkeypatch.setattr(sums_module, "_SMALL_WORK", 0)
+    set_sizes(WIDE, monkeypatch)
     rng = np.random.default_rng(14)
     y = rng.permutation(np.repeat(np.arange(3), 2 * LEAST_ROWS))
     X = rng.normal(size=(y.size, d))

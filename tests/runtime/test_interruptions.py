@@ -61,14 +61,14 @@ def test_no_change_is_half_made(size, monkeypatch):
 def test_a_large_update_is_completed_before_the_exception_is_raised(monkeypatch, again):
     monkeypatch.setattr(sums_module, "_SMALL_STATE", 0)
     monkeypatch.setattr(sums_module, "_SMALL_WORK", 0)
-    add_many, ended = CentredSums._add_many, []
+    add, ended = CentredSums._add_by_ranges, []
 
-    def slowly(self, *rows):
+    def slowly(*given):
         time.sleep(0.08)
-        add_many(self, *rows)
+        add(*given)
         ended.append(get_ident())
 
-    monkeypatch.setattr(CentredSums, "_add_many", slowly)
+    monkeypatch.setattr(CentredSums, "_add_by_ranges", slowly)
     expected = ClassMoments().update(X, Y).update(X, Y, WEIGHTS)
     moments = ClassMoments().update(X, Y)
     ended.clear()
