@@ -248,6 +248,7 @@ class RowEstimator(Saved, BaseEstimator):
     """Base of the estimators, which read and score rows from any container."""
 
     n_features_in_: int
+    _repr_html_ = BaseEstimator._repr_html_  # the diagram of scikit-learn
 
     def _scorer(self, method: str, **options: Any) -> Scorer:
         """Return a method, with its options, as a function of blocks of rows.

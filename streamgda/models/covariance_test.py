@@ -14,6 +14,7 @@ from streamgda.models.model import check_classes
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.covariance_types import Structure, pooled, structure_of
+from streamgda.runtime.display import html_table
 from streamgda.runtime.parameters import check_type
 
 # Remedies for a singular covariance, by its type.
@@ -77,6 +78,12 @@ class CovarianceTest:
             f"  F = {self.f.statistic:.6g}, df {df1:g} and {df2:g}, {shown_p(self.f.p_value)}\n"
             f"  effect size = {self.effect_size:.3g} nats a row"
         )
+
+    def _repr_html_(self) -> str:
+        facts = {"size": shown_size(self), "effect size": self.effect_size, "M": self.statistic}
+        tests = {"chi-square": self.chi_square, "F": self.f}
+        rows = [(name, t.statistic, t.df, t.p_value) for name, t in tests.items()]
+        return html_table("CovarianceTest", facts, ("test", "statistic", "df", "p-value"), rows)
 
 
 def covariance_test(moments: ClassMoments, *, tol: float = 1e-4) -> CovarianceTest:

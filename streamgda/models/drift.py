@@ -13,6 +13,7 @@ from scipy import linalg, signal, special
 from streamgda.models.covariance_test import Approximation, bartlett, box_approximations, shown_p
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import total_scatter, total_variance
+from streamgda.runtime.display import html_table
 
 _LEAST_ROOT = 1e-6  # in the Cholesky factor of a correlation matrix that has an inverse
 _ROWS_PER_FEATURE = 5  # of a window, for a test of all features at once
@@ -168,6 +169,25 @@ class DriftReport:
         if self.shares is not None:
             lines.append(f"  class shares: {shown_p(self.shares.p_value)}")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        alarms = [f"{'all rows' if k is None else k}: {name}" for k, name in self.alarms]
+        facts = {
+            "rows": f"{self.start:,} to {self.stop:,}",
+            "drift": alarms or "none",
+            "class shares p": None if self.shares is None else self.shares.p_value,
+        }
+        columns = ("class", "rows", "divergence", *(f"p of {name}" for name in self.overall.tests))
+        rows = [
+            (
+                "all rows" if label is None else label,
+                each.n_rows,
+                each.divergence,
+                *(None if test is None else test.p_value for test in each.tests.values()),
+            )
+            for label, each in self.compared.items()
+        ]
+        return html_table("DriftReport", facts, columns, rows)
 
 
 class Part(NamedTuple):

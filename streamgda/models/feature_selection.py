@@ -47,6 +47,7 @@ from streamgda.models.separability import Measure, Terms, measure_of
 from streamgda.moments import ClassMoments
 from streamgda.moments.covariance_types import structure_of
 from streamgda.rows.labels import find
+from streamgda.runtime.display import frame_of
 from streamgda.runtime.memory import allowed_bytes, readable
 from streamgda.runtime.parameters import as_integer, check_type, refuse
 
@@ -72,7 +73,8 @@ def select_features(
     reg_param: float = 0.0,
     var_smoothing: float = 0.0,
     tol: float = 1e-4,
-) -> tuple[np.ndarray, np.ndarray]:
+    as_frame: bool = False,
+) -> Any:
     """Select features in which the classes are easy to separate, from moments alone.
 
     Parameters
@@ -91,6 +93,9 @@ def select_features(
     covariance_type, ddof, pooling, shrinkage, reg_param, var_smoothing, tol : optional
         Covariances of all features, whose rows and columns are those of a subset; see
         `GaussianDiscriminantAnalysis`. Their type is by default that of the moments.
+    as_frame : bool
+        Return a pandas data frame instead: names of the features (numbers without names) as index,
+        and the columns ``feature`` and ``value``.
 
     Returns
     -------
@@ -148,7 +153,11 @@ def select_features(
     if direction == "backward":
         left = _best_left(deepcopy(subset), left, n, criteria)
     chosen, values = _best_added(subset, left, n, criteria, tol)
-    return features[chosen], np.array(values)
+    if not as_frame:
+        return features[chosen], np.array(values)
+    names = None if held_out else moments.feature_names  # type: ignore[union-attr]
+    index = features[chosen].tolist() if names is None else [names[k] for k in features[chosen]]
+    return frame_of({"feature": features[chosen], "value": values}, index, ["feature", "value"])
 
 
 def _best_left(subset: Any, left: list[int], n: int, criteria: Callable[..., Any]) -> list[int]:

@@ -15,6 +15,7 @@ from streamgda.models.gaussian import GaussianModel
 from streamgda.models.model import check_classes
 from streamgda.moments import ClassMoments
 from streamgda.moments.covariance_types import structure_of
+from streamgda.runtime.display import html_table
 from streamgda.runtime.parameters import check_type
 
 _ADVICE = "Test fewer directions (moments.project(moments.pca(n_components)))"
@@ -95,7 +96,8 @@ class MeansTest:
     n_classes: int
     n_features: int
 
-    def __repr__(self) -> str:
+    @property
+    def _named(self) -> dict[str, MeansStatistic]:
         named = {
             "Wilks's lambda": self.wilks,
             "Pillai's trace": self.pillai,
@@ -103,12 +105,22 @@ class MeansTest:
             "Roy's largest root": self.roy,
             "Hotelling's T2": self.hotelling_t2,
         }
+        return {name: found for name, found in named.items() if found is not None}
+
+    def __repr__(self) -> str:
         lines = [
             str(found).replace("MeansStatistic:", f"  {name} =")
-            for name, found in named.items()
-            if found is not None
+            for name, found in self._named.items()
         ]
         return "\n".join([f"MeansTest: {shown_size(self)}", *lines])
+
+    def _repr_html_(self) -> str:
+        columns = ("statistic", "value", "F", "df", "p-value", "effect size")
+        rows = [
+            (name, found.statistic, found.f, found.df, found.p_value, found.effect_size)
+            for name, found in self._named.items()
+        ]
+        return html_table("MeansTest", {"size": shown_size(self)}, columns, rows)
 
 
 def means_test(moments: ClassMoments, *, tol: float = 1e-4) -> MeansTest:

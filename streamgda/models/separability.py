@@ -13,6 +13,7 @@ from streamgda.models.covariance import Regularisation
 from streamgda.models.gaussian import GaussianModel, gaps_to
 from streamgda.moments import ClassMoments
 from streamgda.runtime import lapack, threads
+from streamgda.runtime.display import frame_of
 from streamgda.runtime.parameters import check_type, refuse
 
 _BATCH = 1 << 18  # values of the matrices that a thread treats at a time
@@ -91,7 +92,8 @@ def separability(
     shrinkage: float | str | None = None,
     reg_param: float = 0.0,
     var_smoothing: float = 0.0,
-) -> np.ndarray:
+    as_frame: bool = False,
+) -> Any:
     r"""Return how well each pair of classes can be separated.
 
     ========================== ========================= ================================
@@ -122,10 +124,12 @@ def separability(
     covariance_type, ddof, pooling, shrinkage, reg_param, var_smoothing : optional
         Covariances that are estimated from moments; see `GaussianDiscriminantAnalysis`. Their type
         is by default that of the moments.
+    as_frame : bool
+        Return a pandas data frame, with the classes as index and columns.
 
     Returns
     -------
-    ndarray, shape (n_classes, n_classes)
+    ndarray or data frame, shape (n_classes, n_classes)
         Zero on the diagonal; NaN for classes without rows.
 
     Raises
@@ -160,7 +164,8 @@ def separability(
     values = measure.value(*terms_of(measure, model))
     np.fill_diagonal(values, 0.0)
     seen = ~np.isnan(model.means[:, 0])
-    return np.where(seen & seen[:, None], values, np.nan)
+    values = np.where(seen & seen[:, None], values, np.nan)
+    return frame_of(values, model.classes, model.classes) if as_frame else values
 
 
 def _model_of(

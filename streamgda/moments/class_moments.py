@@ -40,6 +40,7 @@ from streamgda.rows.invalid_rows import (
 from streamgda.rows.lifted import lifted
 from streamgda.rows.names import Names, as_names, feature_numbers, restored_names, saved_names
 from streamgda.runtime import threads
+from streamgda.runtime.display import frame_of
 from streamgda.runtime.interruption import uninterrupted
 from streamgda.runtime.parameters import (
     as_flag,
@@ -449,7 +450,7 @@ class ClassMoments(Moments):
             self._refuse_empty()
         return self._sums
 
-    def covariance(self, ddof: float = 0) -> np.ndarray:
+    def covariance(self, ddof: float = 0, *, as_frame: bool = False) -> Any:
         r"""Return the covariances :math:`S_k / (n_k - ddof)`, or the variances.
 
         Pooled ones are :math:`\sum_k S_k / \sum_k (n_k - ddof)`, over the classes with rows.
@@ -458,10 +459,12 @@ class ClassMoments(Moments):
         ----------
         ddof : int
             Subtracted from the count of each class.
+        as_frame : bool
+            Return a pandas data frame, whose index and columns name classes and features.
 
         Returns
         -------
-        ndarray of float64
+        ndarray of float64, or data frame
             Shape (K, d, d) for ``"full"``, (d, d) for ``"tied"``, (K, d) for ``"diag"``, (d,) for
             ``"tied_diag"``, (K,) for ``"spherical"`` and () for ``"tied_spherical"``. NaN where
             a class has no more than `ddof` rows.
@@ -482,7 +485,18 @@ class ClassMoments(Moments):
         ddof = as_number("ddof", ddof, "a number >= 0", 0)
         weight = self._structure.group_weights(sums.count, ddof)
         weight = np.where(weight > 0, weight, np.nan)
-        return self._structure.ungroup(self._structure.covariance(sums.packed, weight))
+        values = self._structure.ungroup(self._structure.covariance(sums.packed, weight))
+        return self._as_frame(values) if as_frame else values
+
+    def _as_frame(self, values: np.ndarray) -> Any:
+        """Return covariances as a data frame: a matrix of each class below the other, or a row."""
+        per_class, d = self._structure.per_class, self.n_features or 0
+        names = list(range(d)) if self.feature_names is None else [*self.feature_names]
+        columns = names if values.ndim > per_class else ["variance"]
+        index = self.classes.tolist() if per_class else ["variance"]
+        if values.ndim > per_class + 1:
+            index = [(label, name) for label in index for name in names] if per_class else names
+        return frame_of(values.reshape(len(index), len(columns)), index, columns)
 
     def _change_sums(self, sums: Any, change: Callable[[Any], None]) -> None:
         """Change sums, a copy of them if they are held here and small, and store what changes.

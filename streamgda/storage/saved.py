@@ -17,6 +17,7 @@ import numpy as np
 
 from streamgda import storage
 from streamgda.errors import FormatError
+from streamgda.runtime.display import html_table
 
 State = tuple[dict[str, Any], dict[str, np.ndarray]]  # attributes (as JSON) and arrays
 
@@ -192,6 +193,14 @@ class Saved(ABC):
             "features": getattr(estimator, "n_features_in_", None),
             "threshold": _shown(getattr(estimator, "threshold_", None)),
         }
+
+    def _repr_html_(self) -> str:
+        """Return the description as HTML, for notebooks."""
+        facts = self._description()
+        classes = facts.pop("classes", ())
+        columns = [*classes[0]] if classes else []
+        facts = {name.replace("_", " "): fact for name, fact in facts.items() if name != "bytes"}
+        return html_table(type(self).__name__, facts, columns, [c.values() for c in classes])
 
     @abstractmethod
     def _state(self) -> State:
