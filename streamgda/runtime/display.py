@@ -39,8 +39,6 @@ def html_table(
     return f"<div>{''.join(lines)}</div>"
 
 
-
-
 def _text(value: Any) -> str:
     value = value.tolist() if hasattr(value, "tolist") else value  # of NumPy
     if isinstance(value, bool) or value is None:
