@@ -4,12 +4,14 @@ Scores have shape ``(n_classes, n_rows)``. Below, x holds the given features of 
 their order. It is centred in float64, and then rounded to the type of what it is multiplied by.
 
 Rows with many features are multiplied by BLAS. Those with few, or with variances only, are treated
-in panels of shape ``(d, width)``, so that every loop runs along rows; the last panel is filled up
-with copies of the last row. For few features, BLAS would spend more time on copies than on
-products: their triangular matrix is multiplied `_SUMS` rows at a time, up to its diagonal, in
-LLVM's vector types.
+in panels of shape ``(d, width)``, so that every loop runs along rows; the last panel is as narrow
+as its rows, and filled up with copies of the last one. For few features, BLAS would spend more time
+on copies than on products: their triangular matrix is multiplied `_SUMS` rows at a time, up to its
+diagonal, in LLVM's vector types. So it would for few linear functions, which are multiplied by rows
+where they are.
 """
 
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -25,12 +27,16 @@ from streamgda.kernels import (
     kernel,
 )
 from streamgda.kernels.blas import lower_product, product
+from streamgda.kernels.processors import SHAPE
 from streamgda.kernels.vectors import (
+    LANES,
+    as_doubles,
     as_structures,
     broadcast,
     function_of,
     fused_multiply_add,
     vector_at,
+    whole_vectors,
 )
 
 # Values of the rows that BLAS multiplies at a time, and least numbers of rows.
@@ -44,10 +50,12 @@ _ROW_GROUP = 4  # rows that are packed at a time: cache lines of more may share 
 
 FLOAT64_FEATURES = 12  # so few are multiplied in float64 whatever the rows are
 PANEL_FEATURES = 96  # for more, BLAS is as fast
-_VECTOR_BYTES = 32
-_VECTORS = 2  # side by side: an element of the matrix is loaded once for both
-_SUMS = 4
-ROW_STEP = _VECTORS * _VECTOR_BYTES // 4  # rows that are computed together, or twice as many
+_ROW_BYTES = 64  # of a feature of the rows that are computed together
+_VECTOR_BYTES = max(32, SHAPE.vector_bytes)
+# Side by side: an element of the matrix is loaded once for all of them. Eight sums are added to in
+# turn, because each addition takes several cycles.
+_VECTORS = _ROW_BYTES // _VECTOR_BYTES
+_SUMS = 8 // _VECTORS
 
 
 def _narrow_triangle_squares(panel, W, out):
@@ -59,7 +67,7 @@ def narrow_triangle_squares(typing, panel, W, out):
     """Write ``|W x|^2`` to ``out[r]`` for each column x of a panel, shape (d, width).
 
     W is lower triangular. It has the type of the panel; the squares are summed in float64. The
-    width is a multiple of `ROW_STEP`.
+    width is a multiple of `row_step`.
     """
     if {array.layout for array in (panel, W, out)} != {"C"} or panel.dtype != W.dtype:
         return None  # no match: the function is given pointers and no strides
@@ -125,6 +133,116 @@ def _write_squares(builder, panel, width, W, d, out):
         for v in range(_VECTORS):
             place = vector_at(builder, builder.gep(out, [r]), v, wide)
             builder.store(builder.load(squares[v]), place, align=8)
+
+
+FUNCTIONS = 5  # that are computed together
+MOST_FUNCTIONS = 32  # of more, BLAS is as fast
+_ROWS_TOGETHER = 4 if LANES == 8 else 2  # AVX-512 has registers for 20 sums, others for 10
+
+
+def _products_in_place(X, centre, vectors, offsets, out):
+    d = X.shape[1]
+    out[...] = offsets[:, None] + vectors[:, :d] @ (X - centre[:d]).T
+
+
+@intrinsic_of(_products_in_place)
+def products_in_place(typing, X, centre, vectors, offsets, out):
+    """Write ``offsets[k] + vectors[k] . (x - centre)`` to ``out[k, r]``, all in float64.
+
+    There are a multiple of `FUNCTIONS` vectors, which are zero from the width of `X` up to whole
+    vectors of the processor, as is the centre.
+    """
+    if {array.layout for array in (X, centre, vectors, offsets, out)} != {"C"}:
+        return None  # no match: the function is given pointers and no strides
+    scalar = X.dtype
+
+    def generate(context, builder, signature, arguments):
+        X, centre, vectors, offsets, out = as_structures(context, builder, signature, arguments)
+        shapes = [*cgutils.unpack_tuple(builder, X.shape), vectors.nitems]
+        matrices = [
+            X.data,
+            *shapes,
+            centre.data,
+            vectors.data,
+            offsets.data,
+            offsets.nitems,
+            out.data,
+        ]
+        stored = ir.VectorType(context.get_data_type(scalar), LANES)
+        kinds, name = [value.type for value in matrices], f"products_in_place_{scalar}"
+        write = partial(_write_products, scalar, stored)
+        builder.call(function_of(builder.module, name, kinds, write), matrices)
+        return context.get_dummy_value()
+
+    return types.void(X, centre, vectors, offsets, out), generate
+
+
+def _write_products(
+    scalar, stored, builder, X, n_rows, d, size, centre, vectors, offsets, n_functions, out
+):
+    """Write products of rows, where they are, and some vectors; `size` is that of all vectors."""
+    index, double = d.type, ir.DoubleType()
+    vector, width = ir.VectorType(double, LANES), builder.sdiv(size, n_functions)
+    n_whole, load_last = whole_vectors(builder, d, scalar, stored)
+    sums = [
+        [cgutils.alloca_once(builder, vector) for _ in range(_ROWS_TOGETHER)]
+        for _ in range(FUNCTIONS)
+    ]
+    add_up = cgutils.get_or_insert_function(
+        builder.module,
+        ir.FunctionType(double, [double, vector]),
+        f"llvm.vector.reduce.fadd.v{LANES}f64",
+    )
+
+    def load_numbers(start, at):
+        return builder.load(vector_at(builder, builder.gep(start, [at]), 0, vector), align=8)
+
+    def add_products(number, rows, factors, load):
+        """Add the products of a vector of features of some rows."""
+        at = builder.mul(number, index(LANES))
+        middle, x = load_numbers(centre, at), []
+        for row in rows:
+            values = load(vector_at(builder, builder.gep(row, [at]), 0, stored))
+            x.append(builder.fsub(as_doubles(builder, values, scalar), middle))
+        for factor, totals in zip(factors, sums, strict=True):
+            w = load_numbers(factor, at)
+            for total, values in zip(totals, x, strict=True):
+                added = fused_multiply_add(builder, w, values, builder.load(total))
+                builder.store(added, total)
+
+    def load_whole(place):
+        return builder.load(place, align=scalar.bitwidth // 8)
+
+    last = builder.sub(n_rows, index(1))
+    step = index(_ROWS_TOGETHER)
+    with cgutils.for_range_slice(builder, index(0), n_rows, step, index) as (first, _):
+        numbers = [builder.add(first, index(i)) for i in range(_ROWS_TOGETHER)]
+        below = [builder.icmp_signed("<", number, last) for number in numbers]
+        # The last rows are filled up with copies of the last one.
+        numbers = [builder.select(b, n, last) for b, n in zip(below, numbers, strict=True)]
+        rows = [builder.gep(X, [builder.mul(number, d)]) for number in numbers]
+        step_k = index(FUNCTIONS)
+        with cgutils.for_range_slice(builder, index(0), n_functions, step_k, index) as (k, _):
+            functions = [builder.add(k, index(i)) for i in range(FUNCTIONS)]
+            factors = [builder.gep(vectors, [builder.mul(i, width)]) for i in functions]
+            for total in chain(*sums):
+                builder.store(ir.Constant(vector, None), total)
+            with cgutils.for_range(builder, n_whole, intp=index) as loop:
+                add_products(loop.index, rows, factors, load_whole)
+            add_products(n_whole, rows, factors, load_last)
+            for function, totals in zip(functions, sums, strict=True):
+                offset = builder.load(builder.gep(offsets, [function]))
+                for number, total in zip(numbers, totals, strict=True):
+                    parts = [offset, builder.load(total)]
+                    value = builder.call(add_up, parts, fastmath=("reassoc",))
+                    at = builder.add(builder.mul(function, n_rows), number)
+                    builder.store(value, builder.gep(out, [at]))
+
+
+@kernel
+def few_linear_scores(X, centre, vectors, offsets, out):
+    """Write ``offsets[k] + vectors[k] . (x - centre)``: see `products_in_place`."""
+    products_in_place(X, centre, vectors, offsets, out)
 
 
 def rows_at_a_time(n_rows, n_features):
@@ -280,11 +398,16 @@ def _pack_panel(X, features, start, panel):
                 x[r] = X[min(start + r, last), features[j]]
 
 
+def row_step(dtype):
+    """Return the number of rows of a type that are computed together."""
+    return _ROW_BYTES // np.dtype(dtype).itemsize
+
+
 @inline_kernel
-def _panel_width(n_rows, d):
-    """Return the number of rows in a panel, a multiple of `ROW_STEP`."""
-    most = max(1, min(_PANEL_ROWS, _PANEL_VALUES // d) // ROW_STEP)
-    return ROW_STEP * min(most, (n_rows + ROW_STEP - 1) // ROW_STEP)
+def _panel_width(n_rows, d, step):
+    """Return the number of rows in a panel, a multiple of `step`."""
+    most = max(1, min(_PANEL_ROWS, _PANEL_VALUES // d) // step)
+    return step * min(most, (n_rows + step - 1) // step)
 
 
 @inline_kernel
@@ -313,10 +436,14 @@ def diagonal_scores(X, features, centres, precisions, scale, offsets, scores, la
     one of equals. x holds the given features of a row of `X`, as float64. A single row of
     precisions serves all centres.
     """
-    d, width = features.size, _panel_width(X.shape[0], features.size)
-    panel, distances, top = np.empty((d, width)), np.empty(width), np.empty(width)
-    for start in range(0, X.shape[0], width):
-        n = min(width, X.shape[0] - start)
+    d, step = features.size, _ROW_BYTES // precisions.itemsize
+    most = _panel_width(X.shape[0], d, step)
+    values, squares, best = np.empty(d * most), np.empty(most), np.empty(most)
+    for start in range(0, X.shape[0], most):
+        n = min(most, X.shape[0] - start)
+        width = _panel_width(n, d, step)
+        panel = values[: d * width].reshape(d, width)
+        distances, top = squares[:width], best[:width]
         _pack_panel(X, features, start, panel)
         for k in range(centres.shape[0]):
             g = min(k, precisions.shape[0] - 1)
@@ -336,11 +463,16 @@ def narrow_matrix_scores(X, features, centres, roots, scale, offsets, scores, la
 
     There are at most `PANEL_FEATURES` features.
     """
-    d, width = features.size, _panel_width(X.shape[0], features.size)
-    panel, distances, top = np.empty((d, width)), np.empty(width), np.empty(width)
-    centred = np.empty((d, width), roots.dtype)
-    for start in range(0, X.shape[0], width):
-        n = min(width, X.shape[0] - start)
+    d, step = features.size, _ROW_BYTES // roots.itemsize
+    most = _panel_width(X.shape[0], d, step)
+    values, squares, best = np.empty(d * most), np.empty(most), np.empty(most)
+    gaps = np.empty(d * most, roots.dtype)
+    for start in range(0, X.shape[0], most):
+        n = min(most, X.shape[0] - start)
+        width = _panel_width(n, d, step)
+        panel = values[: d * width].reshape(d, width)
+        centred = gaps[: d * width].reshape(d, width)
+        distances, top = squares[:width], best[:width]
         _pack_panel(X, features, start, panel)
         for k in range(centres.shape[0]):
             for j in range(d):
@@ -374,9 +506,13 @@ FAR = -_LEAST  # scores that are further below the largest have probability zero
 _TO_BITS = 1.5 * 2.0**52 + 1023
 
 
-@contracting_kernel
-def exponentials(scores, total, powers, bits):
-    """Write ``exp(scores[k, r])`` in place, for scores <= 0, and its sum over k to ``total[r]``.
+# Rows whose exponentials stay in the first cache, and values.
+_EXP_ROWS, _EXP_VALUES = 256, 1 << 13
+
+
+@inline_kernel
+def _exponentials(x, powers, bits):
+    """Write ``exp(x[r])`` in place, for x <= 0.
 
     The result is accurate to two units in the last place, and zero below -708. The function is
     written out so that the compiler vectorises it: ``x = n ln 2 + t``, with ``exp(t)`` from its
@@ -384,49 +520,65 @@ def exponentials(scores, total, powers, bits):
     space, and `bits` are the same bytes as integers.
     """
     c = _TAYLOR
-    for first in range(0, total.size, powers.size):
-        sums = total[first : first + powers.size]
-        for k in range(scores.shape[0]):
-            x = scores[k, first:]
-            for r in range(sums.size):
-                t = x[r] if x[r] > _LEAST else _LEAST
-                powers[r] = t * _LOG2_E + _TO_BITS
-                n = powers[r] - _TO_BITS
-                t = (t - n * _LN2[0]) - n * _LN2[1]
-                t2 = t * t
-                t4 = t2 * t2
-                s = c[12] + c[13] * t
-                s = s * t4 + ((c[8] + c[9] * t) + (c[10] + c[11] * t) * t2)
-                s = s * t4 + ((c[4] + c[5] * t) + (c[6] + c[7] * t) * t2)
-                s = s * t4 + ((c[0] + c[1] * t) + (c[2] + c[3] * t) * t2)
-                x[r] = s if x[r] >= _LEAST else 0.0
-            for r in range(sums.size):
-                bits[r] <<= 52  # n + 1023 becomes the exponent
-            for r in range(sums.size):
-                x[r] *= powers[r]
-                sums[r] = x[r] if k == 0 else sums[r] + x[r]
+    for r in range(x.size):
+        t = x[r] if x[r] > _LEAST else _LEAST
+        powers[r] = t * _LOG2_E + _TO_BITS
+        n = powers[r] - _TO_BITS
+        t = (t - n * _LN2[0]) - n * _LN2[1]
+        t2 = t * t
+        t4 = t2 * t2
+        s = c[12] + c[13] * t
+        s = s * t4 + ((c[8] + c[9] * t) + (c[10] + c[11] * t) * t2)
+        s = s * t4 + ((c[4] + c[5] * t) + (c[6] + c[7] * t) * t2)
+        s = s * t4 + ((c[0] + c[1] * t) + (c[2] + c[3] * t) * t2)
+        x[r] = s if x[r] >= _LEAST else 0.0
+    for r in range(x.size):
+        bits[r] <<= 52  # n + 1023 becomes the exponent
+    for r in range(x.size):
+        x[r] *= powers[r]
 
 
-@kernel
-def compare_with_truth(scores, truth, weights, of_truth):
-    """Return the weight of the rows whose true class is the first with the largest score.
+@contracting_kernel
+def normalise(scores, logarithmic, densities, out):
+    """Write posteriors ``exp(scores[k, r]) / sum`` to ``out[r, k]``, or their logarithms.
 
-    Subtract each row's largest score from `scores`, shape (n_classes, n_rows), and write what is
-    left of that of its true class to `of_truth`. If all scores are -inf, zeros are left.
+    The logarithms of the sums go to `densities`. It or `out` may be empty. All classes are equally
+    probable where all scores are -inf. Scores are read once, and their exponentials stay in the
+    first cache until they are written row by row.
     """
-    n_rows = truth.shape[0]
-    top, best = scores[0].copy(), np.zeros(n_rows, np.int64)
-    for k in range(1, scores.shape[0]):
-        row = scores[k]
-        for r in range(n_rows):
-            best[r] = k if row[r] > top[r] else best[r]
-            top[r] = max(top[r], row[r])
-    for k in range(scores.shape[0]):
-        row = scores[k]
-        for r in range(n_rows):
-            row[r] = row[r] - top[r] if top[r] > -np.inf else 0.0
-    right = 0.0
-    for r in range(n_rows):
-        of_truth[r] = scores[truth[r], r]
-        right += weights[r] if best[r] == truth[r] else 0.0
-    return right
+    n_classes, n_rows = scores.shape
+    most = min(n_rows, _EXP_ROWS, max(_ROW_GROUP, _EXP_VALUES // n_classes))
+    every = np.empty((n_classes, most))
+    tops, sums, powers = np.empty(most), np.empty(most), np.empty(most)
+    bits = powers.view(np.int64)
+    for first in range(0, n_rows, most):
+        n = min(most, n_rows - first)
+        top, total = tops[:n], sums[:n]
+        for r in range(n):
+            top[r], total[r] = scores[0, first + r], 0.0
+        for k in range(1, n_classes):
+            x = scores[k, first : first + n]
+            for r in range(n):
+                top[r] = max(top[r], x[r])
+        for k in range(n_classes):
+            x, share = scores[k, first : first + n], every[k, :n]
+            for r in range(n):
+                share[r] = x[r] - top[r] if top[r] > -np.inf else 0.0
+            _exponentials(share, powers[:n], bits[:n])
+            for r in range(n):
+                total[r] += share[r]
+        for r in range(densities[first : first + n].size):
+            densities[first + r] = top[r] + np.log(total[r])
+        if out.size == 0:
+            continue
+        if logarithmic:
+            for r in range(n):
+                total[r] = np.log(total[r])
+                for k in range(n_classes):
+                    x = scores[k, first + r]
+                    out[first + r, k] = (x - top[r] if top[r] > -np.inf else 0.0) - total[r]
+        else:
+            for r in range(n):
+                inverse = 1.0 / total[r]
+                for k in range(n_classes):
+                    out[first + r, k] = every[k, r] * inverse

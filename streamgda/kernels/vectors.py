@@ -47,7 +47,7 @@ def fused_multiply_add(builder, x, y, total):
     return builder.call(fma, [x, y, total])
 
 
-def _whole_vectors(builder, d, scalar, stored):
+def whole_vectors(builder, d, scalar, stored):
     """Return the number of vectors of `d` values but for the last one, and what loads that.
 
     A mask keeps it from reading beyond the last row, where the memory may end.
@@ -68,7 +68,7 @@ def _whole_vectors(builder, d, scalar, stored):
     return n_whole, lambda place: builder.call(load, [place, alignment, mask, zeros])
 
 
-def _as_doubles(builder, values, scalar):
+def as_doubles(builder, values, scalar):
     """Return a vector of values of a data type as float64."""
     vector = ir.VectorType(ir.DoubleType(), values.type.count)
     if isinstance(scalar, types.Integer):
@@ -142,7 +142,7 @@ def take_rows(context, builder, scalar, block, others, begin):
 
     def generate(ordered, builder, X, d, order, codes, weights, n_weights, first, last, *others):
         index, stored = d.type, ir.VectorType(context.get_data_type(scalar), LANES)
-        n_whole, load_last = _whole_vectors(builder, d, scalar, stored)
+        n_whole, load_last = whole_vectors(builder, d, scalar, stored)
         one = cgutils.alloca_once_value(builder, ir.DoubleType()(1))
         weighted = builder.icmp_signed(">", n_weights, index(0))
         weights = builder.select(weighted, weights, one)
@@ -174,7 +174,7 @@ def take_rows(context, builder, scalar, block, others, begin):
             if ordered:
                 prefetch(builder, builder.gep(following, [at]), 0)
             values = load(vector_at(builder, builder.gep(x, [at]), 0, stored))
-            take(at, _as_doubles(builder, values, scalar))
+            take(at, as_doubles(builder, values, scalar))
 
         with cgutils.for_range(builder, n_whole, intp=index) as inner:
             aligned = scalar.bitwidth // 8

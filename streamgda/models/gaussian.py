@@ -376,6 +376,12 @@ class GaussianModel(Model):
     def _takes_sparse(self) -> bool:
         return not self.structure.matrix
 
+    @cached_property
+    def _row_products(self) -> int:
+        d, k = self.features.size, self.classes.size
+        of_matrices = self.structure.matrix and self.structure.per_class
+        return k * d * (d + 1) // 2 if of_matrices else self.n_features * k
+
     @property
     def _by_blas(self) -> bool:
         wide = self.structure.matrix and self.features.size > PANEL_FEATURES

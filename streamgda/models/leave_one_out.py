@@ -235,7 +235,7 @@ class GaussianLeaveOneOut(GaussianModel):
             removal = Removal(own, groups, self.count[own], removed)
             return tempered(function(self._read(rows, first), removal), temperature)
 
-        by_chunks(of_chunk, finish, X, k, out, first_row, by_blas=True)
+        by_chunks(of_chunk, finish, X, k, out, first_row, self._row_products, by_blas=True)
         if refitted is not None and refits is not None:
             some = slice(*np.searchsorted(refitted, [first_row, first_row + n]))
             known = np.empty_like(out, shape=(some.stop - some.start, *out.shape[1:]))

@@ -17,9 +17,10 @@ import numpy as np
 from streamgda import storage
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.kernels import scoring
-from streamgda.kernels.scoring import compare_with_truth
+from streamgda.kernels.scoring import normalise
 from streamgda.models.calibration import likelihoods
 from streamgda.moments.feature_maps import Lifting
+from streamgda.moments.roots import NO_SCORES
 from streamgda.rows import named_rows
 from streamgda.rows.arrays import as_kernel_rows, row_type
 from streamgda.rows.invalid_rows import all_finite, as_matrix, refuse_not_finite
@@ -37,8 +38,10 @@ from streamgda.storage.saved import Saved, State
 _CHUNK_ELEMENTS = 1 << 19
 _CHUNK_ROWS = 384
 _FEW_PRODUCTS = 1 << 18
-_EXP_BLOCK = 256  # rows that stay in the first cache, with the scores of some classes
+_PART_PRODUCTS = 1 << 21  # that take longer than to wake up a thread
 _BLOCK = 96  # chunks are multiples of it: whole panels of every kind
+
+_NO_DENSITIES = np.empty(0)
 
 Finish = Callable[[np.ndarray, np.ndarray], None]  # called as ``finish(scores, part of out)``
 
@@ -55,6 +58,7 @@ def by_chunks(
     n_scores: int,
     out: np.ndarray,
     first_row: int,
+    row_products: int,
     by_blas: bool,
 ) -> np.ndarray:
     """Score rows chunk by chunk, on all threads, into `out`, which is returned.
@@ -71,23 +75,31 @@ def by_chunks(
     out : ndarray, one entry a row
     first_row : int
         Number of the first row in a larger array.
+    row_products : int
+        Multiply-adds of a row, about.
     by_blas : bool
         Limit BLAS to one thread of each of ours.
     """
+    n_rows = X.shape[0]
+    # For so few products, BLAS uses one thread anyway.
+    serial = by_blas and n_rows * row_products > _FEW_PRODUCTS
+    serial = serial or type(X) is LiftedRows
+    if n_rows <= _BLOCK and not serial:
+        finish(scores_of(X, first_row), out)
+        return out
     width = X.row_elements if type(X) is CompressedRows else X.shape[1]
-    step = _BLOCK
-    if X.shape[0] > step:  # a few rows take less time than to count threads
-        wide = min(_CHUNK_ROWS, X.shape[0] // threads.n_threads())
-        step = max(step, max(_CHUNK_ELEMENTS // (width + n_scores), wide) // _BLOCK * _BLOCK)
+    parts = n_rows * row_products // _PART_PRODUCTS
+    if parts > 1:  # otherwise they take less time than to count threads
+        parts = min(parts, threads.n_threads())
+    step = max(_CHUNK_ELEMENTS // (width + n_scores), _CHUNK_ROWS)
+    step = min(step, -(-n_rows // max(parts, 1)))
+    step = -(-step // _BLOCK) * _BLOCK
 
     def work(start: int) -> None:
         rows = slice(start, start + step)
         finish(scores_of(X[rows], first_row + start), out[rows])
 
-    calls = [(start,) for start in range(0, X.shape[0], step)]
-    # For so few products, BLAS uses one thread anyway.
-    serial = by_blas and X.shape[0] * width * n_scores > _FEW_PRODUCTS
-    serial = serial or type(X) is LiftedRows
+    calls = [(start,) for start in range(0, n_rows, step)]
     (threads.run_serial_blas if serial else threads.run)(work, calls)
     return out
 
@@ -99,7 +111,7 @@ def labelled(classes: np.ndarray) -> Finish:
     """Return a function that writes the classes with given numbers."""
 
     def finish(codes: np.ndarray, out: np.ndarray) -> None:
-        np.take(classes, codes, out=out, mode="clip")  # other modes make a copy
+        classes.take(codes, out=out, mode="clip")  # other modes make a copy
 
     return finish
 
@@ -154,43 +166,19 @@ def tempered(scores: np.ndarray, temperature: float) -> np.ndarray:
     return scores
 
 
-def exponentials(scores: np.ndarray, total: np.ndarray) -> None:
-    """Replace scores of at most zero by their exponentials, and write their sums over classes."""
-    powers = np.empty(_EXP_BLOCK)
-    scoring.exponentials(scores, total, powers, powers.view(np.int64))
-
-
 def posterior(scores: np.ndarray, out: np.ndarray) -> None:
-    """Write probabilities."""
-    _subtract_largest(scores)
-    total = np.empty(out.shape[0])
-    exponentials(scores, total)
-    np.divide(scores, total, out=out.T)
-
-
-def _subtract_largest(scores: np.ndarray) -> np.ndarray:
-    """Subtract each row's largest score and return it; rows of nothing but -inf become zero."""
-    top: np.ndarray = scores.max(axis=0)
-    with np.errstate(invalid="ignore"):
-        scores -= top
-    scores[:, top == -np.inf] = 0.0
-    return top
+    """Write probabilities; all classes are equally probable where all scores are -inf."""
+    normalise(scores, False, _NO_DENSITIES, out)
 
 
 def log_posterior(scores: np.ndarray, out: np.ndarray) -> None:
     """Write logarithms of probabilities, exact even where these are rounded to zero."""
-    _subtract_largest(scores)
-    total = np.empty(out.shape[0])
-    exponentials(scores.copy(), total)
-    np.subtract(scores, np.log(total), out=out.T)
+    normalise(scores, True, _NO_DENSITIES, out)
 
 
 def log_sum_exp(scores: np.ndarray, out: np.ndarray) -> None:
     """Write the logarithm of the sum over the classes."""
-    top = _subtract_largest(scores)
-    exponentials(scores, out)
-    np.log(out, out=out)
-    out += top
+    normalise(scores, True, out, NO_SCORES)
 
 
 _EPSILON = np.finfo(np.float64).eps
@@ -268,6 +256,11 @@ class Model(Saved):
     def _takes_sparse(self) -> bool:
         """True if sparse rows are scored as they are."""
         return False
+
+    @property
+    def _row_products(self) -> int:
+        """Multiply-adds of the scores of a row, about."""
+        return self.n_features * self.classes.size
 
     @property
     def _by_blas(self) -> bool:
@@ -362,11 +355,11 @@ class Model(Saved):
         if sums is not None:
             sums += likelihoods(scores, truth, weights)
         scores = tempered(scores, temperature)
-        of_truth, total = np.empty((2, truth.size))
-        right = compare_with_truth(scores, truth, weights, of_truth)
-        exponentials(scores, total)
-        with np.errstate(invalid="ignore"):
-            of_truth -= np.log(total)
+        codes, logarithms = np.empty(truth.size, np.int64), np.empty(scores.T.shape)
+        scoring.largest(scores, codes)
+        log_posterior(scores, logarithms)
+        right = float(weights @ (codes == truth))
+        of_truth = logarithms[np.arange(truth.size), truth]
         return right, float(weights @ of_truth.clip(*_CLIPPED))
 
     def _score(
@@ -386,6 +379,7 @@ class Model(Saved):
             self.classes.size,
             out,
             first_row,
+            self._row_products,
             self._by_blas,
         )
 
@@ -664,7 +658,8 @@ class Model(Saved):
             return scores_of(self._read(rows, first), codes[at : at + rows.shape[0]])
 
         out = np.empty(X.shape[0])
-        return by_chunks(of_chunk, copied, X, 1, out, first_row, self._by_blas)
+        products = self._row_products
+        return by_chunks(of_chunk, copied, X, 1, out, first_row, products, self._by_blas)
 
 
 def length(X: Any) -> int:

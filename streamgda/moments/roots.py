@@ -19,6 +19,7 @@ from streamgda.kernels import scoring
 from streamgda.kernels.scoring import FLOAT64_FEATURES
 from streamgda.kernels.sparse import sparse_scores
 from streamgda.kernels.sums import clear_upper, remove_directions
+from streamgda.kernels.vectors import LANES
 from streamgda.rows.arrays import row_type
 from streamgda.rows.invalid_rows import all_finite
 from streamgda.rows.sparse import CompressedRows
@@ -26,6 +27,7 @@ from streamgda.runtime import lapack
 
 _FLOAT64 = np.dtype(np.float64)
 _FAR = 16.0  # squared distance of a centre from zero, in units of its variance
+_SPARED = 2  # features of which one counts: the others are multiplied by zero
 
 # Handed to kernels that write either scores or labels, in place of the others.
 NO_SCORES, NO_LABELS = np.empty((0, 0)), np.empty(0, np.int64)
@@ -331,6 +333,17 @@ class LinearFunctions:
         self._centre = np.zeros(features.size) if centre is None else centre
         self._precisions = np.zeros(1) if precisions is None else precisions
         self._sparse: SparseTerms | None = None
+        self._in_place: tuple[np.ndarray, ...] | None = None
+
+    def _padded(self, width: int) -> tuple[np.ndarray, ...]:
+        """Return the centre, vectors and offsets for rows of all features, as kernels take them."""
+        n = -(-self._offsets.size // scoring.FUNCTIONS) * scoring.FUNCTIONS
+        both = np.zeros((n + 1, -(-width // LANES) * LANES))
+        both[0, self._features] = self._centre
+        both[1 : self._offsets.size + 1, self._features] = self._vectors.whole
+        offsets = np.zeros(n)
+        offsets[: self._offsets.size] = self._offsets
+        return both[0], both[1:], offsets
 
     def __call__(self, X: Any) -> np.ndarray:
         """Return the functions of rows, shape (n_functions, n_rows)."""
@@ -339,6 +352,14 @@ class LinearFunctions:
                 terms = self._centre, None, self._vectors.whole, self._precisions
                 self._sparse = SparseTerms(self._features, X.shape[1], *terms)
             return self._sparse.scores(X, 1.0, self._offsets)
+        n, width = self._offsets.size, X.shape[1]
+        if n <= scoring.MOST_FUNCTIONS and width <= _SPARED * self._features.size:
+            if self._in_place is None:
+                self._in_place = self._padded(width)
+            centre, vectors, offsets = self._in_place
+            out = np.empty((offsets.size, len(X)))
+            scoring.few_linear_scores(X, centre, vectors, offsets, out)
+            return out[:n]
         if self._features.size <= FLOAT64_FEATURES and row_type(X.dtype).floating != _FLOAT64:
             X = X.astype(_FLOAT64)
         return in_row_type(self._scores, X, self._offsets)

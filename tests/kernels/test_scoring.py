@@ -6,7 +6,7 @@ import pytest
 from frozen import frozen
 
 from streamgda.kernels import scoring
-from streamgda.kernels.scoring import FLOAT64_FEATURES, PANEL_FEATURES, ROW_STEP
+from streamgda.kernels.scoring import FLOAT64_FEATURES, MOST_FUNCTIONS, PANEL_FEATURES
 from streamgda.models import model as scores
 from streamgda.moments.roots import (
     NO_LABELS,
@@ -111,7 +111,8 @@ def test_scores_beyond_float32_are_computed_in_float64():
     np.testing.assert_allclose(out, expected_scores(X, centres, roots, np.zeros(2)), rtol=1e-6)
 
 
-FEW_ROWS = [1, ROW_STEP - 1, ROW_STEP, ROW_STEP + 1, 97, 200]  # up to several panels
+STEP = scoring.row_step("float64")
+FEW_ROWS = [1, STEP - 1, STEP, 2 * STEP + 1, 97, 200]  # up to several panels
 
 
 def assert_labels(kernel, source, scores):
@@ -141,10 +142,11 @@ def test_narrow_matrix_scores(d, tied, dtype):
             assert_labels(scoring.narrow_matrix_scores, source, out)
 
 
-@EVERY_FLOAT
-@pytest.mark.parametrize("n_vectors", [1, 5])
-@pytest.mark.parametrize("d", [1, 4, 9])
+@pytest.mark.parametrize("dtype", ["uint8", "int16", *FLOATS])
+@pytest.mark.parametrize("n_vectors", [1, 5, 7, MOST_FUNCTIONS + 1])
+@pytest.mark.parametrize("d", [1, 4, 9, 16])
 def test_linear_scores(d, n_vectors, dtype):
+    """By BLAS, and where there are few functions of most features, of rows where they are."""
     rng = np.random.default_rng(d)
     centre, vectors = whole_numbers(rng, d), whole_numbers(rng, n_vectors, d)
     offsets, features = whole_numbers(rng, n_vectors) / 2, np.sort(rng.permutation(d + 2)[:d])
@@ -211,14 +213,15 @@ def test_largest():
 
 
 def test_exponentials():
+    """Of the second class: the first has the largest score."""
     grid = np.concatenate([-np.geomspace(1e-300, 800, 1200), [0, -0.0, -np.inf, -1e300]])
-    values = np.stack([grid, grid[::-1] / 3])
-    expected = np.where(values >= -708, np.exp(values), 0)
-    total = np.full(grid.size, np.nan)
-    scores.exponentials(values, total)
-    np.testing.assert_allclose(values, expected, rtol=2 * np.finfo(float).eps, atol=0)
-    assert (values[:, expected[0] == 1] == 1)[0].all()
-    assert (total == values[0] + values[1]).all()
+    expected = np.where(grid >= -708, np.exp(grid), 0)
+    out = np.full((grid.size, 2), np.nan)
+    scores.posterior(np.stack([np.zeros(grid.size), grid]), out)
+    np.testing.assert_allclose(
+        out[:, 1] / out[:, 0], expected, rtol=3 * np.finfo(float).eps, atol=0
+    )
+    assert (out[expected == 1] == 0.5).all()
 
 
 def by_row(finish, *shape):
@@ -243,7 +246,7 @@ def test_posteriors():
 def test_posteriors_of_more_rows_than_a_block():
     """Each like a single row."""
     rng = np.random.default_rng(2)
-    joint = rng.normal(scale=9, size=(4, 2 * scores._EXP_BLOCK + 3))
+    joint = rng.normal(scale=9, size=(4, 2 * scoring._EXP_ROWS + 3))
     out, alone = np.full(joint.T.shape, np.nan), np.full((1, 4), np.nan)
     scores.posterior(joint.copy(), out)
     np.testing.assert_allclose(out, naive.posterior(joint.T), rtol=1e-9, atol=1e-300)
