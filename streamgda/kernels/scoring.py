@@ -158,16 +158,9 @@ def products_in_place(typing, X, centre, vectors, offsets, out):
 
     def generate(context, builder, signature, arguments):
         X, centre, vectors, offsets, out = as_structures(context, builder, signature, arguments)
-        shapes = [*cgutils.unpack_tuple(builder, X.shape), vectors.nitems]
-        matrices = [
-            X.data,
-            *shapes,
-            centre.data,
-            vectors.data,
-            offsets.data,
-            offsets.nitems,
-            out.data,
-        ]
+        shapes = (cgutils.unpack_tuple(builder, array.shape) for array in (X, vectors))
+        places = (array.data for array in (X, centre, vectors, offsets, out))
+        matrices = [*chain(*shapes), *places]
         stored = ir.VectorType(context.get_data_type(scalar), LANES)
         kinds, name = [value.type for value in matrices], f"products_in_place_{scalar}"
         write = partial(_write_products, scalar, stored)
@@ -178,11 +171,11 @@ def products_in_place(typing, X, centre, vectors, offsets, out):
 
 
 def _write_products(
-    scalar, stored, builder, X, n_rows, d, size, centre, vectors, offsets, n_functions, out
+    scalar, stored, builder, n_rows, d, n_functions, width, X, centre, vectors, offsets, out
 ):
-    """Write products of rows, where they are, and some vectors; `size` is that of all vectors."""
+    """Write products of rows, where they are, and of vectors."""
     index, double = d.type, ir.DoubleType()
-    vector, width = ir.VectorType(double, LANES), builder.sdiv(size, n_functions)
+    vector = ir.VectorType(double, LANES)
     n_whole, load_last = whole_vectors(builder, d, scalar, stored)
     sums = [
         [cgutils.alloca_once(builder, vector) for _ in range(_ROWS_TOGETHER)]
@@ -547,7 +540,7 @@ def normalise(scores, logarithmic, densities, out):
     first cache until they are written row by row.
     """
     n_classes, n_rows = scores.shape
-    most = min(n_rows, _EXP_ROWS, max(_ROW_GROUP, _EXP_VALUES // n_classes))
+    most = max(1, min(n_rows, _EXP_ROWS, max(_ROW_GROUP, _EXP_VALUES // n_classes)))
     every = np.empty((n_classes, most))
     tops, sums, powers = np.empty(most), np.empty(most), np.empty(most)
     bits = powers.view(np.int64)

@@ -81,6 +81,8 @@ def by_chunks(
         Limit BLAS to one thread of each of ours.
     """
     n_rows = X.shape[0]
+    if not n_rows:
+        return out
     # For so few products, BLAS uses one thread anyway.
     serial = by_blas and n_rows * row_products > _FEW_PRODUCTS
     serial = serial or type(X) is LiftedRows
