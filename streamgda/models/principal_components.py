@@ -150,6 +150,7 @@ class PrincipalComponents(Saved):
             max(shape),
             np.empty((len(X), *columns)),
             first_row,
+            self.components.size,
             by_blas=True,
         )
 
