@@ -651,6 +651,14 @@ class CentredSums(Sums):
         merge_means(
             number, mean, mean_low, everyone, self.count, self.mean, self.mean_low, gap, weight
         )
+        if self.structure.per_class:  # each scatter is changed by one distance, in one pass over it
+            step = max(1, _BLOCK_ELEMENTS // self.packed.shape[1])
+            parts = (slice(start, start + step) for start in range(0, number.size, step))
+            threads.run(
+                lambda some: add_outer(gap[some], weight[some], everyone[some], self.packed),
+                ((some,) for some in parts),
+            )
+            return
         both = np.flatnonzero(weight)
         if both.size:
             zeros = np.zeros_like(gap)

@@ -374,7 +374,7 @@ class ClassMoments(Moments):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays that hold the moments."""
+        """Bytes of the arrays that hold the moments: of d features about 4 d² for each matrix."""
         held = {} if self._sums is None else self._sums.arrays()
         return sum(array.nbytes for array in held.values())
 

@@ -3,9 +3,11 @@
 import bisect
 import json
 import os
+import pickle
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,13 @@ from allocations import assert_peak_below
 from naive import COVARIANCE_TYPES
 from samples import blobs
 
-from streamgda import ClassMoments, GaussianNB, accumulate, engine
+from streamgda import (
+    ClassMoments,
+    GaussianDiscriminantAnalysis,
+    GaussianNB,
+    accumulate,
+    engine,
+)
 from streamgda.engine import plan
 from streamgda.engine.plan import count_classes, plan_moments, plan_rows
 from streamgda.errors import MemoryBudgetError
@@ -109,6 +117,25 @@ def test_moments_and_models_are_part_of_the_budget(covariance_type):
         with pytest.raises(MemoryBudgetError):
             slab_of(X, y, states * state, covariance_type, model)
         assert slab_of(X, y, 2 * states * state + 20 * MB, covariance_type, model) == 400
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_many_classes_take_half_of_their_matrices(dtype):
+    """In memory, sent and saved, and while rows are added and a model is computed."""
+    d, k = 100, 300
+    X = np.random.default_rng(0).integers(0, 256, (4 * k, d)).astype(dtype)
+    y = np.tile(np.arange(k), 4)
+    moments, square = ClassMoments().update(X, y), 8 * k * d**2
+    sizes = moments.nbytes, len(pickle.dumps(moments, 5)), len(moments.to_bytes())
+    assert max(sizes) < 0.56 * square
+    state, held = moments._bytes(k, d)
+    assert state < 0.56 * square
+    assert_peak_below(0.6 * square, lambda: ClassMoments().update(X, y))
+    some = slice(k // 2)  # of the classes; the others come later
+    assert_peak_below(held, lambda: ClassMoments().update(X[some], y[some]).update(X, y))
+    planned = plan._model_bytes(moments._structure, state, k, d) - state
+    make = partial(GaussianDiscriminantAnalysis.from_moments, moments, reg_param=0.1)
+    assert_peak_below(planned, lambda: make().model_)
 
 
 def test_scratch_space_grows_with_threads_and_features(monkeypatch):
