@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import dask
 import dask.array as da
@@ -21,6 +22,7 @@ from samples import assert_same_bits, blobs, bytes_of, make
 
 from streamgda import accumulate
 from streamgda.engine import plan
+from streamgda.engine.dask import cluster as streamgda_cluster
 from streamgda.engine.dask import merge_tree, parts
 from streamgda.errors import ClusterError
 from streamgda.storage.saved import state_of
@@ -240,6 +242,38 @@ def test_no_result_is_held_by_the_traceback_of_an_interruption(
         time.sleep(0.01)
     assert not cluster.scheduler.tasks
     assert stopped.tb is not None
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("end", ["close", "restart"])
+def test_a_client_that_another_thread_ends(cluster, waiting, tmp_path, end):
+    X, y, go_on = waiting
+    path = tmp_path / "kept"
+    with Client(cluster) as client:
+        once_there(path, getattr(client, end))
+        with pytest.raises(ClusterError, match=r"restarted or closed.*run this again") as ended:
+            accumulate(X, y, checkpoint=path, checkpoint_every=0.1)
+    assert re.search(r"keeps what was done, \d+ of 200 parts", ended.value.__notes__[0])
+    go_on.touch()
+    while cluster.scheduler.tasks:  # nothing is left of it
+        time.sleep(0.01)
+
+
+@pytest.mark.usefixtures("environment")
+def test_workers_that_join_late_are_waited_for_and_used(stored, monkeypatch):
+    monkeypatch.setattr(streamgda_cluster, "_PATIENCE", 0.1)
+    with LocalCluster(1, processes=False, dashboard_address=":0") as workers, Client(workers):
+        workers.scale(0)
+        while workers.scheduler.workers:
+            time.sleep(0.01)
+        rows = da.from_zarr(stored["X"]).map_blocks(np.copy, dtype="f8", meta=np.empty((0, 4)))
+        match = r"no worker is connected to inproc://.*start workers .*Ctrl-C"
+        warned = pytest.warns(RuntimeWarning, match=match)
+        once_there(SimpleNamespace(exists=lambda: len(warned)), lambda: workers.scale(2))
+        with warned:
+            found = accumulate(rows, stored["y"])
+    with dask.config.set(scheduler="synchronous"):
+        assert_same_bits(bits(found), bits(accumulate(rows, stored["y"])))
 
 
 def test_clients_that_are_killed(cluster, tmp_path, monkeypatch):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +18,8 @@ from dask.system import CPU_COUNT
 from streamgda.errors import ClusterError
 
 _LARGE_BYTES = 10_000_000  # distributed warns of larger graphs
+_EXPECTED_THREADS = 8
+_PATIENCE = 30.0  # seconds without a result, after which somebody looks after the workers
 
 Ended = Callable[[int, Any], object]  # called with the number of a task, and its result
 
@@ -38,11 +42,14 @@ def active_client() -> Any:
 
 
 def n_threads() -> int:
-    """Return the threads of the active scheduler, or of all workers of the active client."""
+    """Return the threads of the active scheduler, or of all workers of the active client.
+
+    Some are expected of any cluster, as workers may join.
+    """
     client = active_client()
     if client is not None:
         with _failures():
-            return sum(client.nthreads().values())
+            return max(_EXPECTED_THREADS, sum(client.nthreads().values()))
     if dask.base.get_scheduler() is dask.get:
         return 1
     pool = dask.config.get("pool", None)
@@ -122,16 +129,14 @@ def compute(tasks: Sequence[Any], ended: Ended | None = None) -> list[Any]:
         with _Watching(tasks, ended) if ended else contextlib.nullcontext():
             found = dask.compute(*tasks)
         return [] if ended else [*found]
-    from distributed import as_completed  # noqa: PLC0415
-
     take = ended or results.__setitem__
     with _failures(), _large_graphs(), _held(client, tasks) as futures:
         numbers = {key: number for number, key in enumerate(futures)}
         done = future = None
         try:
-            done = iter(as_completed([*futures.values()], loop=client.loop))
+            done = _Arrivals(client, futures)
             while futures:
-                future = next(done)
+                future = done.next()
                 # Released at once: results that are not held are not recomputed when a worker
                 # dies.
                 del futures[future.key]
@@ -175,21 +180,54 @@ def begun(keys: Sequence[Any], task: Callable[[Any], Any], n: int) -> dict[Any, 
 
 
 def _begun_there(client: Any, tasks: list[Any]) -> tuple[list[Any], bool]:
-    from distributed import as_completed  # noqa: PLC0415
+    with _failures(), _large_graphs(), _held(client, tasks) as futures:
+        done = _Arrivals(client, futures).next()
+        costly = done.status != "error" and client.submit(_costly, done, pure=False).result()
+        begun = [*futures.values()]
+        futures.clear()  # so that they are not cancelled
+        return begun, costly
 
-    futures = done = None
-    try:
-        with _failures(), _large_graphs():
-            futures = client.compute(tasks)
-            done = next(as_completed(futures, loop=client.loop))
-            costly = done.status != "error" and client.submit(_costly, done, pure=False).result()
-            return futures, costly
-    except BaseException as error:
-        _clear_frames(error)
-        client.cancel(futures or [])
-        raise
-    finally:
-        futures = done = None
+
+class _Arrivals:
+    """Futures in the order in which they end.
+
+    While there are none, a warning says if no worker is there to compute them.
+    """
+
+    def __init__(self, client: Any, futures: Mapping[str, Any]) -> None:
+        from distributed import as_completed  # noqa: PLC0415
+
+        self._client = client
+        self._done = as_completed([*futures.values()], loop=client.loop)
+
+    def next(self) -> Any:
+        """Wait for the next future."""
+        since = time.monotonic()
+        while not (self._done.has_ready() or self._done.is_empty()):
+            with self._done.thread_condition:
+                self._done.thread_condition.wait(0.1)
+            if time.monotonic() - since > _PATIENCE:
+                since = time.monotonic()
+                self._warn()
+        return next(self._done)
+
+    def _warn(self) -> None:
+        scheduler = self._client.scheduler_info(n_workers=-1)
+        workers = [worker["status"] for worker in scheduler["workers"].values()]
+        if "running" in workers:
+            return
+        what = (
+            f"all {len(workers)} workers are paused, as their memory is full"
+            if workers
+            else ("no worker is connected")
+        )
+        warnings.warn(
+            f"nothing has been computed for {_PATIENCE:.0f} s: {what} to {scheduler['address']}. "
+            f"The work goes on once a worker can take it: start workers with that address, or stop "
+            f"with Ctrl-C, which keeps what a checkpoint holds",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 def _costly(result: Any) -> bool:
@@ -210,7 +248,8 @@ def _held(client: Any, tasks: Sequence[Any]) -> Iterator[dict[str, Any]]:
         _clear_frames(error)
         raise
     finally:
-        client.cancel([*futures.values()])
+        if client.status == "running":
+            client.cancel([*futures.values()])
         futures.clear()
 
 
@@ -248,6 +287,7 @@ class _Watching(Callback):
 @contextlib.contextmanager
 def _failures() -> Iterator[None]:
     from distributed import CancelledError, KilledWorker  # noqa: PLC0415
+    from distributed.client import ClosedClientError  # noqa: PLC0415
     from distributed.comm import CommClosedError  # noqa: PLC0415
     from distributed.scheduler import NoValidWorkerError, NoWorkerError  # noqa: PLC0415
 
@@ -262,8 +302,8 @@ def _failures() -> Iterator[None]:
         ) from error
     except (NoWorkerError, NoValidWorkerError) as error:
         raise ClusterError(f"no worker is left to continue: {error}") from error
-    except (CancelledError, CommClosedError) as error:
+    except (CancelledError, ClosedClientError, CommClosedError) as error:
         raise ClusterError(
-            f"the scheduler is gone, or has cancelled this work ({error!r}): start a cluster, "
-            f"connect a Client to it and run this again"
+            f"the scheduler is gone, or has cancelled this work, or the client was restarted or "
+            f"closed ({error!r}): start a cluster, connect a Client to it and run this again"
         ) from error
