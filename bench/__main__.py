@@ -38,6 +38,7 @@ SUITES = {
     "skew": "skew",
     "curves": "curves",
     "memory": "memory",
+    "remote": "remote",
     "scale": "scale",
     "select": "select",
     "accuracy": "accuracy",

@@ -45,14 +45,14 @@ import json, sys, time, warnings
 import numpy, numba, scipy.linalg, sklearn.base, zarr
 import streamgda, streamgda.engine
 from streamgda.engine.plan import plan_rows
-from streamgda.rows import as_source
+from streamgda.rows import Rows, as_source
 
 def peak():
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) * 1024
 
 def slab():
-    return plan_rows(as_source(X), allowed)
+    return plan_rows(Rows(as_source(X)), allowed)[0]
 
 warnings.simplefilter("ignore")
 folder, allowed = sys.argv[1], int(sys.argv[2])

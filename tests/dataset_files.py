@@ -65,6 +65,7 @@ NAMES = np.array(["ant", "bee", "Ω, the last"])[Y]
 
 def zarr_group(store, **chunks):
     group = zarr.create_group(store, overwrite=True)
-    group.create_array("X", data=X, chunks=chunks.get("X", (4, 5)))
-    group.create_array("y", data=Y, chunks=chunks.get("y", (3,)))
+    for name, data, size in (("X", X, (4, 5)), ("y", Y, (3,))):
+        layout = {"chunks": chunks.get(name, size), "config": {"write_empty_chunks": True}}
+        group.create_array(name, data=data, **layout)
     return group

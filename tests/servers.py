@@ -3,8 +3,10 @@
 import contextlib
 import http.client
 import http.server
+import os
 import random
 import threading
+import time
 from collections import Counter
 
 
@@ -12,6 +14,7 @@ class Server(http.server.ThreadingHTTPServer):
     """Files of a folder; requests can be made to fail or to wait."""
 
     daemon_threads = True
+    request_queue_size = 256
 
     def __init__(self, folder):
         super().__init__(("127.0.0.1", 0), Handler)
@@ -22,7 +25,8 @@ class Server(http.server.ThreadingHTTPServer):
     def behave(self):
         self.failing, self.status, self.times, self.seconds = "", 500, 0, 0.0
         self.go_on = threading.Event()
-        self.asked = Counter()
+        self.asked, self.delay = Counter(), 0.0
+        self.at_once = self.most_at_once = 0
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
@@ -31,17 +35,24 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
     def do_GET(self):
         self.server.asked[self.path] += 1
-        fails = self.path == self.server.failing
+        fails = self.path.startswith(self.server.failing or "nothing")
         if fails and self.server.asked[self.path] <= self.server.times:
             if self.server.go_on.wait(self.server.seconds):
                 return  # the client is gone
             if self.server.status:
                 self.send_error(self.server.status)
                 return
+        self.server.at_once += 1
+        self.server.most_at_once = max(self.server.most_at_once, self.server.at_once)
+        time.sleep(self.server.delay)
+        self.server.at_once -= 1
         super().do_GET()
 
-    def list_directory(self, path):
-        self.send_error(404)  # as of most servers
+    def send_head(self):
+        if os.path.isdir(self.translate_path(self.path)):
+            self.send_error(404)  # as most servers do
+            return None
+        return super().send_head()
 
     def log_message(self, *_):
         pass
@@ -62,11 +73,13 @@ class Proxy(http.server.ThreadingHTTPServer):
     """Passes requests on to another server; some of them fail, each in its own way."""
 
     daemon_threads = True
+    request_queue_size = 256
 
-    def __init__(self, address, share, seed):
+    def __init__(self, address, share, seed, only=""):
         super().__init__(("127.0.0.1", 0), ProxyHandler)
         self.address, self.share, self.chance = address, share, random.Random(seed)
-        self.failures = 0
+        self.only, self.ways = only, ["reset", "cut", 400, 500, 503]
+        self.asked = self.failures = 0
 
     def handle_error(self, *_):
         pass  # clients hang up
@@ -81,9 +94,11 @@ class ProxyHandler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
             return
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if self.server.chance.random() < self.server.share:
+        meant = self.server.only in self.path
+        self.server.asked += meant
+        if meant and self.server.chance.random() < self.server.share:
             self.server.failures += 1
-            self.fail(self.server.chance.choice(["reset", "cut", 400, 500, 503]))
+            self.fail(self.server.chance.choice(self.server.ways))
             return
         client = http.client.HTTPConnection(self.server.address)
         client.request(self.command, self.path, body, dict(self.headers))

@@ -33,7 +33,7 @@ def convert(
     no_labels: bool = False,
     dtype: str | None = None,
     chunk_rows: Annotated[int | None, typer.Option(min=1)] = None,
-    missing: Literal["fill", "error"] = "fill",
+    missing: Literal["error", "fill"] = "error",
     overwrite: bool = False,
     **table: Unpack[TableOptions],
 ) -> dict[str, Any]:
@@ -60,8 +60,8 @@ def convert(
         text.
     chunk_rows : INTEGER
         Rows per chunk; about 4 MiB of rows by default.
-    missing : {"fill", "error"}
-        Read missing chunks as the fill value, or raise an error.
+    missing : {"error", "fill"}
+        Raise an error for missing chunks, or read them as the fill value.
     overwrite : bool
         Replace existing output.
 
@@ -97,7 +97,7 @@ def convert(
 
         given: Any = data  # only zarr has chunks that may be missing
         datasets.convert(
-            given if missing == "fill" else open_node(data, missing=missing),
+            given if missing == "error" else open_node(data, missing=missing),
             store,
             labels=False if no_labels else file,
             dtype=dtype,

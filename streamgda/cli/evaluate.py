@@ -185,8 +185,8 @@ def count(
     rule = CHECK_SUMS if rule is None else rule
     rows = in_process(Rows(X, y))
     classes = estimator.classes_
-    planned = {"beside": rows.beside, "out_row_bytes": 8 * classes.size}
-    slab_rows = plan_rows(rows.X, allowed_bytes(max_memory), **planned)
+    allowed = allowed_bytes(max_memory)
+    slab_rows, rows = plan_rows(rows, allowed, out_row_bytes=8 * classes.size)
     likely = hasattr(estimator, "predict_log_proba")
     scorer = estimator._scorer("predict_log_proba" if likely else "predict")
     labels = join_labels(classes, distinct_labels(rows.y, rule))

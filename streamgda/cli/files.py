@@ -32,7 +32,7 @@ def open_rows(
     labels: list[str] | None = None,
     features: str | None = None,
     all_touched: bool = False,
-    missing: Literal["fill", "error"] = "fill",
+    missing: Literal["error", "fill"] = "error",
     **table: Unpack[TableOptions],
 ) -> tuple[Any, ...]:
     """Return rows, labels (None unless `labelled`) and each array beside them; see `open_store`.
@@ -56,8 +56,8 @@ def open_rows(
     all_touched : bool
         Polygons: label pixels that only polygons of one class touch, too, and not only those whose
         centre is in one.
-    missing : {"fill", "error"}
-        Read missing chunks as the fill value, or raise an error.
+    missing : {"error", "fill"}
+        Raise an error for missing chunks, or read them as the fill value.
     """
     from streamgda import open_store  # noqa: PLC0415  (see the note in `options`)
     from streamgda.rows import names_of  # noqa: PLC0415

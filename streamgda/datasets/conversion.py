@@ -36,6 +36,7 @@ from streamgda.runtime.parameters import as_flag, as_integer, refuse, renamed
 from streamgda.runtime.table_options import ColumnNames, TableOptions
 from streamgda.storage.guards import replaced_group
 from streamgda.storage.opening import (
+    WHOLE,
     check_exists,
     contents,
     locate,
@@ -443,6 +444,7 @@ def _write(
                     shape=(n_rows or 0, *values.shape[1:]),
                     chunks=(len(values) or chunk_rows, *values.shape[1:]),
                     dtype=str if values.dtype.kind == "T" else values.dtype,
+                    config=WHOLE,
                 )
                 arrays.append(array)
             for array, values in zip(arrays, chunk, strict=True):

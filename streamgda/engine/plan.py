@@ -33,36 +33,36 @@ _FEWEST_ROWS = 1 << 8  # of a slab, unless chunks are larger: each slab costs a 
 _SCRATCH_BYTES = 3 << 25  # what kernels pack, group and cast at a time, if threads and rows are few
 _ROW_BYTES = 64  # of the code of a row, its position in the order of the classes, and so on
 _MATRICES = 5  # temporary ones of a thread that factorises a covariance
+_AHEAD_BYTES = 1 << 27  # requested from a remote store beyond slabs that are read, at most
 _HELD_BYTES = 1 << 26  # of labels, at most
 _LABELS = 1 << 20  # that are counted at a time
 
 
 def plan_rows(
-    rows: RowSource,
+    rows: Rows,
     allowed: int,
     state: int = 0,
     *,
-    beside: Sequence[RowSource] = (),
     out_row_bytes: int = 0,
     out_rows: int = 1,
     copies: int = 0,
     least: int = 0,
     scratch: int | None = None,
-) -> int:
+) -> tuple[int, Rows]:
     """Return the rows of a slab such that all data in flight stays within the budget.
 
     In flight are the slab being processed, the one being read ahead, and its chunks, encoded and
-    decoded; and the scores being computed, those being written, and their encoded form.
+    decoded; and the scores being computed, those being written, and their encoded form. What is
+    left of the budget is for chunks of remote stores, which are requested beyond these slabs.
 
     Parameters
     ----------
-    rows : RowSource
+    rows : Rows
+        Sources; labels and weights are read with the rows.
     allowed : int
         The budget in bytes.
     state : int
         Bytes that are held besides, while rows are processed.
-    beside : sequence of RowSource
-        Labels and weights, which are read with the rows.
     out_row_bytes : int
         Bytes of the scores of a row.
     out_rows : int
@@ -74,26 +74,33 @@ def plan_rows(
     scratch : int, optional
         The most bytes of temporary arrays, however many rows there are; by default for scores.
 
+    Returns
+    -------
+    slab_rows : int
+    rows : Rows
+        Sources that request chunks ahead as the budget allows.
+
     Raises
     ------
     MemoryBudgetError
         If not even the smallest slab fits.
     """
+    X, sources = rows.X, rows.sources
     if scratch is None:
-        scratch = scratch_bytes(math.prod(rows.shape[1:]))
-    unit, n_rows = _wanted(rows, out_row_bytes)
+        scratch = scratch_bytes(math.prod(X.shape[1:]))
+    unit, n_rows = _wanted(X, out_row_bytes)
     fewest = min(n_rows, -(-_FEWEST_ROWS // unit) * unit)
     aligned = math.lcm(unit, out_rows)
     if aligned <= _MOST_ALIGNED * n_rows:
-        n_rows = min(-(-n_rows // aligned) * aligned, rows.n_rows)
+        n_rows = min(-(-n_rows // aligned) * aligned, X.n_rows)
     else:
         aligned = unit
-    extra = copies * rows.row_bytes + 4 * out_row_bytes
-    required = _required(rows, n_rows, beside, extra, scratch)
+    extra = copies * X.row_bytes + 4 * out_row_bytes
+    required = _required(sources, n_rows, extra, scratch)
     while state + required > allowed and n_rows > fewest:
         step = aligned if n_rows > 2 * aligned else unit
         n_rows = max(fewest, n_rows // 2 // step * step)
-        required = _required(rows, n_rows, beside, extra, scratch)
+        required = _required(sources, n_rows, extra, scratch)
     if max(state + required, least) > allowed:
         raise MemoryBudgetError(
             f"this needs {readable(max(state + required, least))} of memory, max_memory allows "
@@ -103,7 +110,9 @@ def plan_rows(
             f"max_memory, or use covariance_type='tied' or 'diag', fewer features, or smaller "
             f"chunks (rechunk the store)"
         )
-    return n_rows
+    spare = min(allowed - state - required, _AHEAD_BYTES)
+    ahead = spare // max(1, sum(source.row_bytes for source in sources)) // X.unit * X.unit
+    return n_rows, rows.each(lambda source: source.reading_ahead(ahead))
 
 
 def plan_moments(
@@ -142,7 +151,7 @@ def plan_moments(
         lifting = lifting.bound(n_features)
         n_features, lifted = lifting.n_out, lifting.nbytes
 
-    def plan(n_classes: int, labels_held: int = 0) -> int:
+    def plan(n_classes: int, rows: Rows = rows, labels_held: int = 0) -> tuple[int, Rows]:
         state, held = moments._bytes(n_classes, n_features, n_groups)
         held += lifted
         least = held
@@ -150,10 +159,9 @@ def plan_moments(
             least = max(held, _model_bytes(model, state // max(1, n_groups), n_classes, n_features))
         try:
             return plan_rows(
-                rows.X,
+                rows,
                 allowed,
                 held + labels_held,
-                beside=rows.beside,
                 copies=int(rows.rule.selects),
                 least=least,
                 scratch=scratch,
@@ -170,19 +178,19 @@ def plan_moments(
     scratch = moments._scratch_bytes(n_features)
 
     if labels is None:
-        return plan(1), rows
+        return plan(1)
     most = labels.n_rows
     if labels.dtype is not None and labels.dtype.kind in "biu" and labels.dtype.itemsize == 1:
         most = min(most, 256)
     with contextlib.suppress(MemoryBudgetError):
         best = None if n_groups else plan(most)
-        if best is not None and best == _wanted(rows.X)[1]:
-            return best, rows
+        if best is not None and best[0] == _wanted(rows.X)[1]:
+            return best
     size = labels.n_rows * labels.row_bytes
     if labels.read_as_views or size > min(_HELD_BYTES, allowed // 16):
-        return plan(count_classes(labels, rows.rule)), rows
+        return plan(count_classes(labels, rows.rule))
     rows = replace(rows, y=as_source(labels.whole(), labels.name))
-    return plan(count_classes(rows.y, rows.rule), size), rows
+    return plan(count_classes(rows.y, rows.rule), rows, size)
 
 
 def _wanted(rows: RowSource, out_row_bytes: int = 0) -> tuple[int, int]:
@@ -200,13 +208,12 @@ def _wanted(rows: RowSource, out_row_bytes: int = 0) -> tuple[int, int]:
     return unit, min(best * unit, rows.n_rows)
 
 
-def _required(
-    rows: RowSource, n_rows: int, beside: Sequence[RowSource], extra: int, scratch: int
-) -> int:
+def _required(sources: Sequence[RowSource], n_rows: int, extra: int, scratch: int) -> int:
     """Return the bytes for slabs in flight, `extra` ones for each row, and temporary arrays."""
-    scratch = min(max(_SCRATCH_BYTES, scratch), 4 * n_rows * 8 * rows.row_elements + (1 << 20))
-    in_flight = sum(source.reading_bytes(n_rows) for source in (rows, *beside))
-    return scratch + in_flight + n_rows * (_ROW_BYTES * len(beside) + extra)
+    cast = 4 * n_rows * 8 * sources[0].row_elements + (1 << 20)
+    scratch = min(max(_SCRATCH_BYTES, scratch), cast)
+    in_flight = sum(source.reading_bytes(n_rows) for source in sources)
+    return scratch + in_flight + n_rows * (_ROW_BYTES * (len(sources) - 1) + extra)
 
 
 def _model_bytes(structure: Structure, state: int, n_classes: int, n_features: int) -> int:

@@ -35,13 +35,14 @@ from streamgda.rows.geotiff import (
 )
 from streamgda.rows.grids import Grid, is_lazy
 from streamgda.rows.sources import RowSource
-from streamgda.rows.stores import StoredRows, is_reference
+from streamgda.rows.stores import StoredRows, is_reference, retried_array
 from streamgda.rows.table_writing import GROUP_ROWS, is_table_path, writing_table
 from streamgda.runtime.parameters import shown
 from streamgda.storage import replacing
 from streamgda.storage.format import check_whole
 from streamgda.storage.opening import (
     MARK,
+    WHOLE,
     as_target,
     check_folder,
     check_new,
@@ -254,21 +255,24 @@ class Output:
         elif self.array is None:
             import zarr  # noqa: PLC0415
 
+            from streamgda.storage.remote import retried  # noqa: PLC0415  (it needs zarr)
+
             row_bytes = dtype.itemsize * math.prod(width)
             path = local_path(self._out)
             whole = None if path is None or path.suffix == ".zip" else replacing.replacing(path)
             with creating(self._out, "out"), whole or contextlib.nullcontext(self._out) as place:
                 self.array = zarr.create_array(
-                    place,
+                    retried(place),
                     shape=(*self.grid.shape, *width),
                     chunks=(*self.grid.in_slabs(slab_rows, row_bytes).chunks, *width),
                     # Fixed-width strings are not in the specification of zarr v3; others are.
                     dtype=str if dtype.kind == "U" else dtype,
                     attributes=self._mark() if _replaceable(self._out) else {},
                     overwrite=False,
+                    config=WHOLE,
                 )
             if whole is not None:
-                self.array = open_node(path, mode="r+")
+                self.array = open_node(path, mode="r+", missing="fill")
         else:
             self._write_mark()
         self._started = True
@@ -297,7 +301,7 @@ class Output:
 
     def write(self, start: int, scores: np.ndarray) -> None:
         """Write scores of the rows from `start` on."""
-        self.grid.write(self.array, start, scores)
+        self.grid.write(retried_array(self.array), start, scores)
 
     @property
     def marked(self) -> bool:
@@ -334,7 +338,7 @@ class Output:
 
     def _write_mark(self) -> None:
         if self.marked and self.array is not None:
-            self.array.update_attributes(self._mark())
+            retried_array(self.array).update_attributes(self._mark())
             self._since = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -400,7 +404,7 @@ def _replaceable(store: Any) -> bool:
 
 def _existing(out: Any) -> Any:
     try:
-        return open_node(out, mode="r+")
+        return open_node(out, mode="r+", missing="fill")
     except (SourceError, SourceNotFoundError):  # creating an array reports what is wrong
         return None
 

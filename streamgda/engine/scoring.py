@@ -123,7 +123,7 @@ def score(function: Callable[..., np.ndarray], X: Any, out: Any = None, **option
 def _score_source(asked: Scoring, rows: RowSource, out: Any) -> Any:
     """Score rows in this process, or by the workers of an active client."""
     held = asked.held + (rows.n_rows * asked.row_bytes if out is None else 0)
-    beside = [rows.keys(asked.keys)] if asked.keys else []
+    keys = rows.keys(asked.keys) if asked.keys else None
     allowed = allowed_bytes(asked.max_memory)
     kept = None
     if asked.fingerprint and out is not None:
@@ -131,11 +131,10 @@ def _score_source(asked: Scoring, rows: RowSource, out: Any) -> Any:
     with only_writer(out):
         output = Output(out, rows, asked, kept)
         output.check()
-        slab_rows = plan_rows(
-            rows,
+        slab_rows, planned = plan_rows(
+            Rows(rows, keys),
             allowed,
             held,
-            beside=beside,
             out_row_bytes=asked.row_bytes,
             out_rows=output.unit,
         )
@@ -149,7 +148,7 @@ def _score_source(asked: Scoring, rows: RowSource, out: Any) -> Any:
             if out is None or output.shareable:
                 with placing(rows):
                     return dask.score_store(asked, rows, output, slab_rows)
-        return _score_slabs(asked, rows, output, slab_rows)
+        return _score_slabs(asked, planned.X, output, slab_rows)
 
 
 def _score_slabs(asked: Scoring, rows: RowSource, output: Output, slab_rows: int) -> Any:

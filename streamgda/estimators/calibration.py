@@ -39,9 +39,8 @@ def likelihoods_of(estimator: Any, rows: Rows) -> np.ndarray:
     """
     scorer, classes = estimator._scorer("predict_joint_log_proba"), estimator.classes_
     rows, sparse = in_process(rows), scorer.model._takes_sparse
-    slab_rows = plan_rows(
-        rows.X, allowed_bytes(None), beside=rows.beside, copies=1, out_row_bytes=8 * classes.size
-    )
+    allowed = allowed_bytes(None)
+    slab_rows, rows = plan_rows(rows, allowed, copies=1, out_row_bytes=8 * classes.size)
     sums = np.zeros((N_SUMS, SHARPNESS.size))
     with reading(rows, slab_rows) as slabs:
         for slab in slabs:

@@ -153,7 +153,7 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill, keys, on_missing : see `predict`
+        X, out, features, nodata, on_invalid, fill, keys, max_memory, on_missing : see `predict`
             Rows, the destination of the result, and how rows are read.
 
         Returns

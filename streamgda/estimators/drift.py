@@ -423,7 +423,8 @@ class DriftMonitor(Saved):
             check_lengths(source)
             rows = replace(rows, X=source, y=np.ma.masked_all(source.n_rows, np.int64))
         read = in_process(rows, at_once=True)
-        with reading(read, plan_rows(read.X, allowed_bytes(None), beside=read.beside)) as slabs:
+        slab_rows, read = plan_rows(read, allowed_bytes(None))
+        with reading(read, slab_rows) as slabs:
             yield from map(self._checked, slabs)
 
     def _checked(self, slab: Slab) -> Window:

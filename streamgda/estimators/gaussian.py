@@ -470,6 +470,9 @@ class GaussianClassifier(MomentClassifier):
         keys : str or sequence of str, optional
             Names of columns of the table that is scored, which are copied to an `out` that is a
             table.
+        max_memory : int or str, optional
+            Bytes, or a text such as ``"512MB"``, for rows in flight, scores and the model; by
+            default half of the available memory. dask collections ignore it.
         on_missing : {"raise", "marginal"}
             Treat rows with NaN, masked values or `nodata` as invalid, or score them by the
             distribution of the features that they have; the others are integrated out, which is
@@ -548,7 +551,7 @@ class GaussianClassifier(MomentClassifier):
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill, keys : see `predict`
+        X, out, features, nodata, on_invalid, fill, keys, max_memory : see `predict`
             Rows, whose gaps are NaN, masked values or `nodata`, the destination of the result, and
             how rows are read.
 
@@ -593,7 +596,7 @@ class GaussianClassifier(MomentClassifier):
         y : array-like, shape (n_rows,), optional
             The class of each row, to which alone the distance is computed. With many classes, such
             as a Gaussian for each position of an image, this takes a small part of the time.
-        out, features, nodata, on_invalid, fill, keys, on_missing : see `predict`
+        out, features, nodata, on_invalid, fill, keys, max_memory, on_missing : see `predict`
             The destination of the result, and how rows are read.
 
         Returns
@@ -635,7 +638,7 @@ class GaussianClassifier(MomentClassifier):
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill, keys : see `predict`
+        X, out, features, nodata, on_invalid, fill, keys, max_memory : see `predict`
             Rows, the destination of the result, and how rows are read.
 
         Returns
@@ -693,7 +696,7 @@ class GaussianClassifier(MomentClassifier):
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill, keys : see `predict`
+        X, out, features, nodata, on_invalid, fill, keys, max_memory : see `predict`
             Rows, the destination of the result, and how rows are read.
 
         Returns

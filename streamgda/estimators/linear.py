@@ -501,7 +501,7 @@ class LinearDiscriminantAnalysis(
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill, keys : see `predict`
+        X, out, features, nodata, on_invalid, fill, keys, max_memory : see `predict`
             Rows, the destination of the result, and how rows are read.
 
         Returns

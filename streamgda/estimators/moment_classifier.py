@@ -1131,6 +1131,9 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         keys : str or sequence of str, optional
             Names of columns of the table that is scored, which are copied to an `out` that is a
             table.
+        max_memory : int or str, optional
+            Bytes, or a text such as ``"512MB"``, for rows in flight, scores and the model; by
+            default half of the available memory. dask collections ignore it.
         on_missing : {"raise", "marginal"}
             Treat rows with NaN, masked values or `nodata` as invalid, or score them by the
             distribution of the features that they have; the others are integrated out, which is
@@ -1226,7 +1229,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill, keys, on_missing : see `predict`
+        X, out, features, nodata, on_invalid, fill, keys, max_memory, on_missing : see `predict`
             Rows, the destination of the result, and how rows are read.
 
         Returns
@@ -1257,7 +1260,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill, keys, on_missing : see `predict`
+        X, out, features, nodata, on_invalid, fill, keys, max_memory, on_missing : see `predict`
             Rows, the destination of the result, and how rows are read.
 
         Returns
@@ -1287,7 +1290,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill, keys, on_missing : see `predict`
+        X, out, features, nodata, on_invalid, fill, keys, max_memory, on_missing : see `predict`
             Rows, the destination of the result, and how rows are read.
 
         Returns
@@ -1321,7 +1324,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
             Rows.
         y : array-like, shape (n_rows,), optional
             The class of each row, whose density alone is computed.
-        out, features, nodata, on_invalid, fill, keys, on_missing : see `predict`
+        out, features, nodata, on_invalid, fill, keys, max_memory, on_missing : see `predict`
             The destination of the result, and how rows are read.
 
         Returns

@@ -392,7 +392,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill, keys : see `GaussianNB.predict`
+        X, out, features, nodata, on_invalid, fill, keys, max_memory : see `GaussianNB.predict`
             Rows in any container, the destination of the result, and how rows are read.
 
         Returns
@@ -421,7 +421,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill, keys : see `transform`
+        X, out, features, nodata, on_invalid, fill, keys, max_memory : see `transform`
             Coordinates, shape (n_rows, n_components), in any container.
 
         Returns
@@ -452,7 +452,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill, keys : see `transform`
+        X, out, features, nodata, on_invalid, fill, keys, max_memory : see `transform`
             Rows in any container, the destination of the result, and how rows are read.
 
         Returns
@@ -484,7 +484,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill, keys : see `transform`
+        X, out, features, nodata, on_invalid, fill, keys, max_memory : see `transform`
             Rows in any container, the destination of the result, and how rows are read.
 
         Returns

@@ -630,7 +630,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill, keys : see `GaussianNB.predict`
+        X, out, features, nodata, on_invalid, fill, keys, max_memory : see `GaussianNB.predict`
             Rows, the destination of the result, and how rows are read.
 
         Returns

@@ -90,6 +90,7 @@ class Scoring(TypedDict, total=False):
     on_invalid: str
     fill: Any
     keys: Sequence[str] | str | None
+    max_memory: int | str | None
 
 
 class GapScoring(Scoring, total=False):
@@ -278,12 +279,12 @@ class RowEstimator(Saved, BaseEstimator):
         self._check_options(method, scoring)
         scorer = self._scorer(method, **options)
         out, fill = scoring.pop("out", None), scoring.pop("fill", None)
-        keys = scoring.pop("keys", None)
+        planned = {name: scoring.pop(name, None) for name in ("keys", "max_memory")}
         on_missing = scoring.pop("on_missing", _GAPS.get(method, "raise"))
         read = Rows.of(X, actions=SCORING, **scoring)
         rows = validate_rows(self, read.X) if scorer.of_features else as_source(read.X)
         filling = scorer.filling(read.rule, fill, on_missing)
-        scores = filling.score(rows, out, keys=keys)
+        scores = filling.score(rows, out, **planned)
         single = scorer.single and out is None and rows.dtype == np.float32
         return scores.astype(np.float32) if single else scores
 

@@ -251,7 +251,7 @@ class ThresholdClassifier(ClassifierMixin, RowEstimator):
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill, keys : see `predict`
+        X, out, features, nodata, on_invalid, fill, keys, max_memory : see `predict`
             Rows, the destination of the result, and how rows are read.
 
         Returns
@@ -382,7 +382,7 @@ def _reader(
         rows = replace(rows, y=np.ravel(rows.y))
     read = in_process(replace(rows, X=scores), at_once=room is None)
     held, allowed = _CELL_BYTES * (room or 0) + model.held_bytes, allowed_bytes(max_memory)
-    slab_rows = plan_rows(read.X, allowed, held, beside=read.beside, out_row_bytes=8)
+    slab_rows, read = plan_rows(read, allowed, held, out_row_bytes=8)
 
     def blocks() -> Iterator[Block]:
         with read_slabs(read, slab_rows) as slabs:

@@ -19,7 +19,7 @@ from streamgda.moments.covariance_types import Structure
 from streamgda.rows import as_source
 from streamgda.rows.labels import find
 from streamgda.runtime import threads
-from streamgda.storage.opening import as_target, check_new, creating
+from streamgda.storage.opening import WHOLE, as_target, check_new, creating
 
 _BLOCK = 1 << 11  # rows that share a random stream
 _SLAB_BYTES = 1 << 22  # rows that are drawn at a time, at least a block
@@ -212,7 +212,9 @@ def _targets(out: Any, shape: tuple[int, int], labels: np.dtype, slab_rows: int)
     with creating(target, "out"):
         group = zarr.create_group(target)
     rows = min(slab_rows, shape[0])
-    X = group.create_array("X", shape=shape, chunks=(rows, shape[1]), dtype=np.float64)
+    X = group.create_array(
+        "X", shape=shape, chunks=(rows, shape[1]), dtype=np.float64, config=WHOLE
+    )
     # Strings of fixed width have no specification in zarr v3; those of any width do.
     kind: Any = str if labels.kind == "U" else labels
-    return X, group.create_array("y", shape=shape[:1], chunks=(rows,), dtype=kind)
+    return X, group.create_array("y", shape=shape[:1], chunks=(rows,), dtype=kind, config=WHOLE)

@@ -14,7 +14,7 @@ from streamgda.rows.polygons import is_polygon_file, open_polygons
 from streamgda.rows.rasters import RasterRows
 from streamgda.rows.sources import RowSource
 from streamgda.rows.table_files import is_table, open_table, refuse_other_kinds
-from streamgda.runtime.parameters import as_flag, refuse
+from streamgda.runtime.parameters import as_flag, as_number, refuse
 from streamgda.runtime.retry import brief, with_retries
 from streamgda.runtime.table_options import ColumnNames, TableOptions
 from streamgda.storage.opening import check_exists, local_path, named, open_node
@@ -26,8 +26,9 @@ def open_arrays(
     y: str | None,
     *,
     features: str | Sequence[str] | None = None,
-    missing: str = "fill",
+    missing: str = "error",
     storage_options: Mapping[str, Any] | None = None,
+    retry_for: float | None = None,
 ) -> tuple[Any, Any]:
     """Return the arrays of rows and labels of a zarr group, or an array of rows and None.
 
@@ -37,11 +38,12 @@ def open_arrays(
     """
     import zarr  # noqa: PLC0415
 
-    node = open_node(path, missing=missing, storage_options=storage_options)
+    options: Any = {"missing": missing, "storage_options": storage_options}
+    node = open_node(path, retry_for=retry_for, **options)
     path = named(path)
     if isinstance(node, zarr.Group):
-        rows = _member(node, path, X, "rows")
-        labels = None if y is None else _member(node, path, y, "labels")
+        rows = _member(node, path, X, "rows", retry_for)
+        labels = None if y is None else _member(node, path, y, "labels", retry_for)
     elif y is None:
         rows, labels = node, None
     else:
@@ -60,10 +62,10 @@ def _along(array: Any, name: str, features: str | Sequence[str]) -> RowSource:
     return RasterRows.along(array, name, int(dimension) if dimension.isdigit() else dimension)
 
 
-def _member(group: Any, path: Any, name: str, what: str) -> Any:
+def _member(group: Any, path: Any, name: str, what: str, retry_for: float | None) -> Any:
     # The array is opened by its name, because some stores cannot list their contents.
     try:
-        node = with_retries(lambda: group.get(name))
+        node = with_retries(lambda: group.get(name), retry_for)
     except Exception as error:  # the kind depends on the store
         raise SourceError(f"{path}: {name!r} cannot be opened: {brief(error)}") from cause_of(error)
     if node is not None and hasattr(node, "shape"):
@@ -75,6 +77,9 @@ def _member(group: Any, path: Any, name: str, what: str) -> Any:
     except Exception:
         others = "others that cannot be listed"
     raise SourceError(f"{path} lacks {what}: it has no array {name!r}, but {others}")
+
+
+_SECONDS = "a number of seconds, 0 or more"
 
 
 class FileKind(NamedTuple):
@@ -104,7 +109,9 @@ KINDS: tuple[FileKind, ...] = (
     FileKind(is_polygon_file, open_polygons, ("label", "all_touched")),
     _TABLES,
     FileKind(is_geotiff, open_geotiff, ()),
-    FileKind(lambda path: True, open_arrays, ("features", "missing", "storage_options")),
+    FileKind(
+        lambda path: True, open_arrays, ("features", "missing", "storage_options", "retry_for")
+    ),
 )
 
 
@@ -127,9 +134,10 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
     *,
     label: str | int | None = None,
     features: ColumnNames | None = None,
-    missing: Literal["fill", "error"] = "fill",
+    missing: Literal["error", "fill"] = "error",
     all_touched: bool = False,
     storage_options: Mapping[str, Any] | None = None,
+    retry_for: float | None = None,
     **table: Unpack[TableOptions],
 ) -> tuple[Any, Any]:
     """Open the rows and the labels of a zarr group or another file for reading.
@@ -151,14 +159,18 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
         Names or numbers of the columns of features, for tables; by default all but the labels and
         what pandas wrote as an index. A column of lists is all features. For a zarr array such as
         a cube of bands, name or number of the dimension of the features.
-    missing : {"fill", "error"}
-        Meaning of a missing chunk (or shard): rows of the array's fill value, because zarr omits
-        chunks that hold nothing else, or an error when it is read.
+    missing : {"error", "fill"}
+        Meaning of a missing chunk (or shard): an error when it is read, or rows of the array's
+        fill value, because zarr omits chunks that hold nothing else (unless it is opened with
+        ``config={"write_empty_chunks": True}``).
     all_touched : bool
         For polygons: label the pixels that only polygons of one class touch, too, and not only
         those whose centre is in a polygon.
     storage_options : dict, optional
         Options of the file system of a URL: credentials, an endpoint.
+    retry_for : float, optional
+        Seconds for which each failed request to a zarr store elsewhere is retried, a minute by
+        default. A refusal (403, an unknown host) is not retried.
     **table
         Options of tables: `drop` (columns that are left out), and of text `format`, `header`,
         `delimiter`, `na_values`, `keep_default_na`, `encoding`, `decimal` and `comment`; see
@@ -204,8 +216,9 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
         "label": label,
         "features": features,
         "all_touched": as_flag("all_touched", all_touched) or None,
-        "missing": None if missing == "fill" else missing,
+        "missing": None if missing == "error" else missing,
         "storage_options": storage_options,
+        "retry_for": None if retry_for is None else as_number("retry_for", retry_for, _SECONDS, 0),
         **table,
     }
     options = {name: value for name, value in given.items() if value is not None}

@@ -29,7 +29,7 @@ from streamgda.rows.grids import (
 from streamgda.rows.in_memory import as_array
 from streamgda.rows.polygons import PolygonGrid, Polygons
 from streamgda.rows.sources import RowSource
-from streamgda.rows.stores import is_reference
+from streamgda.rows.stores import is_reference, retried_array
 from streamgda.runtime.parameters import refuse
 from streamgda.runtime.retry import brief, with_retries
 
@@ -79,7 +79,7 @@ class GridRows(RowSource):
         InvalidParameterError
             If there is no such dimension.
         """
-        X = X.array if isinstance(X, GridRows) else X
+        X = retried_array(X.array if isinstance(X, GridRows) else X)
         if hasattr(X, "data_vars"):
             names = ", ".join(map(str, X.data_vars))
             raise InvalidDataError(

@@ -215,6 +215,10 @@ class RowSource:
         """Return the array and the chunk or block that hold a row, or an empty string."""
         return ""
 
+    def reading_ahead(self, n_rows: int) -> Self:
+        """Return a source that requests so many rows beyond those that are read."""
+        return self
+
     def release(self) -> None:
         """Release memory that reading has taken and that can be read again."""
 

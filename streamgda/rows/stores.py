@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import pickle
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,14 +17,24 @@ from streamgda.rows.arrays import as_slab
 from streamgda.rows.names import names_of_array
 from streamgda.rows.sources import RowSource
 from streamgda.runtime.retry import brief, with_retries
-from streamgda.storage.opening import named
+from streamgda.storage.opening import innermost, named
+from streamgda.storage.requests import RequestError, Requests
 
 _REFERENCE_BYTES = 1_000_000  # a store whose pickle is larger holds the rows themselves
 
 
 @dataclass(frozen=True)
 class StoredRows(RowSource):
-    """Rows of an array in a store, which is read in whole chunks."""
+    """Rows of an array in a store, which is read in whole chunks.
+
+    Attributes
+    ----------
+    ahead : int
+        Rows that are requested from a remote store beyond those that are read.
+    """
+
+    ahead: int = 0
+    _requests: Requests = field(default_factory=Requests, init=False, repr=False, compare=False)
 
     @classmethod
     def accepts(cls, X: Any) -> bool:
@@ -38,6 +51,7 @@ class StoredRows(RowSource):
                 f"{name} is a zarr group; expected an array. Pass one of its arrays: "
                 f"{', '.join(sorted(X.array_keys())) or 'it has none'}"
             )
+        X = retried_array(X)
         shape, chunks = tuple(X.shape), X.chunks or X.shape
         n_rows = max(1, *shape[:1])
         unit = min(max(1, *chunks[:1]), n_rows)
@@ -82,8 +96,12 @@ class StoredRows(RowSource):
         ReadError
             If it cannot be read.
         """
+
+        def read() -> np.ndarray:
+            return as_slab(self.values[index])
+
         try:
-            return self._with_missing(with_retries(lambda: as_slab(self.values[index])))
+            return self._with_missing(self._requested(index, read))
         except (MemoryError, InvalidDataError):
             raise
         except Exception as error:  # each store and codec has its own exceptions
@@ -92,6 +110,48 @@ class StoredRows(RowSource):
             found = every[rows] if isinstance(rows, slice) and every[rows] else every
             first, last = sorted((found[0], found[-1]))
             raise self._explained(error, first, last + 1) from cause_of(error)
+
+    def _requested(self, index: Any, read: Callable[[], np.ndarray]) -> np.ndarray:
+        """Call a function that reads part of the array; request the chunks of a remote one first.
+
+        Those of the rows that follow are requested, too.
+        """
+        if not hasattr(getattr(self.values, "store", None), "request"):
+            return with_retries(read)
+        requests = self._requests if self.ahead else Requests()
+        return requests.read(self.values.store, self._keys(index), read)
+
+    def _keys(self, index: Any) -> Iterator[str]:
+        """Yield the keys of the chunks, or whole shards, of part of the array and of what follows.
+
+        An index other than slices of consecutive rows and columns has none.
+        """
+        parts = index if isinstance(index, tuple) else (index,)
+        shape, chunks = self.values.shape, self.values.shards or self.values.chunks
+        if not all(isinstance(part, slice) and part.step in (None, 1) for part in parts):
+            return
+        ranges = []
+        parts = (*parts, *[slice(None)] * (len(shape) - len(parts)))
+        for axis, (part, size, chunk) in enumerate(zip(parts, shape, chunks, strict=True)):
+            start, stop, _ = part.indices(size)
+            if not axis and self.ahead:
+                stop = min(stop + self.ahead, self.start + self.shape[0])
+            if self.values.shards:  # zarr reads parts of a shard that is not wanted as a whole
+                ranges.append(range(-(-start // chunk), stop // chunk))
+            else:
+                ranges.append(range(start // chunk, -(-stop // chunk)))
+        for place in itertools.product(*ranges):
+            yield f"{self.values.path}/{self.values.metadata.encode_chunk_key(place)}".lstrip("/")
+
+    def reading_ahead(self, n_rows: int) -> Self:
+        """Return a source that requests so many rows beyond those that are read."""
+        if not hasattr(getattr(self.values, "store", None), "request"):
+            return self
+        return replace(self, ahead=n_rows)
+
+    def close(self) -> None:
+        """Drop what was requested and not read."""
+        self._requests.end()
 
     def _with_missing(self, part: np.ndarray) -> np.ndarray:
         """Return strings with None in place of the missing label that the array names, if any.
@@ -109,8 +169,16 @@ class StoredRows(RowSource):
         return part
 
     def _explained(self, error: Exception, start: int, stop: int) -> ReadError:
-        """Return an error that names the first chunk that fails again."""
+        """Return an error that names the chunk that has failed, or the first that fails again."""
         end = self.values.shape[0]
+        if isinstance(error, RequestError):
+            at = map(int, re.findall(r"\d+", error.key.removeprefix(self.values.path)))
+            stored = zip(
+                at, self.values.shards or self.values.chunks, self.values.chunks, strict=True
+            )
+            chunk = tuple(n * held // size for n, held, size in stored)  # the first of a shard
+            first = chunk[0] * self.unit
+            return self._unreadable(chunk, first, min(first + self.unit, end), error.reason)
         for first in range(start // self.unit * self.unit, stop, self.unit):
             rows = slice(first, min(first + self.unit, end))
             for column in range(self.columns):
@@ -118,11 +186,12 @@ class StoredRows(RowSource):
                     self.values[self._chunk(rows, column)]
                 except Exception as again:  # as above
                     chunk = (first // self.unit, column)[: len(self.shape)]
-                    return ReadError(
-                        f"{self.title}: chunk {chunk}, rows {first} to {rows.stop - 1}, cannot be "
-                        f"read: {brief(again)}"
-                    )
+                    return self._unreadable(chunk, first, rows.stop, brief(again))
         return ReadError(f"{self.title}: rows {start} to {stop - 1} cannot be read: {brief(error)}")
+
+    def _unreadable(self, chunk: tuple[int, ...], first: int, stop: int, why: str) -> ReadError:
+        where = f"chunk {chunk}, rows {first} to {stop - 1}"
+        return ReadError(f"{self.title}: {where}, cannot be read: {why}")
 
     def _chunk(self, rows: slice, column: int) -> slice | tuple[slice, slice]:
         if self.columns == 1:
@@ -131,9 +200,24 @@ class StoredRows(RowSource):
         return rows, slice(column * width, (column + 1) * width)
 
 
+def retried_array(array: Any) -> Any:
+    """Return a zarr array in a remote store with requests that are retried; others as given."""
+    if not type(array).__module__.startswith("zarr."):
+        return array
+    import zarr  # noqa: PLC0415
+
+    from streamgda.storage.remote import retried  # noqa: PLC0415  (it needs zarr)
+
+    place = retried(array.store_path)
+    if place.store is array.store:
+        return array
+    found = array.async_array
+    return zarr.Array(zarr.AsyncArray(found.metadata, place, found.config))
+
+
 def is_reference(array: Any) -> bool:
     """Return whether an array can be pickled as a reference to a store on disk or elsewhere."""
-    if type(getattr(array, "store", None)).__name__ == "MemoryStore":
+    if type(innermost(getattr(array, "store", None))).__name__ == "MemoryStore":
         return False
     try:
         pickled = pickle.dumps(array)

@@ -22,13 +22,14 @@ from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 from zarr.storage import LocalStore, MemoryStore, StorePath, WrapperStore, ZipStore
 
-from streamgda.errors import FormatError, SourceError
+from streamgda.errors import FormatError
 from streamgda.runtime.retry import with_retries
 from streamgda.storage.format import MOST_METADATA
 from streamgda.storage.opening import as_target, path_of
+from streamgda.storage.remote import METADATA, retried
 from streamgda.storage.replacing import replacing
+from streamgda.storage.requests import RequestError
 
-_METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 _PROTOTYPE = default_buffer_prototype()
 _WIDEST = 1 << 20  # most bytes, or bits, of an element
 _UNIX = 3  # the system that all zip files name, so that their bytes are the same on every system
@@ -177,7 +178,7 @@ class Described(_Bounded):
         FormatError
             If the key is not metadata or not a file, or if it declares elements that are too wide.
         """
-        if key.rpartition("/")[2] not in _METADATA:
+        if key.rpartition("/")[2] not in METADATA:
             raise FormatError(f"{key} is not metadata")
         value = await self._metadata(key, prototype)
         if value is not None:
@@ -210,13 +211,20 @@ class Complete(WrapperStore):
 
         Raises
         ------
-        SourceError
+        RequestError
             If it is a chunk that does not exist.
         """
         value = await super().get(key, prototype, byte_range)
-        if not value and key.rpartition("/")[2] not in _METADATA:  # None, or empty
-            raise SourceError(f"{key} is missing")
+        if not value and key.rpartition("/")[2] not in METADATA:  # None, or empty
+            reason = (
+                f"{key} is missing (zarr leaves out chunks of fill values; if all rows there are "
+                f"such, open the store with missing='fill')"
+            )
+            raise RequestError(reason, key, reason)
         return value
+
+    def __str__(self) -> str:
+        return str(self._store)
 
 
 def _refuses_long_ranges(store: Any) -> bool:
@@ -264,7 +272,7 @@ def replaced_group(
     target, path = as_target(store, "store"), path_of(store)
     check(path or store)
     if path is None:
-        yield zarr.create_group(target, overwrite=True, **options)
+        yield zarr.create_group(retried(target), overwrite=True, **options)
         return
     with replacing(path) as partial:
         packed = grows and path.suffix == ".zip"

@@ -17,16 +17,18 @@ from streamgda.errors import (
     SourceError,
     SourceNotFoundError,
     StreamGDAError,
-    WriteError,
     cause_of,
     printable,
 )
 from streamgda.runtime.parameters import check_type, shown
-from streamgda.runtime.retry import brief, is_temporary, with_retries
+from streamgda.runtime.retry import brief, is_of_network, with_retries
 from streamgda.storage.replacing import exists
 
+WHOLE = {"write_empty_chunks": True}  # configuration of arrays without missing chunks
 MARK = "streamgda_scores"  # the attribute of arrays of scores that keeps how far they are written
 _LONGEST = 200  # characters of a name in a message
+
+_CONNECTIONS = 256  # of a client of S3
 
 _ENDINGS = ("", ".zarr", ".zip", ".partial")  # of new arrays and groups
 
@@ -39,25 +41,28 @@ _CHUNK = rf"c(/[0-9]+)*({_PARTIAL})?"
 def open_node(
     store: Any,
     *,
-    missing: str = "fill",
+    missing: str = "error",
     storage_options: Mapping[str, Any] | None = None,
     guard: Callable[[Any], Any] | None = None,
     mode: Literal["r", "r+"] = "r",
+    retry_for: float | None = None,
 ) -> Any:
     """Open a zarr group or array.
 
     Parameters
     ----------
     store : path, URL, zarr store or group, session of Icechunk, or store of obstore
-    missing : {"fill", "error"}
-        Meaning of a missing chunk (or shard): rows of the array's fill value, because zarr omits
-        chunks that hold nothing else, or an error when it is read.
+    missing : {"error", "fill"}
+        Meaning of a missing chunk (or shard): an error when it is read, or rows of the array's
+        fill value, because zarr omits chunks that hold nothing else.
     storage_options : dict, optional
         Options of the file system of a URL: credentials, an endpoint.
     guard : callable, optional
         Wraps the zarr store in another one; see `streamgda.storage.guards`.
     mode : {"r", "r+"}
         "r+" allows writing to an existing node.
+    retry_for : float, optional
+        Seconds for which each failed request is retried, a minute by default.
 
     Returns
     -------
@@ -72,23 +77,27 @@ def open_node(
     """
     if missing not in ("fill", "error"):
         raise InvalidParameterError(f"missing={missing!r}; expected 'fill' or 'error'")
-    if missing == "error":
-        from streamgda.storage.guards import Complete  # noqa: PLC0415  (it needs zarr)
-
-        guard = Complete
 
     def opened() -> Any:
         import zarr  # noqa: PLC0415
 
+        from streamgda.storage.guards import Complete  # noqa: PLC0415  (it needs zarr)
+        from streamgda.storage.remote import by_zarrs, retried  # noqa: PLC0415
+
         found, inside = locate(store, storage_options, read_only=mode == "r")
+        if guard is not None:
+            guarded = guard(found)
+        else:
+            guarded = Complete(found) if missing == "error" and not by_zarrs() else found
+        opened = retried(guarded, retry_for)
         try:
-            return zarr.open(found if guard is None else guard(found), path=inside, mode=mode)
+            return zarr.open(opened, path=inside, mode=mode)
         except BaseException:
             close(store, found)
             raise
 
     try:
-        return with_retries(opened)
+        return with_retries(opened, retry_for)
     except (SourceNotFoundError, SourceError):
         raise
     except FileNotFoundError as error:
@@ -397,7 +406,9 @@ def locate(
             return zarr.storage.ZipStore(path, mode="r"), ""
         return zarr.storage.LocalStore(path, read_only=read_only), ""
     if isinstance(store, str):
-        options = None if storage_options is None else dict(storage_options)
+        options = dict(storage_options or {})
+        if re.match(r"s3a?://", store):  # whose client makes ten requests at a time
+            options.setdefault("config_kwargs", {"max_pool_connections": _CONNECTIONS})
         url = zarr.storage.FsspecStore.from_url(store, options, read_only=read_only)
         return url, ""
     return store, ""
@@ -417,15 +428,17 @@ def writing(store: Any) -> Iterator[None]:
     except (StreamGDAError, MemoryError):
         raise
     except Exception as error:  # the kind depends on the store
-        if not (_is_remote(store) and is_temporary(error)):
+        if not (_is_remote(store) and is_of_network(error)):
             raise
-        raise WriteError(f"{store} cannot be written: {brief(error)}") from cause_of(error)
+        from streamgda.storage.remote import not_written  # noqa: PLC0415  (it needs zarr)
+
+        raise not_written(store, error) from cause_of(error)
 
 
 def _is_remote(store: Any) -> bool:
     if isinstance(store, str):
         return local_path(store) is None
-    found = store if hasattr(store, "supports_writes") else getattr(store, "store", None)
+    found = innermost(store if hasattr(store, "supports_writes") else getattr(store, "store", None))
     return hasattr(found, "supports_writes") and not hasattr(found, "root")
 
 
@@ -491,9 +504,16 @@ def path_of(store: Any) -> Path | None:
     """Return the local path of a path, or of a store or a node in a directory; None for others."""
     path = local_path(store)
     if path is None:
-        root = getattr(getattr(store, "store", store), "root", None)
+        root = getattr(innermost(getattr(store, "store", store)), "root", None)
         path = root / getattr(store, "path", "") if isinstance(root, Path) else None
     return None if path is None else path.resolve()
+
+
+def innermost(store: Any) -> Any:
+    """Return the zarr store that others are wrapped around."""
+    while hasattr(store, "_store") and hasattr(store, "supports_writes"):
+        store = store._store
+    return store
 
 
 def close(store: Any, found: Any) -> None:

@@ -230,7 +230,7 @@ def test_wrong_priors_are_found_before_the_pass(command, tmp_path, kind, priors,
     X, y = rows()
     convert(X, tmp_path / "rows.zarr", labels=y)
     shutil.rmtree(tmp_path / "rows.zarr/X/c")  # its rows cannot be read
-    arguments = ("--kind", kind, "--missing", "error", "--priors", priors)
+    arguments = ("--kind", kind, "--priors", priors)
     ended = command("fit", tmp_path / "rows.zarr", "--out", tmp_path / "m.zip", *arguments)
     assert ended.code == 1
     assert problem in ended.err

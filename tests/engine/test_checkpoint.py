@@ -361,7 +361,7 @@ def test_scores_go_to_a_zip_file_unmarked(tmp_path, fitted):
 
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch):
-    monkeypatch.setattr(retry, "PAUSES", ())
+    monkeypatch.setattr(retry, "SECONDS", 0)
 
 
 def batches(X=X, y=Y, fail=None):

@@ -164,19 +164,32 @@ def test_scores_are_part_of_the_budget():
     model = GaussianNB().fit(*blobs(60, 2)).model_
     with pytest.raises(MemoryBudgetError):  # of those that are gathered
         engine.score(model.posterior, X, columns=3, max_memory="200MB")
-    rows = as_source(X)
-    narrow = plan_rows(rows, 400 * MB, out_row_bytes=8)
-    assert plan_rows(rows, 400 * MB, out_row_bytes=800) < narrow
+    rows = Rows(as_source(X))
+    narrow = plan_rows(rows, 400 * MB, out_row_bytes=8)[0]
+    assert plan_rows(rows, 400 * MB, out_row_bytes=800)[0] < narrow
+
+
+def test_methods_take_a_budget():
+    X = Stored((10**6, 100), (1000, 100))
+    nb = GaussianNB().fit(*blobs(60, 100))
+    for method in (nb.predict, nb.predict_proba, nb.score_samples):
+        with pytest.raises(MemoryBudgetError, match=r"max_memory allows 1\.0 MB"):
+            method(X, max_memory="1MB")
+    assert not X.reads
+    rows = Stored((5000, 100), (1000, 100))
+    np.testing.assert_array_equal(
+        nb.predict(rows, max_memory="60MB"), nb.predict(rows[slice(0, 5000)])
+    )
 
 
 def test_scores_in_flight_are_part_of_the_budget():
     """Those being computed and written, and their encoded form, beside the rows of a slab."""
-    rows = as_source(Stored((10**6, 100), (1000, 100), np.float64))
-    best = plan_rows(rows, 10**12)
+    rows = Rows(as_source(Stored((10**6, 100), (1000, 100), np.float64)))
+    best = plan_rows(rows, 10**12)[0]
 
     def fits(allowed, out_row_bytes):
         try:
-            return plan_rows(rows, allowed, out_row_bytes=out_row_bytes) == best
+            return plan_rows(rows, allowed, out_row_bytes=out_row_bytes)[0] == best
         except MemoryBudgetError:
             return False
 

@@ -255,7 +255,7 @@ def test_files_with_other_columns_and_types(tmp_path: Path) -> None:
         ({"features": []}, InvalidParameterError, "features are none at all"),
         ({"features": ["a", "a"]}, InvalidParameterError, "expected different names"),
         ({"X": "rows"}, InvalidParameterError, "X='rows' names an array of zarr"),
-        ({"missing": "error"}, InvalidParameterError, "missing='error' does not apply to"),
+        ({"missing": "fill"}, InvalidParameterError, "missing='fill' does not apply to"),
         ({"storage_options": {}}, InvalidParameterError, "is not a URL"),
     ],
 )

@@ -73,7 +73,7 @@ def test_rows_that_end_early_or_fail_are_named(monkeypatch: pytest.MonkeyPatch) 
                     raise failures.pop()
                 yield block
 
-    monkeypatch.setattr("streamgda.runtime.retry.PAUSES", (0.0,))
+    monkeypatch.setattr("streamgda.runtime.retry.SECONDS", 0.0001)
     rows = Failing(ROWS, ROWS.shape, ROWS.dtype)
     rows.read(0, 5)
     rows.close()

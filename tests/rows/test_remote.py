@@ -4,6 +4,7 @@ import contextlib
 import contextvars
 import gc
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -13,21 +14,25 @@ import fsspec
 import numpy as np
 import pytest
 import zarr
-from samples import blobs
+from samples import assert_same_bits, blobs
 from servers import Proxy, Server, serving
 
 import streamgda
 from streamgda import ClassMoments, GaussianNB, accumulate, open_store
 from streamgda.cli import main
 from streamgda.datasets import convert
+from streamgda.engine import plan
 from streamgda.errors import (
     FormatError,
     ReadError,
     SourceError,
     SourceNotFoundError,
     StreamGDAError,
+    WriteError,
 )
 from streamgda.runtime import retry
+from streamgda.storage.remote import METADATA
+from streamgda.storage.saved import state_of
 
 obstore = pytest.importorskip("obstore")
 s3fs = pytest.importorskip("s3fs")
@@ -41,7 +46,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:[Uu]nclosed:ResourceWarning")
 
 @pytest.fixture(autouse=True)
 def no_pauses_and_no_connections_kept(monkeypatch):
-    monkeypatch.setattr(retry, "PAUSES", (0, 0, 0))
+    monkeypatch.setattr(retry, "FIRST", 0.001)
+    monkeypatch.setattr(retry, "SECONDS", 0.006)  # three retries
     yield
     for kind in ("http", "s3"):
         fsspec.get_filesystem_class(kind).clear_instance_cache()
@@ -95,7 +101,7 @@ def same(found, expected):
 
 def test_http(server, rows, expected):
     same(accumulate(*open_store(f"{server.url}/rows")), expected)
-    same(accumulate(*open_store(f"{server.url}/rows", missing="error")), expected)
+    same(accumulate(*open_store(f"{server.url}/rows", missing="fill")), expected)
     X, _ = open_store(f"{server.url}/rows/X", y=None)
     np.testing.assert_array_equal(GaussianNB().fit(*rows).predict(X).shape, (N_ROWS,))
 
@@ -130,7 +136,7 @@ def test_failures_that_stay(server):
         ReadError, match=r"^X \(.*/rows.*/X\): chunk \(3, 0\), rows 300 to 399, .*500"
     ):
         accumulate(*open_store(f"{server.url}/rows"))
-    assert server.asked["/rows/X/c/3/0"] == 5  # four times, and to find the chunk
+    assert server.asked["/rows/X/c/3/0"] == 4
     server.failing = "/rows/zarr.json"
     with pytest.raises(SourceError, match=r"rows cannot be opened as zarr: .*500"):
         open_store(f"{server.url}/rows")
@@ -185,6 +191,124 @@ def test_obstore(server, expected):
     server.times = 10**6
     with pytest.raises(ReadError, match=r"chunk \(1, 0\), rows 100 to 199, cannot be read"):
         accumulate(*open_store(store))
+
+
+# --- many requests ----------------------------------------------------------------------------
+
+
+def by_s3fs(address, path):
+    options = {"key": "k", "secret": "s", "endpoint_url": address, "asynchronous": True}
+    files = s3fs.S3FileSystem(**options, skip_instance_cache=True)
+    return zarr.storage.FsspecStore(files, path=path, read_only=True)
+
+
+def by_obstore(address, path):
+    options = {"retry_config": {"max_retries": 0}, "client_options": {"allow_http": True}}
+    return obstore.store.HTTPStore.from_url(f"{address}/{path}", **options)
+
+
+CLIENTS = {"fsspec": lambda address, path: f"{address}/{path}", "s3fs": by_s3fs}
+CLIENTS["obstore"] = by_obstore
+
+
+@pytest.fixture(scope="module")
+def many(running):
+    """Rows in 120 chunks on the server."""
+    X, y = blobs(1200)
+    zarr.create_array(f"{running.folder}/many", data=X, chunks=(10, X.shape[1]))
+    return X, y
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("way", ["reset", "cut", 503])
+def test_a_pass_ends_where_some_requests_fail(server, many, monkeypatch, client, way):
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
+    _, y = many
+    with serving(Proxy(server.url.removeprefix("http://"), 0.0, 1, only="/c/")) as proxy:
+        proxy.ways = [way]
+        address = f"http://127.0.0.1:{proxy.server_port}"
+        rows, _ = open_store(CLIENTS[client](address, "many"), y=None)
+        expected, alone = accumulate(rows, y), proxy.asked
+        assert alone <= 120 * (2 if client == "s3fs" else 1)
+        proxy.share = 1 / 20
+        found = accumulate(rows, y)
+        assert proxy.failures
+        assert proxy.asked - 2 * alone <= proxy.failures * (2 if client == "s3fs" else 1)
+    assert_same_bits(state_of(found)[1], state_of(expected)[1])
+
+
+@pytest.mark.parametrize("client", ["obstore", "fsspec"])
+def test_what_no_waiting_mends_is_not_retried(server, many, client):
+    shutil.copytree(f"{server.folder}/many", f"{server.folder}/{client}")
+    server.failing, server.status, server.times = f"/{client}/c/", 403, 10**6
+    with pytest.raises(ReadError, match=r"chunk \(\d+, 0\), rows \d+ to \d+, cannot be"):
+        accumulate(open_store(CLIENTS[client](server.url, client), y=None)[0], many[1])
+    asked = [n for path, n in server.asked.items() if path.startswith(f"/{client}/c")]
+    assert max(asked) == 1
+
+
+@pytest.mark.parametrize(("given", "expected"), [(10, range(60, 101)), (3, range(1, 4))])
+def test_many_requests_are_made_at_once_unless_zarr_is_told_otherwise(
+    server, many, given, expected
+):
+    server.delay = 0.05
+    with zarr.config.set({"async.concurrency": given}):
+        accumulate(open_store(f"{server.url}/many", y=None)[0], many[1])
+    assert server.most_at_once in expected
+    assert max(server.asked.values()) == 1
+
+
+@pytest.mark.parametrize("layout", ["plain", "v2", "shards", "columns", "cube"])
+def test_each_chunk_is_requested_once(server, many, monkeypatch, layout):
+    X, y = many
+    monkeypatch.setattr(plan, "_SLAB_BYTES", 100 * X[0].nbytes)  # those of a shard
+    options = {
+        "plain": {"chunks": (70, 4)},
+        "v2": {"chunks": (70, 4), "zarr_format": 2},
+        "shards": {"chunks": (10, 4), "shards": (100, 4)},
+        "columns": {"chunks": (50, 3)},
+        "cube": {"chunks": (100, 4)},
+    }[layout]
+    zarr.create_array(f"{server.folder}/{layout}", data=X, overwrite=True, **options)
+    features = "1" if layout == "cube" else None
+    rows, _ = open_store(f"{server.url}/{layout}", y=None, features=features)
+    found = accumulate(rows, y)
+    same(found, ClassMoments().update(X, y))
+    chunks = {path: n for path, n in server.asked.items() if not path.endswith(METADATA)}
+    assert set(chunks.values()) == {1}
+
+
+class Refusing(zarr.storage.ObjectStore):
+    """A store that cannot be written at first, or never."""
+
+    errors: list[Exception] = []  # noqa: RUF012
+
+    async def set(self, key, value):
+        if self.errors:
+            raise self.errors.pop()
+        await super().set(key, value)
+
+
+@pytest.mark.parametrize("name", ["save", "predict", "array"])
+def test_writing_is_retried_unless_it_is_refused(rows, name):
+    model = GaussianNB().fit(*rows)
+    store = Refusing(obstore.store.MemoryStore())
+    array = zarr.create_array(store, name="out", shape=(N_ROWS,), chunks=(100,), dtype="i8")
+    write = {
+        "save": lambda: model.save(zarr.storage.StorePath(store, "model")),
+        "predict": lambda: model.predict(rows[0], out=zarr.storage.StorePath(store, "new")),
+        "array": lambda: model.predict(rows[0], out=array),
+    }[name]
+    refused = PermissionError("The provided token has expired.")
+    store.errors[:] = [refused] * 100
+    with pytest.raises(
+        WriteError, match=r"MemoryStore.* cannot be written: .*token has expired\..*"
+    ):
+        write()
+    assert len(store.errors) > 90
+    store.errors[:] = [ConnectionResetError("reset")] * 3
+    write()
 
 
 def test_the_command_line_takes_addresses(server, tmp_path):
@@ -253,7 +377,6 @@ def test_s3(s3, environment, rows, expected, monkeypatch):
         elsewhere.delenv("AWS_ENDPOINT_URL")
         options = {"endpoint_url": s3, "key": "k", "secret": "s"}
         same(accumulate(*open_store(f"s3://{environment}/rows", storage_options=options)), expected)
-    same(accumulate(*open_store(f"s3://{environment}/rows", missing="error")), expected)
     fitted = GaussianNB().fit(*rows)
     for _ in range(2):  # over the first
         fitted.save(f"s3://{environment}/models/nb")
@@ -315,7 +438,7 @@ def test_s3_chunks_that_are_gone_or_cut(environment, rows):
     files = s3fs.S3FileSystem(skip_instance_cache=True)
     files.rm(f"{environment}/rows/X/c/4/0")
     with pytest.raises(ReadError, match=r"chunk \(4, 0\), rows 400 to 499, .*c/4/0 is missing"):
-        accumulate(*open_store(f"s3://{environment}/rows", missing="error"))
+        accumulate(*open_store(f"s3://{environment}/rows"))
     files.pipe_file(f"{environment}/rows/X/c/2/0", b"cut")
     with pytest.raises(ReadError, match=r"chunk \(2, 0\), rows 200 to 299, cannot be read"):
         accumulate(*open_store(f"s3://{environment}/rows"))

@@ -46,7 +46,7 @@ def server(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def quick_and_talkative(server, monkeypatch):
     server.behave()
-    monkeypatch.setattr(retry, "PAUSES", ())
+    monkeypatch.setattr(retry, "SECONDS", 0)
     monkeypatch.setattr(progress, "_LINE_EVERY", 0)
     monkeypatch.setattr(plan, "_SLAB_BYTES", 1)
 

@@ -1,0 +1,275 @@
+"""Suite `remote`: a store behind a link of 2 Gbit/s and 50 ms, or whose requests fail.
+
+The server is another process: ``python -m bench.remote FOLDER PORT-FILE``. It answers as late as
+the link would, and lets some of the requests for chunks fail: status 503, a reset, or half of the
+bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+
+import streamgda
+from bench.measure import OURS, Plan, Row, Target, in_turn, rows_of
+from streamgda.storage.saved import state_of
+
+DELAY = 0.05  # seconds
+BANDWIDTH = 250e6  # bytes a second
+OF_GATHER = 0.8
+CHUNKS = {"128 kB": (1 << 9, 2000), "1 MB": (1 << 12, 300), "16 MB": (1 << 16, 20)}  # rows, number
+WIDTH = 64  # float32 values of a row
+AT_ONCE = (8, 32, 128)  # requests of `gather`, of which the best counts
+BUDGET = "800MB"
+SHARE = 1 / 20  # of requests that fail
+PASSES = 20
+REQUESTS = 1.15  # a chunk, at most
+
+
+def run(plan: Plan) -> Iterator[Row]:
+    with tempfile.TemporaryDirectory() as name, serving(Path(name)) as server:
+        for size, (n_rows, n_chunks) in CHUNKS.items():
+            chunks = 8 if plan.quick else n_chunks
+            data = np.random.default_rng(0).random((n_rows * chunks, WIDTH), np.float32)
+            layout: Any = {"chunks": (n_rows, WIDTH), "compressors": None}
+            zarr.create_array(f"{name}/{n_rows}", data=data, **layout)
+            yield from speed(plan, server, size, f"{n_rows}")
+        n_chunks = 20 if plan.quick else 1000
+        data = np.random.default_rng(0).random((n_chunks * 16, 8))
+        zarr.create_array(f"{name}/faults", data=data, chunks=(16, 8))
+        for client in CLIENTS:
+            yield from faults(plan, server, client, n_chunks, 3 if plan.quick else PASSES)
+
+
+def speed(plan: Plan, server: Server, size: str, name: str) -> Iterator[Row]:
+    """Compare a pass with plain `gather` of the same chunks by the same client."""
+    import obstore
+
+    store = CLIENTS["obstore"](server, name)
+    X, _ = streamgda.open_store(store, y=None)
+    labels = np.zeros(X.shape[0], np.uint8)
+    keys = [f"c/{n}/0" for n in range(X.nchunks)]
+
+    async def gather(most: int) -> None:
+        slots = asyncio.Semaphore(most)
+
+        async def get(key: str) -> int:
+            async with slots:
+                answer = await obstore.get_async(store, key)
+                return len(await answer.bytes_async())
+
+        found = sum(await asyncio.gather(*map(get, keys)))
+        assert found == X.nbytes
+
+    def ours() -> None:
+        streamgda.accumulate(X, labels, covariance_type="diag", max_memory=BUDGET)
+
+    server.behave(DELAY, 0)
+    calls = {f"gather {n}": lambda n=n: asyncio.run(gather(n)) for n in AT_ONCE}
+    times, missing = in_turn({OURS: ours, **calls}, plan.repeats)
+    best = [min(each) for each in zip(*(times[name] for name in calls), strict=True)]
+    yield from rows_of(
+        f"{X.nbytes / 1e6:,.0f} MB in chunks of {size}, {DELAY * 1000:g} ms away, variances",
+        (None, ""),
+        {OURS: times[OURS], "asyncio.gather at its best": best},
+        missing,
+        targets={"": Target(OF_GATHER, f">= {OF_GATHER:g} of its speed")},
+    )
+
+
+def faults(plan: Plan, server: Server, client: str, n_chunks: int, n_passes: int) -> Iterator[Row]:
+    """Count the passes that end, with the right bits, and their requests for each chunk."""
+    server.behave(0, 0)
+    work = f"{n_chunks:,} chunks by {client}, one request in {1 / SHARE:g} failing: "
+    X, _ = streamgda.open_store(CLIENTS[client](server, "faults"), y=None)
+    labels = np.arange(X.shape[0]) % 3
+    expected = state_of(streamgda.accumulate(X, labels))[1]
+    ended, requests = 0, []
+    for number in range(n_passes):
+        server.behave(0, SHARE, number)
+        with contextlib.suppress(streamgda.errors.StreamGDAError):
+            found = state_of(streamgda.accumulate(X, labels))[1]
+            ended += all(np.array_equal(found[name], expected[name]) for name in expected)
+        requests.append(server.asked() / n_chunks)
+    yield Row(
+        f"{work}passes that end with the same bits",
+        "all passes",
+        ended,
+        n_passes,
+        ended / n_passes,
+        target="all",
+        reached=ended == n_passes,
+        unit="passes",
+    )
+    most = max(requests)
+    yield Row(
+        f"{work}most requests a chunk",
+        "one request a chunk",
+        most,
+        1,
+        1 / most,
+        target=f"<= {REQUESTS:g}",
+        reached=most <= REQUESTS,
+        unit="requests",
+    )
+
+
+# --- clients ----------------------------------------------------------------------------------
+
+
+def _by_obstore(server: Server, name: str) -> Any:
+    import obstore
+
+    # Its own retries are off in `faults`, so that ours are measured.
+    options: Any = {"client_options": {"allow_http": True}, "retry_config": {"max_retries": 0}}
+    return obstore.store.HTTPStore.from_url(f"{server.url}/{name}", **options)
+
+
+def _by_s3fs(server: Server, name: str) -> Any:
+    import s3fs
+
+    files = s3fs.S3FileSystem(
+        key="k", secret="s", endpoint_url=server.url, asynchronous=True, skip_instance_cache=True
+    )
+    return zarr.storage.FsspecStore(files, path=name, read_only=True)
+
+
+CLIENTS: dict[str, Any] = {
+    "fsspec": lambda server, name: f"{server.url}/{name}",
+    "s3fs": _by_s3fs,
+    "obstore": _by_obstore,
+}
+
+
+# --- the server -------------------------------------------------------------------------------
+
+
+class Server:
+    """The address of a server in a separate process."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def _told(self, what: str) -> Any:
+        with urllib.request.urlopen(f"{self.url}/-/{what}") as answer:
+            return json.loads(answer.read())
+
+    def behave(self, delay: float, share: float, seed: int = 0) -> None:
+        """Wait before each answer, and let a share of the requests for chunks fail."""
+        self._told(f"{delay}/{share}/{seed}")
+
+    def asked(self) -> int:
+        """Return the number of requests for chunks since."""
+        return int(self._told("asked"))
+
+
+@contextlib.contextmanager
+def serving(folder: Path) -> Iterator[Server]:
+    """Serve the files of a folder."""
+    port = folder / "port"
+    command = [sys.executable, "-m", "bench.remote", str(folder), str(port)]
+    process = subprocess.Popen(command)
+    try:
+        while not port.exists() or not port.read_text():
+            time.sleep(0.05)
+        yield Server(f"http://127.0.0.1:{port.read_text()}")
+    finally:
+        process.terminate()
+        process.wait()
+
+
+class _Connection(asyncio.Protocol):
+    delay, share, asked, chance = 0.0, 0.0, 0, random.Random(0)
+    free = 0.0  # when the link is
+    folder = Path()
+    held: dict[str, bytes | None] = {}  # noqa: RUF012  (of all connections)
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport, self.buffer = transport, b""
+
+    def data_received(self, data: bytes) -> None:
+        self.buffer += data
+        while b"\r\n\r\n" in self.buffer:
+            head, _, self.buffer = self.buffer.partition(b"\r\n\r\n")
+            method, path, _ = head.partition(b"\r\n")[0].decode().split(" ")
+            if path.startswith("/-/"):
+                self.told(path[3:])
+                continue
+            path = path.partition("?")[0]
+            loop = asyncio.get_running_loop()
+            loop.call_at(self.arrival(loop.time(), path), self.answer, method, path)
+
+    def told(self, what: str) -> None:
+        if what != "asked":
+            delay, share, seed = what.split("/")
+            _Connection.delay, _Connection.share = float(delay), float(share)
+            _Connection.chance, _Connection.asked = random.Random(int(seed)), 0
+        self.respond("GET", 200, str(_Connection.asked).encode())
+
+    def arrival(self, now: float, path: str) -> float:
+        """Return the time at which the answer is through the link."""
+        if not _Connection.delay:
+            return now
+        taken = len(self.body(path) or b"") / BANDWIDTH
+        _Connection.free = max(_Connection.free, now + _Connection.delay) + taken
+        return _Connection.free
+
+    def body(self, path: str) -> bytes | None:
+        if path not in self.held:
+            file = self.folder / path.lstrip("/")
+            self.held[path] = file.read_bytes() if file.is_file() else None
+        return self.held[path]
+
+    def answer(self, method: str, path: str) -> None:
+        body = self.body(path)
+        if body is None:
+            self.respond(method, 404, b"")
+            return
+        if "/c/" in path:
+            _Connection.asked += 1
+            if self.chance.random() < _Connection.share:
+                self.fail(method, body)
+                return
+        self.respond(method, 200, body)
+
+    def fail(self, method: str, body: bytes) -> None:
+        way = self.chance.choice(("503", "reset", "cut"))
+        if way == "503":
+            self.respond(method, 503, b"")
+        elif way == "reset":
+            self.transport.abort()
+        else:
+            self.respond(method, 200, body, body[: len(body) // 2])
+            self.transport.close()
+
+    def respond(self, method: str, status: int, body: bytes, sent: bytes | None = None) -> None:
+        head = f'HTTP/1.1 {status} -\r\nContent-Length: {len(body)}\r\nETag: "e"\r\n'
+        head += "Last-Modified: Mon, 01 Jan 2024 00:00:00 GMT\r\n\r\n"
+        self.transport.write(head.encode())
+        if method != "HEAD":
+            self.transport.write(body if sent is None else sent)
+
+
+async def _serve(folder: str, port: str) -> None:
+    _Connection.folder = Path(folder)
+    server = await asyncio.get_running_loop().create_server(_Connection, "127.0.0.1", 0)
+    Path(port).write_text(str(server.sockets[0].getsockname()[1]))
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_serve(*sys.argv[1:]))
