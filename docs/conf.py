@@ -4,6 +4,7 @@ Nothing is fetched while it is built or read: formulas become MathML, which brow
 there is no inventory of other projects. ``STREAMGDA_EXAMPLES=small`` runs the examples on few rows.
 """
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -60,7 +61,14 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_theme_options = {
-    "logo": {"text": "streamgda"},
+    "logo": {"text": f"streamgda {version}"},
+    "icon_links": [
+        {
+            "name": "Repository",
+            "url": "https://github.com/streamgda/streamgda",
+            "icon": "fa-brands fa-github",
+        }
+    ],
     "header_links_before_dropdown": 6,
     "navigation_with_keys": False,
     "show_toc_level": 2,
@@ -69,7 +77,29 @@ html_theme_options = {
     "footer_end": ["theme-version"],
 }
 ALONE = ("index", "start", "commands", "mathematics", "documents", "architecture", "policy")
+_BETWEEN = (("start-after", "start"), ("end-before", "end"))
 html_sidebars = {page: [] for page in ALONE}  # pages without others below them
+
+
+def join_pages(app: Sphinx, page: str, source: list[str]) -> None:
+    """Add to a page what GitHub would show as code: included texts, and a tree of its links.
+
+    A comment ``<!-- include PATH +1: PART -->`` stands where a text is included, whole or the part
+    between two comments, with its headings so many levels lower. The list items of an index that
+    begin with a link are its tree.
+    """
+
+    def include(match: re.Match[str]) -> str:
+        path, offset, part = match.groups()
+        options = [":relative-images:", f":heading-offset: {offset or 0}"]
+        if part:
+            options += [f':{where}: "<!-- {part}: {end} -->"' for where, end in _BETWEEN]
+        return "\n".join([f"```{{include}} {path}", *options, "```"])
+
+    source[0] = re.sub(r"<!-- include (\S+?)(?: \+(\d))?(?:: (\w+))? -->", include, source[0])
+    links = re.findall(r"^- \[.+?\]\(([^):#]+)\.(?:md|rst)\)", source[0], re.M)
+    if page.endswith("index") and links and not page.startswith(("api", "generated")):
+        source[0] += "\n".join(["", "```{toctree}", ":hidden:", "", *links, "```", ""])
 
 
 def write_commands(app: Sphinx) -> None:
@@ -78,6 +108,8 @@ def write_commands(app: Sphinx) -> None:
     command = [sys.executable, "-m", "typer", "streamgda.cli.app", "utils", "docs"]
     written = ["--name", "streamgda", "--output", str(GENERATED / "commands.md")]
     subprocess.run([*command, *written], check=True, stdout=subprocess.DEVNULL)
+    page = GENERATED / "commands.md"
+    page.write_text(page.read_text().partition("**Commands**:")[2])
 
 
 def skip_inherited(app: Sphinx, what: str, name: str, thing: object, skip: bool, options) -> bool:
@@ -104,5 +136,6 @@ def visit_math_block(self, node) -> None:
 def setup(app: Sphinx) -> None:
     """Connect the functions above."""
     app.connect("builder-inited", write_commands)
+    app.connect("source-read", join_pages)
     app.connect("autodoc-skip-member", skip_inherited)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
