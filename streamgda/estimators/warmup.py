@@ -43,7 +43,7 @@ def warmup(
     types : sequence of str, or str
         Data types of rows, in a sequence or separated by commas: ``"uint8"``, ``"int8"``,
         ``"uint16"``, ``"int16"``, ``"float32"``, ``"float64"``. Rows of other types are cast to
-        ``"float64"``.
+        one of these.
     kinds : sequence of str, or str
         Estimators: ``"qda"``, ``"lda"``, ``"gnb"``, or the names of their classes.
         `GaussianDiscriminantAnalysis` shares their kernels.

@@ -14,6 +14,7 @@ from streamgda.kernels import inline_kernel, intrinsic_of, kernel, shared_kernel
 LARGE = 1e140
 
 WORD = 8  # bytes
+_WIDENED = 1 << 11  # numbers that are widened at a time, within the first cache
 _ONE, _ODD = np.uint64(1), np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -92,6 +93,22 @@ def number_entries(memory, size, mask, bits, table, firsts, codes):
         codes[r] = number
         start += size
     return n_different
+
+
+@kernel
+def widen_halves(halves, out):
+    """Write numbers of float16, given as their bits, in float32."""
+    bits, scale = out.view(np.uint32), np.float32(2.0**112)  # of the exponents' biases
+    for first in range(0, halves.shape[0], _WIDENED):
+        some = slice(first, first + _WIDENED)
+        held, values, words = halves[some], out[some], bits[some]
+        for i in range(held.shape[0]):
+            words[i] = np.uint32(held[i] & 0x7FFF) << 13
+        for i in range(held.shape[0]):
+            values[i] *= scale
+        for i in range(held.shape[0]):
+            special = held[i] & 0x7C00 == 0x7C00  # infinite or NaN
+            words[i] |= np.uint32(held[i] & 0x8000) << 16 | (0x7F800000 if special else 0)
 
 
 @kernel

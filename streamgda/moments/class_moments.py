@@ -29,7 +29,7 @@ from streamgda.moments.parallel import Coded
 from streamgda.moments.statistics import statistics_of, sums_of
 from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows
-from streamgda.rows.arrays import NO_WEIGHTS, as_slab, row_type, unmasked
+from streamgda.rows.arrays import NO_WEIGHTS, as_slab, narrowed, row_type, unmasked
 from streamgda.rows.invalid_rows import (
     CHECK_SUMS,
     RowRule,
@@ -110,13 +110,15 @@ class ClassMoments(Moments):
               S_k = \sum w_i (x_i - m_k)(x_i - m_k)^T
 
     merged by Chan, Golub and LeVeque's formula. Rows of uint8, int8, uint16 and int16 without
-    weights are summed in integers: not a bit then depends on the order or the chunks of the rows,
-    except in fourth moments. Covariances are rounded twice: the scatter, and its division by the
+    weights are summed in integers, and so are those of wider integers if a batch of them fits in 16
+    bits: not a bit then depends on the order or the chunks of the rows, except in fourth moments.
+    Covariances are rounded twice: the scatter, and its division by the
     number of rows.
 
     Everything else is float64, with one exception: if the moments take more than 1 MiB, float32
-    rows are centred and multiplied in float32, 248 rows at a time; four of these products are
-    summed in float32, and their sums in float64. The error of an element of the scatter is then at
+    and float16 rows are centred and multiplied in float32, 248 rows at a time; four of these
+    products are summed in float32, and their sums in float64. The error of an element of the
+    scatter is then at
     most :math:`260 \cdot 2^{-24} \sum |x_i - m_i| |x_j - m_j|`; pass ``X.astype(float)`` for more
     accuracy.
 
@@ -578,6 +580,8 @@ class ClassMoments(Moments):
                 label_codes.check_expected(y, codes, classes, expected, first_row, numbers)
             sums: Any = self._sums if classes is self._classes else self._with_classes(classes)
             if type(sums) is not CentredSums:  # not isinstance, slow for abstract classes
+                if type(X) is np.ndarray and not weights.size:
+                    X = narrowed(X)
                 sums = self._summable(sums, X, weights, classes.size)
             rows, scale = Coded(X, codes, weights), None if self._keeps_fourth else decay
             self.changes += 1

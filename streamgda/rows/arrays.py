@@ -11,6 +11,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError
 from streamgda.kernels.products import LEAST_ROWS
+from streamgda.kernels.sums import widen_halves
 from streamgda.rows.codes import CodedLabels
 from streamgda.rows.sparse import CompressedRows
 
@@ -159,8 +160,11 @@ _TYPES = {
     )
 }
 _FLOAT64 = _TYPES[np.dtype("f8")]  # that rows of all other types are cast to
+_TYPES[np.dtype("f2")] = _TYPES[np.dtype("f4")]
 
 INTEGERS = tuple(dtype for dtype, kind in _TYPES.items() if kind.exact)
+_NARROW = tuple((dtype, np.iinfo(dtype).min, np.iinfo(dtype).max) for dtype in INTEGERS)
+_LIMITED_ELEMENTS = 1 << 17  # whose limits are found at a time: they stay in a cache
 
 
 def row_type(dtype: np.dtype) -> RowType:
@@ -175,6 +179,36 @@ def row_type(dtype: np.dtype) -> RowType:
     if found is None:
         found = _TYPES.get(dtype.newbyteorder("="), _FLOAT64)
     return found
+
+
+def narrowed(X: np.ndarray) -> np.ndarray:
+    """Return rows of 32- or 64-bit integers as those of the first smaller type that holds them all.
+
+    They are a view of the lowest bytes. All other rows are returned unchanged.
+
+    Examples
+    --------
+    >>> narrowed(np.array([[3, 200], [0, 255]])).dtype, narrowed(np.array([[70_000]])).dtype
+    (dtype('uint8'), dtype('int64'))
+    """
+    if X.dtype.kind not in "iu" or X.itemsize < 4:
+        return X
+    least = most = 0
+    step = max(1, _LIMITED_ELEMENTS // max(1, X.shape[1]))
+    for start in range(0, len(X), step):
+        rows = X[start : start + step]
+        least, most = min(least, int(rows.min())), max(most, int(rows.max()))
+        if most - least > np.iinfo("u2").max:
+            return X
+    for dtype, low, high in _NARROW:
+        if low <= least and most <= high:
+            rest = "rest", f"V{X.itemsize - dtype.itemsize}"
+            fields: list[Any] = [("low", dtype), rest]
+            if X.dtype.str[0] == ">":
+                fields = [rest, ("low", dtype.newbyteorder(">"))]
+            narrow: np.ndarray = X.view(np.dtype(fields))["low"]
+            return narrow
+    return X
 
 
 # --- blocks of rows -------------------------------------------------------------------------------
@@ -241,7 +275,12 @@ def as_kernel_rows(X: Any, dtype: np.dtype) -> Any:
         return X.astype(dtype)
     if type(X) is OrderedRows:
         return X
-    rows = np.ascontiguousarray(X, dtype).view()
+    if X.dtype == np.float16 and dtype == np.float32:  # numpy takes several times as long
+        halves = np.ascontiguousarray(X, np.float16)
+        rows = np.empty(X.shape, dtype)
+        widen_halves(halves.reshape(-1).view(np.uint16), rows.reshape(-1))
+    else:
+        rows = np.ascontiguousarray(X, dtype).view()
     rows.setflags(write=False)
     return rows
 
