@@ -14,6 +14,7 @@ from streamgda.kernels.products import LEAST_ROWS
 from streamgda.kernels.sums import widen_halves
 from streamgda.rows.codes import CodedLabels
 from streamgda.rows.sparse import CompressedRows
+from streamgda.runtime import threads
 
 
 def as_numpy(values: Any) -> Any:
@@ -221,6 +222,7 @@ def is_plain(X: Any) -> bool:
 
 NO_WEIGHTS = np.empty(0)
 NO_WEIGHTS.setflags(write=False)  # as those that `as_kernel_rows` returns
+_WIDENED_ELEMENTS = 1 << 18  # that are worth a call on another thread
 WINDOW_BYTES = 1 << 26  # rows that are grouped by class at a time
 
 
@@ -276,9 +278,12 @@ def as_kernel_rows(X: Any, dtype: np.dtype) -> Any:
     if type(X) is OrderedRows:
         return X
     if X.dtype == np.float16 and dtype == np.float32:  # numpy takes several times as long
-        halves = np.ascontiguousarray(X, np.float16)
+        bits = np.ascontiguousarray(X, np.float16).reshape(-1).view(np.uint16)
         rows = np.empty(X.shape, dtype)
-        widen_halves(halves.reshape(-1).view(np.uint16), rows.reshape(-1))
+        step = max(_WIDENED_ELEMENTS, -(-bits.size // threads.n_threads()))
+        parts = (slice(i, i + step) for i in range(0, bits.size, step))
+        out = rows.reshape(-1)
+        threads.run(lambda some: widen_halves(bits[some], out[some]), ((some,) for some in parts))
     else:
         rows = np.ascontiguousarray(X, dtype).view()
     rows.setflags(write=False)
