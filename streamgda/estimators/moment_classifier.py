@@ -234,8 +234,9 @@ class MomentEstimator(RowEstimator):
         """
         last: Self | None = vars(self).get("_settings")
         if last is not None:
+            present = vars(self)
             for name, used in vars(last).items():
-                value = getattr(self, name)
+                value = present.get(name)
                 if value is used:
                     continue
                 if type(value) is not type(used) or not np.array_equal(value, used):
@@ -482,7 +483,9 @@ class MomentEstimator(RowEstimator):
                 return False
             if classes is not None and not self._is_declared(classes):
                 return False
-            changes, rows, derived = moments.changes, settings._summed(Rows(X, y)).X, Derived()
+            rows, changes, derived = X, moments.changes, Derived()
+            if type(self)._summed is not MomentEstimator._summed:
+                rows = settings._summed(Rows(X, y)).X
             try:
                 added = type(rows) is np.ndarray and moments._add_at_once(rows, y)
             finally:  # also if an exception from outside finds the rows added

@@ -18,7 +18,7 @@ from streamgda.engine.fingerprints import fingerprint_method
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.models.marginals import CACHE_BYTES, Marginals
 from streamgda.rows import Rows, as_source
-from streamgda.rows.arrays import is_masked, unmasked
+from streamgda.rows.arrays import is_masked, is_plain, unmasked
 from streamgda.rows.codes import CodedLabels
 from streamgda.rows.in_memory import SparseRows
 from streamgda.rows.invalid_rows import (
@@ -223,6 +223,8 @@ class Scorer:
         about : dict, optional
             More of the fingerprint.
         """
+        if out is None and is_plain(rows) and all(value is None for value in options.values()):
+            return self.function(rows, 0)  # nothing to read, to plan or to describe
         classes, fill = self.model.classes, None
         by_class = self.columns == classes.size and not self.method.endswith("transform")
         if self.options.get("on_invalid") == "fill":
@@ -262,6 +264,8 @@ class RowEstimator(Saved, BaseEstimator):
         raise NotImplementedError
 
     def _check_options(self, method: str, given: Any) -> None:
+        if not given:
+            return
         known = inspect.signature(getattr(type(self), method)).parameters
         for name in given:
             if name not in known:

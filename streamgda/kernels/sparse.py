@@ -95,10 +95,11 @@ def add_sparse_exact(values, columns, first, last, codes, count, total, scatter)
     for r in range(codes.shape[0]):
         k = codes[r]
         count[k] += 1
+        sums, squares = total[k], scatter[group[k]]
         for p in range(first[r], last[r]):
-            x = np.int64(values[p])
-            total[k, columns[p]] += x
-            scatter[group[k], columns[p]] += x * x
+            x, j = np.int64(values[p]), np.uint64(columns[p])  # no check of the sign
+            sums[j] += x
+            squares[j] += x * x
 
 
 @contracting_kernel
@@ -119,17 +120,23 @@ def sparse_scores(
     sums = np.empty(n_classes)
     for r in range(first.shape[0]):
         sums[:] = base
-        for p in range(first[r], last[r]):
-            x, j = values[p], columns[p]
-            if centred and slots[j] >= 0:
-                row[slots[j]] = x
-            if square:
-                for k in range(n_classes):
-                    sums[k] += x * (quadratic[j, k] * x + linear[j, k])
-            else:
-                for k in range(n_classes):
-                    sums[k] += x * linear[j, k]
+        p = first[r]
+        while not square and p + 4 <= last[r]:  # sums are loaded and stored once for four entries
+            a, b, c, d = values[p], values[p + 1], values[p + 2], values[p + 3]
+            u, v = linear[np.uint64(columns[p])], linear[np.uint64(columns[p + 1])]
+            w, x = linear[np.uint64(columns[p + 2])], linear[np.uint64(columns[p + 3])]
+            for k in range(n_classes):
+                sums[k] += (a * u[k] + b * v[k]) + (c * w[k] + d * x[k])
+            p += 4
+        for i in range(p, last[r]):
+            value, j = values[i], np.uint64(columns[i])
+            for k in range(n_classes):
+                slope = value * quadratic[j, k] + linear[j, k] if square else linear[j, k]
+                sums[k] += value * slope
         if centred:
+            for i in range(first[r], last[r]):
+                if slots[columns[i]] >= 0:
+                    row[slots[columns[i]]] = values[i]
             for k in range(n_classes):
                 for i in range(starts[k], starts[k + 1]):
                     t = row[positions[i]] - centres[i]

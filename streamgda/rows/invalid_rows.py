@@ -118,8 +118,13 @@ def as_weights(sample_weight: Any, n_rows: int, first_row: int = 0) -> np.ndarra
     return weights
 
 
+_FEW_VALUES = 1 << 10  # that are tested sooner than NumPy is told to ignore overflow
+
+
 def all_finite(values: np.ndarray) -> bool:
     """Return True if all floating-point values are finite."""
+    if values.size <= _FEW_VALUES:
+        return bool(np.isfinite(values).all())
     # The sum, which takes less time and no memory, leaves a doubt if it is not finite.
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(values.sum())) or bool(np.isfinite(values).all())
