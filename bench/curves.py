@@ -1,4 +1,4 @@
-"""Suite `curves`: time per row as a function of the number of features or of classes."""
+"""Suite `curves`: time as a function of the number of features, of classes or of rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from streamgda import ClassMoments, GaussianDiscriminantAnalysis
 FEATURES = (1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65)
 FEATURES += (127, 128, 129, 255, 256, 784, 785)
 CLASSES = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
+ROWS = (1, 2, 4, 8, 9, 16, 32, 64, 96, 97, 128, 192, 193, 256, 500, 1000)
 K, D = 10, 16  # classes when features vary, and features when classes vary
+WIDTH, CALLS = 64, 20  # features when rows vary, and calls of a measurement
 N, NUMBERS = 200_000, 10_000_000  # limits of a measurement: rows, and values
 ROUNDS = 3
 FEWER = 8  # scoring takes longer per row, so it uses this many times fewer rows
@@ -24,7 +26,9 @@ FEWER = 8  # scoring takes longer per row, so it uses this many times fewer rows
 
 @dataclass
 class Curve:
-    """Seconds per row of one operation as a function of the number of features or classes.
+    """Seconds per row, or per call, of an operation as a function of a number.
+
+    The number is that of the features or of the classes, or, for seconds per call, of the rows.
 
     `jump` is the largest factor between neighbouring points, in either direction, that the number
     of operations does not explain (1 if there is none), and `where` the two points.
@@ -45,19 +49,23 @@ class Curve:
 def run(plan: Plan) -> Iterator[Curve]:
     features = FEATURES[::4] if plan.quick else FEATURES
     classes = CLASSES[::4] if plan.quick else CLASSES
-    yield from curves(plan, "features", features, lambda at: (at, K))
-    yield from curves(plan, "classes", classes, lambda at: (D, at))
+    yield from curves(plan, "features", features, lambda at: points(plan, at, K))
+    yield from curves(plan, "classes", classes, lambda at: points(plan, D, at))
+    yield from curves(plan, "rows", ROWS[::4] if plan.quick else ROWS, calls)
+
+
+Points = Iterator[tuple[str, float, float]]
 
 
 def curves(
-    plan: Plan, over: str, at: tuple[int, ...], shape: Callable[[int], tuple[int, int]]
+    plan: Plan, over: str, at: tuple[int, ...], points_at: Callable[[int], Points]
 ) -> Iterator[Curve]:
     seconds: dict[str, dict[int, float]] = {}
     operations: dict[str, dict[int, float]] = {}
     # The minimum of several rounds, because a machine that is busy for a while shows as a jump.
     for _ in range(min(plan.repeats, ROUNDS)):
         for value in at:
-            for name, took, work in points(plan, *shape(value)):
+            for name, took, work in points_at(value):
                 before = seconds.setdefault(name, {}).get(value, took)
                 seconds[name][value] = min(before, took)
                 operations.setdefault(name, {})[value] = work
@@ -66,7 +74,7 @@ def curves(
         yield Curve(name, over, tuple(took), tuple(took.values()), jump, where)
 
 
-def points(plan: Plan, d: int, n_classes: int) -> Iterator[tuple[str, float, float]]:
+def points(plan: Plan, d: int, n_classes: int) -> Points:
     """Yield the name, seconds per row and multiply-adds per row of each operation."""
     n = plan.rows(min(N, NUMBERS // d))
     few = n // FEWER
@@ -81,8 +89,24 @@ def points(plan: Plan, d: int, n_classes: int) -> Iterator[tuple[str, float, flo
             yield f"{structure} {X.dtype}, moments", took / n, operations
         if n_classes > 1:
             model = GaussianDiscriminantAnalysis(reg_param=0.5).fit(X[:few], y[:few])
-            took = least(lambda X=X[:few], m=model: m.predict(X))
-            yield f"QDA {X.dtype}, predict", took / few, n_classes * products
+            for method in ("predict", "predict_proba"):
+                score = getattr(model, method)
+                took = least(lambda X=X[:few], f=score: f(X))
+                yield f"QDA {X.dtype}, {method}", took / few, n_classes * products
+
+
+def calls(n_rows: int) -> Points:
+    """Yield the name and the seconds of calls for few rows, and their multiply-adds."""
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(100 * K, WIDTH)), np.arange(100 * K) % K
+    products = n_rows * K * WIDTH * (WIDTH + 1) / 2
+    for dtype in ("float64", "float32"):
+        rows = X.astype(dtype)
+        model, some = GaussianDiscriminantAnalysis(reg_param=0.5).fit(rows, y), rows[:n_rows]
+        for method in ("predict", "predict_proba"):
+            call = getattr(model, method)
+            took = least(lambda f=call, X=some: [f(X) for _ in range(CALLS)])
+            yield f"QDA {dtype}, a call of {method}", took / CALLS, products
 
 
 def least(call: Call) -> float:

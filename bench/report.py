@@ -223,7 +223,7 @@ def detections(rows: Rows) -> Table:
 def curves(rows: Rows) -> Table:
     """Return a table of curves: the largest jump, and the time per row at each point."""
     return Table(
-        ("time per row", "largest unexplained jump", "measurements"),
+        ("time per row, or of a call", "largest unexplained jump", "measurements"),
         [
             (
                 f"{row['work']}, over {row['over']}",

@@ -236,7 +236,7 @@ class MomentEstimator(RowEstimator):
         if last is not None:
             present = vars(self)
             for name, used in vars(last).items():
-                value = present.get(name)
+                value: Any = present.get(name)
                 if value is used:
                     continue
                 if type(value) is not type(used) or not np.array_equal(value, used):
