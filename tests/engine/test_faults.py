@@ -248,11 +248,18 @@ def test_no_result_is_held_by_the_traceback_of_an_interruption(
 @pytest.mark.parametrize("end", ["close", "restart"])
 def test_a_client_that_another_thread_ends(cluster, waiting, tmp_path, end):
     X, y, go_on = waiting
-    path = tmp_path / "kept"
+    path, over = tmp_path / "kept", threading.Event()
+
+    def end_client():
+        with contextlib.suppress(OSError):  # a restart that the cancelled tasks disturb
+            getattr(client, end)()
+        over.set()
+
     with Client(cluster) as client:
-        once_there(path, getattr(client, end))
+        once_there(path, end_client)
         with pytest.raises(ClusterError, match=r"restarted or closed.*run this again") as ended:
             accumulate(X, y, checkpoint=path, checkpoint_every=0.1)
+        assert over.wait(60)
     assert re.search(r"keeps what was done, \d+ of 200 parts", ended.value.__notes__[0])
     go_on.touch()
     while cluster.scheduler.tasks:  # nothing is left of it
