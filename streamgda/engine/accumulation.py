@@ -3,8 +3,9 @@
 Memory
 ------
 All labels are counted before the pass if their classes might need too much memory, so that a pass
-that would exceed the budget does not start. On a cluster the budget holds for each task that
-reads a store. dask collections ignore it.
+that would exceed the budget does not start. On a cluster the budget holds for each task. Of dask
+collections it holds the moments, not the blocks, which dask evaluates: as many tasks run at a time
+as there is room for, of the classes that labels in memory or in a store have.
 
 Checkpoints
 -----------

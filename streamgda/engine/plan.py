@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from streamgda.errors import MemoryBudgetError
+from streamgda.errors import InvalidDataError, MemoryBudgetError
 from streamgda.models.model import scratch_bytes
 from streamgda.moments import (
     GroupedMoments,
@@ -23,6 +23,8 @@ from streamgda.rows.labels import encode
 from streamgda.rows.sources import RowSource
 from streamgda.runtime import threads
 from streamgda.runtime.memory import readable
+
+CLASSES_EXPECTED = 10  # where labels are not read before the pass
 
 _SLAB_BYTES = 1 << 27  # rows in memory that are summed at a time
 _READ_BYTES = 1 << 25  # other rows that are read at a time, or scored
@@ -191,6 +193,40 @@ def plan_moments(
         return plan(count_classes(labels, rows.rule))
     rows = replace(rows, y=as_source(labels.whole(), labels.name))
     return plan(count_classes(rows.y, rows.rule), rows, size)
+
+
+def plan_classes(labels: RowSource, rule: RowRule = CHECK_SUMS) -> int:
+    """Return the number of classes, or the number expected if labels are invalid."""
+    try:
+        return max(1, count_classes(labels, rule))
+    except InvalidDataError:  # the pass says where
+        return CLASSES_EXPECTED
+
+
+def plan_tasks(
+    moments: Moments, *, n_classes: int, n_features: int, n_parts: int, allowed: int
+) -> int:
+    """Return how many parts may be added at a time, each of them to its own moments.
+
+    Planned are the moments of each task and those that it merges, and those of parts that wait for
+    others; not the rows of collections, which dask holds.
+
+    Raises
+    ------
+    MemoryBudgetError
+        If there is no room for one.
+    """
+    state, held = moments._bytes(n_classes, n_features)
+    task = max(held + moments._scratch_bytes(n_features), 3 * state)
+    waiting = state * n_parts.bit_length()
+    if task + waiting > allowed:
+        raise MemoryBudgetError(
+            f"this needs {readable(task + waiting)} of memory, max_memory allows "
+            f"{readable(allowed)}: {readable(task)} for the moments of {n_classes} classes that a "
+            f"task holds, {readable(waiting)} for those that wait to be merged. Pass a larger "
+            f"max_memory, or use covariance_type='tied' or 'diag', or fewer features"
+        )
+    return (allowed - waiting) // max(1, task)
 
 
 def _wanted(rows: RowSource, out_row_bytes: int = 0) -> tuple[int, int]:

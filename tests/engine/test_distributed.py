@@ -48,7 +48,7 @@ from streamgda.engine.dask import cluster as streamgda_cluster
 from streamgda.engine.dask import parts as dask_parts
 from streamgda.engine.dask.blocks import LayeredBlocks, blocks_of
 from streamgda.engine.dask.parts import PartMoments, merge
-from streamgda.errors import CheckpointError, InvalidDataError, SourceError
+from streamgda.errors import CheckpointError, InvalidDataError, MemoryBudgetError, SourceError
 from streamgda.storage.opening import mark_of
 from streamgda.storage.saved import state_of
 
@@ -345,6 +345,36 @@ def test_parts_of_the_size_that_dask_is_configured_for(in_this_thread):
     with dask.config.set({"streamgda.part-bytes": "1 kB"}):
         accumulate(*in_blocks("thirty", X, y), progress=lambda *rows: told.append(rows))
     assert len(told) == 10  # of 30 blocks of 320 bytes
+
+
+@pytest.mark.parametrize("labels", ["numpy", "a store"])
+def test_a_budget_of_memory_limits_the_tasks_that_run_at_a_time(
+    a_task_for_each_block, tmp_path, labels
+):
+    X, y = np.random.default_rng(0).normal(size=(N_ROWS, 4)), np.arange(N_ROWS)
+    running, most = [], []
+
+    def seen(block):
+        running.append(1)
+        most.append(len(running))
+        time.sleep(0.005)
+        running.pop()
+        return block
+
+    (blocks,) = in_blocks("thirty", X)
+    rows = blocks.map_blocks(seen, dtype="f8", meta=np.empty((0, 4)))
+    if labels == "a store":
+        y = da.from_zarr(zarr.create_array(tmp_path / "y", data=y, chunks=(10,)))
+    expected = accumulate(blocks, y)
+    state = expected.nbytes
+    with dask.config.set(scheduler="threads", num_workers=4):
+        with pytest.raises(MemoryBudgetError, match="moments of 300 classes that a task holds"):
+            accumulate(rows, y, max_memory=state)
+        assert not most
+        task = 3 * state + ClassMoments()._scratch_bytes(4)
+        found = accumulate(rows, y, max_memory=2 * task + 8 * state)
+    assert max(most) <= 2
+    assert_same_bits(state_of(found)[1], state_of(expected)[1])
 
 
 # --- blocks of unknown size -------------------------------------------------------------------

@@ -57,6 +57,16 @@ def n_threads() -> int:
     return n_pool or dask.config.get("num_workers", None) or CPU_COUNT
 
 
+@contextlib.contextmanager
+def at_most(n_tasks: int) -> Iterator[None]:
+    """Run no more tasks at a time, if this process runs them."""
+    if active_client() is not None or n_threads() <= n_tasks:
+        yield
+        return
+    with dask.config.set(pool=None, num_workers=n_tasks):
+        yield
+
+
 # --- stores and functions that are sent ---------------------------------------------------------
 
 

@@ -56,16 +56,16 @@ def in_store(rows: Rows) -> Rows | None:
     if rows.X.executor != "dask":
         return None
 
-    def opened(source: RowSource) -> Any:
-        if source.executor != "dask":
-            return source
-        stored = source.stored if isinstance(source, DaskRows) else None
-        if stored is None or not stored.shareable:
-            return None
-        return replace(stored, name=source.name)
-
     found = rows.each(opened)
     return found if found.X is not None and len(found.sources) == len(rows.sources) else None
+
+
+def opened(source: RowSource) -> RowSource | None:
+    """Return rows or labels as a source that needs no dask; None if dask must evaluate them."""
+    if source.executor != "dask":
+        return source
+    stored = source.stored if isinstance(source, DaskRows) else None
+    return replace(stored, name=source.name) if stored and stored.shareable else None
 
 
 def as_rows(source: RowSource) -> Any:

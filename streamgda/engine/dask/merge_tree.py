@@ -8,8 +8,9 @@ they are complete, and merged further here, in the same tree; the checkpoint kee
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -20,8 +21,10 @@ from dask.delayed import delayed
 from streamgda.engine.accumulate_checkpoint import Journal
 from streamgda.engine.accumulation import Accumulation
 from streamgda.engine.dask import cluster
-from streamgda.engine.dask.collections import in_blocks, in_store, name_of
+from streamgda.engine.dask.collections import in_blocks, in_store, name_of, opened
 from streamgda.engine.dask.parts import (
+    PART_BYTES,
+    PART_STATES,
     PartMoments,
     Parts,
     Range,
@@ -38,17 +41,17 @@ from streamgda.engine.fingerprints import (
     describe,
     refuse_others,
 )
-from streamgda.engine.plan import plan_moments
+from streamgda.engine.plan import CLASSES_EXPECTED, plan_classes, plan_moments, plan_tasks
 from streamgda.engine.progress import reporter
 from streamgda.engine.reading import resumed
 from streamgda.errors import CheckpointError, InvalidDataError
 from streamgda.moments import Moments
 from streamgda.rows import Rows
 from streamgda.rows.sources import placing
+from streamgda.runtime.memory import allowed_bytes
 
 Value = TypeVar("Value")
 
-_CLASSES_EXPECTED = 10
 _FETCHED_BITS = 6  # binary digits of the number of ranges that are fetched, at most
 _UNLIMITED = 1 << 62  # bytes: slabs depend on the store only
 _NAMED = "{}, by the name that dask gives it"
@@ -84,14 +87,20 @@ def accumulate(asked: Accumulation, rows: Rows) -> Moments:
     stored = in_store(rows)
     if stored is not None:
         with placing(*stored.checked().sources):
-            slab_rows, stored = plan_moments(stored, moments=asked.empty(), allowed=_UNLIMITED)
-            parts = stored_parts(stored, slab_rows, _state_bytes(asked, stored.X.shape[1]))
-            return _accumulated(asked, parts, journal, True)
+            slab_rows, stored = plan_moments(
+                stored, moments=asked.empty(), allowed=_allowed(asked) or _UNLIMITED
+            )
+            state = _state_bytes(asked, stored.X.shape[1], stored)
+            parts = stored_parts(stored, slab_rows, state)
+            with _few_tasks(asked, stored.X.shape[1], stored, len(parts.cuts)):
+                return _accumulated(asked, parts, journal, True)
     columns, beside = in_blocks(rows)
     X = columns["X"]
-    row_bytes, state = X.shape[1] * X.dtype.itemsize, _state_bytes(asked, X.shape[1])
+    labels = replace(beside, y=rows.y) if beside.y is None else beside
+    state, row_bytes = _state_bytes(asked, X.shape[1], labels), X.shape[1] * X.dtype.itemsize
     parts = block_parts("block", columns, X.chunks[0], row_bytes, state, beside, asked.progress)
-    return _accumulated(asked, parts, journal, rows.weight is not None)
+    with _few_tasks(asked, X.shape[1], labels, len(parts.cuts)):
+        return _accumulated(asked, parts, journal, rows.weight is not None)
 
 
 def accumulate_partitions(asked: Accumulation, partitions: list[Any]) -> Moments:
@@ -132,12 +141,57 @@ def accumulate_store(asked: Accumulation, slab_rows: int, rows: Rows) -> Moments
     journal = asked.journal(TreeJournal, "workers", described)
     if journal.kept is not None:
         slab_rows = resumed(journal.slab_rows, slab_rows)
-    parts = stored_parts(rows, slab_rows, _state_bytes(asked, rows.X.shape[1]))
+    parts = stored_parts(rows, slab_rows, _state_bytes(asked, rows.X.shape[1], rows))
     return _accumulated(asked, parts, journal, True, slab_rows=slab_rows)
 
 
-def _state_bytes(asked: Accumulation, n_features: int) -> int:
-    return asked.empty()._bytes(_CLASSES_EXPECTED, n_features)[0]
+def _state_bytes(asked: Accumulation, n_features: int, rows: Rows) -> int:
+    """Return the bytes of moments of the classes of rows, where their number makes a difference."""
+    moments = asked.empty()
+    state = moments._bytes(CLASSES_EXPECTED, n_features)[0]
+    if rows.y is None or math.isnan(rows.y.n_rows):
+        return state
+    narrow = rows.y.dtype is not None and rows.y.dtype.itemsize == 1
+    most = moments._bytes(min(rows.y.n_rows, 256) if narrow else rows.y.n_rows, n_features)[0]
+    if PART_STATES[0] * most <= PART_BYTES:
+        return state
+    return moments._bytes(_n_classes(asked, rows), n_features)[0]
+
+
+def _n_classes(asked: Accumulation, rows: Rows) -> int:
+    """Return the number of classes, from the labels if reading them needs no dask."""
+    if rows.y is None:
+        return 1
+    labels = opened(rows.y)
+    return CLASSES_EXPECTED if labels is None else plan_classes(labels, asked.rule)
+
+
+def _allowed(asked: Accumulation) -> int | None:
+    return None if asked.max_memory is None else allowed_bytes(asked.max_memory)
+
+
+@contextlib.contextmanager
+def _few_tasks(asked: Accumulation, n_features: int, rows: Rows, n_parts: int) -> Iterator[None]:
+    """Let dask's threads run no more tasks than `max_memory` has room for; on a cluster, check one.
+
+    Raises
+    ------
+    MemoryBudgetError
+        If there is no room for one.
+    """
+    allowed = _allowed(asked)
+    if allowed is None:
+        yield
+        return
+    n_tasks = plan_tasks(
+        asked.empty(),
+        n_classes=_n_classes(asked, rows),
+        n_features=n_features,
+        n_parts=n_parts,
+        allowed=allowed,
+    )
+    with cluster.at_most(n_tasks):
+        yield
 
 
 def _accumulated(
