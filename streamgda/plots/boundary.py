@@ -31,6 +31,7 @@ from streamgda.runtime.parameters import as_integer, as_numbers, refuse
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_LEVELS = "posteriors between 0 and 1"
 _DEVIATIONS = "numbers of standard deviations above 0"
 _REACH = 3  # standard deviations shown of each class
 _MOST_LABELS = 120  # classes up to which labels are at the means
@@ -47,6 +48,10 @@ def plot_decision_boundary(
     features: Sequence[int | str] | None = None,
     directions: Any = None,
     deviations: Sequence[float] = (1, 2),
+    levels: Sequence[float] = (),
+    principal_axes: bool = False,
+    colors: Sequence[Any] | None = None,
+    line_color: Any = None,
     resolution: int = 300,
     max_points: int | None = 2000,
     **kwargs: Any,
@@ -63,7 +68,7 @@ def plot_decision_boundary(
     X : array-like, shape (n_rows, n_features), optional
         Rows to show as points.
     y : array-like, shape (n_rows,), optional
-        Labels, for the colours of the points.
+        Labels, for the colours of the points; ``estimator.predict(X)`` colours them by prediction.
     ax : matplotlib.axes.Axes, optional
         Axes to draw on, whose aspect stays equal if it is; those of a new figure by default.
     features : (int, int) or (str, str), optional
@@ -72,6 +77,15 @@ def plot_decision_boundary(
         Directions instead, such as ``moments.pca(2)``.
     deviations : sequence of float
         Sizes of the ellipses in standard deviations.
+    levels : sequence of float
+        Posteriors, such as 0.1 to 0.9, whose contours are drawn and labelled, for each class.
+    principal_axes : bool
+        Draw the axes :math:`u_1` and :math:`u_2` of each class, as long as a standard deviation
+        along them: eigenvectors of its covariance in the plane.
+    colors : sequence of colours, optional
+        Colour of each class, in sorted order.
+    line_color : colour, optional
+        Colour of the boundaries.
     resolution : int
         Points along each axis at which posteriors are evaluated.
     max_points : int or None
@@ -102,15 +116,28 @@ def plot_decision_boundary(
     radii = as_numbers("deviations", deviations, _DEVIATIONS, finite=True)
     if radii.ndim != 1 or not (radii > 0).all():
         raise refuse("deviations", deviations, _DEVIATIONS)
+    shown = as_numbers("levels", levels, _LEVELS, finite=True)
+    if shown.ndim != 1 or not ((shown > 0) & (shown < 1)).all():
+        raise refuse("levels", levels, _LEVELS)
     points = None if X is None else projection.points(X, y, max_points)
     n_classes = projection.labels.size
     pixels = _pixels(ax := axes_of(ax), projection, points, resolution)
+    palette = _palette(colors, n_classes)
     positions = np.stack(np.meshgrid(*pixels), axis=-1).reshape(-1, 2)
     posterior = projection.log_posterior(positions).reshape(resolution, resolution, -1)
-    _draw_plane(ax, *pixels, posterior)
-    _draw_classes(ax, projection, radii)
+    _draw_plane(ax, *pixels, posterior, palette, line_color)
+    for k in range(n_classes if shown.size else 0):
+        lines = ax.contour(
+            *pixels,
+            np.exp(posterior[..., k]),
+            np.unique(shown),
+            colors=[palette[k]],
+            linewidths=0.8,
+        )
+        ax.clabel(lines, fontsize="x-small")
+    _draw_classes(ax, projection, radii, palette, principal_axes)
     if points is not None:
-        _draw_points(ax, points, n_classes, kwargs)
+        _draw_points(ax, points, palette, kwargs)
     # Without classes if these are named at their means.
     add_legend(
         ax, n_classes if n_classes <= MOST_INSIDE else sys.maxsize, _notes(ax, radii, points)
@@ -146,10 +173,33 @@ def _pixels(
     return across, up
 
 
-def _draw_plane(ax: Axes, across: np.ndarray, up: np.ndarray, log_posterior: np.ndarray) -> None:
+def _palette(colors: Sequence[Any] | None, n_classes: int) -> np.ndarray:
+    """Return the colours of the classes, RGB, those that were given or ours."""
+    from matplotlib.colors import to_rgb  # noqa: PLC0415
+
+    if colors is None:
+        return colours_of(n_classes)
+    expected = f"a colour of matplotlib for each of the {n_classes} classes"
+    try:
+        palette = np.array([to_rgb(colour) for colour in colors])
+    except (TypeError, ValueError):
+        raise refuse("colors", colors, expected) from None
+    if len(palette) != n_classes:
+        raise refuse("colors", colors, expected)
+    return palette
+
+
+def _draw_plane(
+    ax: Axes,
+    across: np.ndarray,
+    up: np.ndarray,
+    log_posterior: np.ndarray,
+    palette: np.ndarray,
+    line_color: Any,
+) -> None:
     """Shade the plane by the posterior, and draw the boundaries."""
     paper, _ = paper_and_ink(ax)
-    pale = mixed(colours_of(log_posterior.shape[-1]), paper, 0.5)
+    pale = mixed(palette, paper, 0.5)
     half = [(line[1] - line[0]) / 2 for line in (across, up)]  # posteriors of pixel centres
     ax.imshow(
         np.clip(np.stack([np.exp(line) @ pale for line in log_posterior]), 0, 1),
@@ -164,16 +214,19 @@ def _draw_plane(ax: Axes, across: np.ndarray, up: np.ndarray, log_posterior: np.
         interpolation="bilinear",
     )
     if log_posterior.shape[-1] > 1:
-        _draw_lines(ax, across, up, np.maximum(log_posterior, _LEAST))
+        _draw_lines(ax, across, up, np.maximum(log_posterior, _LEAST), line_color)
     ax.set(xlim=across[[0, -1]], ylim=up[[0, -1]])
 
 
-def _draw_lines(ax: Axes, across: np.ndarray, up: np.ndarray, posterior: np.ndarray) -> None:
+def _draw_lines(
+    ax: Axes, across: np.ndarray, up: np.ndarray, posterior: np.ndarray, line_color: Any
+) -> None:
     """Draw a line where each class leads by nothing, unless an earlier one has drawn it."""
     _, ink = paper_and_ink(ax)
     second, first = np.moveaxis(np.argsort(posterior, axis=-1)[..., -2:], -1, 0)
     width = 1.2 if posterior.shape[-1] <= 10 else 0.8
-    style: dict[str, Any] = {"levels": [0], "colors": [tuple(ink)], "linewidths": width}
+    colour = tuple(ink) if line_color is None else line_color
+    style: dict[str, Any] = {"levels": [0], "colors": [colour], "linewidths": width}
     for k in np.unique(first):
         rival = np.where(first == k, second, first)
         lead = posterior[..., k] - np.take_along_axis(posterior, rival[..., None], -1)[..., 0]
@@ -182,14 +235,16 @@ def _draw_lines(ax: Axes, across: np.ndarray, up: np.ndarray, posterior: np.ndar
             ax.contour(across, up, lead, **style)
 
 
-def _draw_classes(ax: Axes, classes: Projection, deviations: np.ndarray) -> None:
-    """Draw the ellipses and the mean of each class, and the label too if there are many."""
+def _draw_classes(
+    ax: Axes, classes: Projection, deviations: np.ndarray, palette: np.ndarray, with_axes: bool
+) -> None:
+    """Draw ellipses, axes if wanted, and means of the classes, and labels if there are many."""
     from matplotlib.patches import Ellipse  # noqa: PLC0415
 
     n = classes.labels.size
     paper, ink = paper_and_ink(ax)
     for label, mean, covariance, colour in zip(
-        classes.labels, classes.means, classes.covariances, colours_of(n), strict=True
+        classes.labels, classes.means, classes.covariances, palette, strict=True
     ):
         variances, axes = np.linalg.eigh(covariance)
         angle = math.degrees(math.atan2(axes[1, 1], axes[0, 1]))
@@ -199,6 +254,10 @@ def _draw_classes(ax: Axes, classes: Projection, deviations: np.ndarray) -> None
         style["linewidth"] = 1.5 if n <= MOST_INSIDE else 0.8
         for deviation in deviations:
             ax.add_patch(Ellipse(mean, deviation * major, deviation * minor, angle=angle, **style))
+        for i in (1, 2) if with_axes else ():
+            tip = mean + axes[:, -i] * np.sqrt(max(variances[-i], 0))
+            arrow = {"arrowstyle": "<-", "color": ink, "shrinkA": 0, "shrinkB": 0}
+            ax.annotate(f"$u_{i}$", mean, tip, color=ink, arrowprops=arrow)
         ax.plot(
             *mean,
             "X",
@@ -215,8 +274,9 @@ def _draw_classes(ax: Axes, classes: Projection, deviations: np.ndarray) -> None
             ax.text(mean[0], mean[1], str(label), **place)
 
 
-def _draw_points(ax: Axes, points: Points, n_classes: int, style: dict[str, Any]) -> None:
+def _draw_points(ax: Axes, points: Points, palette: np.ndarray, style: dict[str, Any]) -> None:
     paper, ink = paper_and_ink(ax)
+    n_classes = len(palette)
     few = len(points.positions) <= _FEW_POINTS and n_classes <= MOST_INSIDE
     defaults: dict[str, Any] = {"s": 14 if few else 7, "linewidths": 0.4 if few else 0.2}
     style = defaults | {"edgecolors": [ink], "alpha": 0.8} | style
@@ -225,7 +285,7 @@ def _draw_points(ax: Axes, points: Points, n_classes: int, style: dict[str, Any]
     else:
         # Unknown labels have the colour of the paper. One call draws all points, so that no class
         # covers the others.
-        style = {"c": np.vstack([colours_of(n_classes), paper])[points.codes]} | style
+        style = {"c": np.vstack([palette, paper])[points.codes]} | style
     ax.scatter(points.positions[:, 0], points.positions[:, 1], **style)
 
 

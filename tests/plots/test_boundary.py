@@ -8,7 +8,9 @@ import pytest
 from figures import NAMES, blobs, legend
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
+from matplotlib.colors import to_hex
 from matplotlib.contour import ContourSet
+from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 from scipy import stats
 from sklearn.datasets import load_iris
@@ -306,3 +308,29 @@ def test_lines_and_text_differ_from_the_background(style: str) -> None:
     assert min(abs(np.mean(colour) - ground) for colour in drawn) > 0.25
     shaded = np.asarray(ax.images[0].get_array())
     assert (shaded.mean() > 0.5) == (style == "default")
+
+
+def test_levels_axes_and_colours_are_those_asked_for():
+    X = np.random.default_rng(0).normal(size=(400, 2)) * [2, 1]
+    y = np.arange(400) % 2
+    X[:, 0] += 3 * y
+    lda = LinearDiscriminantAnalysis().fit(X, y)
+    ax = plots.plot_decision_boundary(
+        lda, ax=Figure().subplots(), levels=(0.1, 0.9), principal_axes=True, deviations=(1,),
+        colors=["red", "blue"], line_color="green",
+    )  # fmt: skip
+    found = [text.get_text() for text in ax.texts]
+    assert found.count("$u_1$") == found.count("$u_2$") == 2
+    assert {"0.1", "0.9"} <= {text for text in found if text.startswith("0.")}
+    contours = [c for c in ax.collections if type(c).__name__ == "QuadContourSet"]
+    assert [to_hex(c.get_edgecolor()[0]) for c in contours] == ["#008000", "#ff0000", "#0000ff"]
+    for red in contours[1].get_paths()[0].vertices[::50]:  # where the posterior of class 0 is 0.1
+        np.testing.assert_allclose(lda.predict_proba(red[None])[0, 0], 0.1, atol=0.01)
+    for wrong in (
+        {"levels": (0, 0.5)},
+        {"levels": "half"},
+        {"colors": ["red"]},
+        {"colors": [1, 2]},
+    ):
+        with pytest.raises(InvalidParameterError, match=r"levels=|colors="):
+            plots.plot_decision_boundary(lda, ax=Figure().subplots(), **wrong)
