@@ -19,7 +19,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zarr
 
-from streamgda import GaussianDiscriminantAnalysis, accumulate, engine, open_store
+from streamgda import (
+    GaussianDiscriminantAnalysis,
+    RandomFeatures,
+    accumulate,
+    engine,
+    open_store,
+)
 from streamgda.errors import MemoryBudgetError
 from streamgda.runtime import threads
 from streamgda.runtime.memory import as_bytes
@@ -154,6 +160,15 @@ def main() -> None:
                 engine.score(model, X, out, columns=3, max_memory=m)
 
             measure(scored, score)
+    # All lifted rows would be 320 MB.
+    mapped: dict[str, Any] = {"covariance_type": "tied", "feature_map": RandomFeatures(1000)}
+    behind = GaussianDiscriminantAnalysis("tied", shrinkage=0.1, feature_map=RandomFeatures(1000))
+    behind.fit(warm_up, np.arange(5000) % 3).predict(warm_up)
+    y = np.arange(80_000) % 3
+    X = zarr.create_array(folder / "lifted", data=np.tile(warm_up, (16, 1)), chunks=(y.size, D))
+    measure("rows behind a map", lambda m: accumulate(X, y, max_memory=m, **mapped))
+    scorer = behind._scorer("predict")
+    measure("scores behind a map", lambda m: scorer.score(X, max_memory=m))
     gaps = np.where(warm_up < 60, np.nan, warm_up)
     pairs: dict[str, Any] = {"on_invalid": "pairwise"}
     for name, k in (("pairs of two classes", 2), ("pairs of many classes", 30)):

@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+from scipy import linalg
 
 from streamgda.errors import InvalidDataError, InvalidParameterError, PrecisionWarning
 from streamgda.moments.centred import ROUNDING, CentredSums
@@ -86,7 +87,11 @@ def sums_of(
         refuse_where(np.abs(values - values.swapaxes(1, 2)) > _SLACK * most, "are not symmetric")
         refuse_where(np.abs(values) > (1 + _SLACK) * most, "hold more than variances allow")
         values = (values + values.swapaxes(1, 2)) / 2
-        refuse_where(~_positive(values, slack, deviation), "are indefinite matrices")
+        free = structure.group_sums(np.maximum(count - 1, 0))  # directions in which rows can vary
+        most = np.where(whole.all() and squares is None, free, d)
+        definite, fits = _definite(values, slack, deviation, most)
+        refuse_where(~definite, "are indefinite matrices")
+        refuse_where(~fits, "vary in more directions than their number of rows allows")
     if whole.all() and squares is None:
         count = count.astype(np.int64)
     sums = CentredSums(structure, count, mean, np.zeros((k, d)), structure.pack(values), squares)
@@ -187,15 +192,21 @@ def _warn_of_offset(uncentred: np.ndarray, squares: np.ndarray) -> None:
         )
 
 
-def _positive(lower: np.ndarray, slack: np.ndarray, deviation: np.ndarray) -> np.ndarray:
-    """Return where matrices are not indefinite by more than rounding."""
+def _definite(
+    lower: np.ndarray, slack: np.ndarray, deviation: np.ndarray, most: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return where matrices are not indefinite, and of at most this rank, to rounding."""
     unit = np.where(deviation > 0, deviation, 1.0)
-    good = np.ones(len(lower), bool)
+    good, fits = np.ones((2, len(lower)), bool)
     for g, (matrix, scale) in enumerate(zip(lower, unit, strict=True)):
         scaled = matrix / (scale[:, None] * scale)
-        scaled[np.diag_indices_from(scaled)] += slack[g] / scale**2 + (deviation[g] == 0)
+        rounding = slack[g] / scale**2
+        if most[g] < len(scaled):
+            limit = len(scaled) * (_SLACK + rounding.max())
+            fits[g] = linalg.lapack.dpstrf(scaled, tol=limit, lower=1)[2] <= most[g]
+        scaled[np.diag_indices_from(scaled)] += rounding + (deviation[g] == 0)
         try:
             np.linalg.cholesky(scaled)
         except np.linalg.LinAlgError:
             good[g] = False
-    return good
+    return good, fits

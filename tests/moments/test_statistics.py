@@ -167,6 +167,7 @@ def test_statistics_that_do_not_fit(change, match):
         (changed((0, 1, 1), -1.0), "of class 'a' hold negative sums of squares in feature 1"),
         (changed((0, [0, 1], [1, 0]), 3.0), "of class 'a' hold more than variances allow"),
         ({"counts": [3, 1]}, "of class 'b' of one row vary"),
+        ({"counts": [3, 2]}, "of class 'b' vary in more directions than their number of rows"),
         ({"squared_weights": [10.0, 4.0]}, "more than squares of counts"),
         ({"scatters": None, "second_moments": np.zeros((2, 2, 2))}, "negative sums of squares"),
         (
@@ -188,6 +189,15 @@ def test_indefinite_matrices():
     rounded = np.outer([1, 2, 3], [1, 2, 3]) / 7.0  # of rank one, to rounding
     found = ClassMoments.from_statistics([4], [9], np.zeros((1, 3)), scatters=[rounded])
     np.testing.assert_array_equal(found.covariance()[0] * 9, rounded)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_ranks_are_those_of_the_rows(dtype):
+    X = (rows(30, d=40)[0] * np.geomspace(1e-3, 1e4, 40)).astype(dtype)
+    scatter = (X - X.mean(axis=0)).T @ (X - X.mean(axis=0))
+    ClassMoments.from_statistics([0], [30], [X.mean(axis=0)], scatters=[scatter])
+    with pytest.raises(InvalidDataError, match="more directions"):
+        ClassMoments.from_statistics([0], [20], [X.mean(axis=0)], scatters=[scatter])
 
 
 def test_sums_in_float32():
