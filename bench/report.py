@@ -124,32 +124,29 @@ def accuracies(rows: Rows) -> Table:
     )
 
 
-def choices(rows: Rows, short: bool = False) -> Table:
+def choices(rows: Rows) -> Table:
     """Return a table of the accuracies of models that searches choose."""
 
-    def shown(row: dict[str, Any], key: str, form: str = "{:.3g}") -> str:
-        return "" if row[key] is None else form.format(row[key])
+    def shown(value: float | None, form: str = "{:.4f}") -> str:
+        return "" if value is None else form.format(value)
 
     accuracies = ("streamgda", "best of scikit-learn", "", "difference", "its error")
-    head = ("data", "rows", *accuracies, "random features", "candidates", "s", "theirs")
-    made = []
-    for row in rows:
-        compared = row["ours"] is not None
-        line = (
-            row["data"],
-            row["rows"] or f"no result ({row['missing']})",
-            shown(row, "ours", "{:.4f}"),
-            shown(row, "theirs", "{:.4f}"),
-            row["best"],
-            f"{row['ours'] - row['theirs']:+.4f}" if compared else "",
-            shown(row, "error", "{:.4f}"),
-            shown(row, "lifted", "{:.4f}"),
-            str(row["candidates"]),
-            shown(row, "seconds"),
-            shown(row, "their_seconds"),
-        )
-        made.append(line[: 8 if short else None])
-    return Table(head[: 8 if short else None], made)
+    return Table(
+        ("data", "rows", *accuracies, "random features"),
+        [
+            (
+                row["data"],
+                row["rows"] or f"no result ({row['missing']})",
+                shown(row["ours"]),
+                shown(row["theirs"]),
+                row["best"],
+                shown(row["ours"] and row["ours"] - row["theirs"], "{:+.4f}"),
+                shown(row["error"]),
+                shown(row["lifted"]),
+            )
+            for row in rows
+        ],
+    )
 
 
 def lifted(rows: Rows) -> Table:
@@ -285,7 +282,7 @@ def tables(saved: dict[str, Any]) -> dict[str, str]:
         "skew": skews(rows.get("skew", [])),
         "memory": short(rows.get("memory", []) + rows.get("scale", [])),
         "accuracy": accuracies(rows.get("accuracy", [])),
-        "choice": choices(rows.get("choice", []), short=True),
+        "choice": choices(rows.get("choice", [])),
         "stability": stabilities(rows.get("stability", [])),
     }
     texts = {mark: table.markdown() for mark, table in made.items() if table.rows}

@@ -68,7 +68,7 @@ _SAMPLE = "None, a number of rows, or a share of them, above 0 and up to 1.0"
 _BLOCK_ELEMENTS = 1 << 19  # of rows and scores that a thread has in the cache
 _FEWEST_ROWS = 1 << 10  # of a block and a split: roots of wide rows come from farther caches
 
-# From common to separate covariances, the simpler first: of equal scores, the first is chosen.
+# From common to separate covariances, the simpler first.
 # Standardised shrinkage does not depend on units; `reg_param` and `var_smoothing` do, as those of
 # scikit-learn, and are better where all features have the same, such as the pixels of an image.
 GRID: tuple[dict[str, list[Any]], ...] = (
@@ -119,7 +119,8 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
         several such grids. By default 42 combinations: common and separate, full and diagonal
         covariances without regularisation, with `reg_param` and `var_smoothing`, and with
         shrinkage and pooling of standardised features, whose units make no difference. Of
-        candidates with equal scores the first is chosen, and simpler ones come first by default.
+        candidates with equal scores the first is chosen; by default the one with the best
+        log-loss, as few rows often give several the same accuracy.
     cv : int, splitter, array of int or iterable of (train, test)
         Number of folds, at least 2; or a splitter as in `sklearn.model_selection`, such as
         ``StratifiedKFold(5)`` or ``LeaveOneGroupOut()``; or the fold of each row, -1 for rows that
@@ -377,7 +378,11 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
                 FitFailedWarning,
                 stacklevel=calls_within() + 1,
             )
-        best = int(np.nanargmax(mean))
+        equal = np.flatnonzero(mean == np.nanmax(mean))
+        if self.param_grid is None:  # few rows classify many of our candidates equally well
+            surest = results.get(f"mean_test_{LOG_LOSS}", mean)[equal]
+            equal = equal[np.argsort(-surest, kind="stable")]
+        best = int(equal[0])
         if callable(self.refit):
             expected = f"the number of one of {len(mean)} candidates"
             best = as_integer(
