@@ -53,6 +53,7 @@ RESULTS = HERE / "results.json"
 PAGES = (  # with tables
     "README.md",
     "docs/guide/performance.md",
+    "docs/guide/choosing.md",
     "docs/guide/models.md",
     "docs/guide/least-squares-digits.md",
 )

@@ -12,7 +12,7 @@ import pytest
 from grids import in_turn
 from samples import KINDS, assert_same_bits, blobs, bytes_of, held, results
 from sklearn.base import clone
-from sklearn.datasets import load_wine
+from sklearn.datasets import load_iris, load_wine
 from sklearn.exceptions import FitFailedWarning, NotFittedError
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import (
@@ -652,3 +652,12 @@ def test_accuracy_is_that_of_the_best_of_scikit_learn(monkeypatch):
     assert found.candidates == 42
     error = np.sqrt(found.theirs * (1 - found.theirs) / (0.3 * 178))  # of a split
     assert found.ours >= found.theirs - error
+
+
+def test_equally_accurate_default_candidates_are_told_apart_by_their_log_loss():
+    search = GaussianDiscriminantCV().fit(*load_iris(return_X_y=True))
+    results = search.cv_results_
+    equal = results["rank_test_accuracy"] == 1
+    assert equal.sum() > 1
+    losses = results["mean_test_neg_log_loss"]
+    assert losses[search.best_index_] == losses[equal].max()

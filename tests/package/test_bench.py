@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MARKS = ("speed", "skew", "memory", "accuracy", "cost", "stability")
+MARKS = ("speed", "skew", "memory", "accuracy", "choice", "cost", "stability")
 
 
 @pytest.fixture
