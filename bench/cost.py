@@ -177,7 +177,8 @@ def caption(rates: Rates) -> str:
     found = cost(rates, 1)
     return (
         f"Measured on one thread: {rates.rows:,.0f} rows per second read from zarr, decoded and "
-        f"added, {report.quantity(rates.merge, 's')} to merge two moments of 49 MB, and "
+        f"added, {report.quantity(rates.merge, 's')} to merge two moments of "
+        f"{readable(found.moved)}, and "
         f"{readable(rates.bandwidth)} per second from one worker to another over loopback. "
         f"The rows, {readable(ROWS * FEATURES)} before compression, are cut into {found.parts:,} "
         f"parts, each of which is read once. The table does not include the bandwidth limit of "

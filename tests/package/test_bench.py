@@ -117,7 +117,7 @@ def test_cost_of_a_fit_on_a_cluster(bench):
     assert alone.reading == pytest.approx(1e4, rel=0.01)
     assert alone.merging == pytest.approx((alone.parts - 1) * 0.02)
     assert alone.moving == 0
-    state = 8 * 10 * (1 + 2 * 784 + 784**2)
+    state = 8 * 10 * (1 + 2 * 784 + 784 * 785 // 2)
     assert alone.moved == state
     assert ten.moved == pytest.approx(state + (ten.parts - 1) * 0.9 * state)
     assert many.last == pytest.approx(10 * (0.02 + state / 1e9) + state / 1e9)

@@ -44,7 +44,7 @@ from streamgda.runtime import threads
 # moments, which are moved to be merged. With many parts rows are cut finer, for many workers, and
 # with very many parts coarser, to keep the scheduler quick.
 PART_BYTES = 1 << 26
-PART_STATES = (2, 8)
+PART_STATES = (4, 16)
 _MANY_PARTS = 1 << 6
 MOST_PARTS = 1 << 13
 SCORED_BYTES = 1 << 23  # of a part that is scored: more work for each row, and nothing to merge
