@@ -157,7 +157,7 @@ def _tasks(sizes: np.ndarray, owner: np.ndarray, n_rows: int) -> list[tuple[slic
 # --- floating-point rows ----------------------------------------------------------------------
 
 _BLOCK_ELEMENTS = 1 << 21  # of a block of rows: in wide rows, there are fewer than `FLOAT_ROWS`
-_BLOCKS = 16  # that rows are cut into, at least, unless these are few
+_BLOCKS = 8  # that rows are cut into, at least, unless these are few
 _TASK_ELEMENTS = 1 << 19  # of rows that are worth a call on another thread
 _PART_FEATURES = 1024  # of a part of a matrix whose products are held
 
