@@ -65,7 +65,8 @@ def checksum(values: Any, before: int = 0) -> int:
     if is_masked(values):
         before = zlib.crc32(np.ascontiguousarray(np.ma.getmask(values)).data, before)
         values = np.ma.filled(values)  # what is behind a mask is no value
-    if values.dtype.kind in "biufcmM" and type(values) is not CodedLabels:
+    if values.dtype.kind in "biufcmM":
+        values = np.asarray(values)  # labels, kept by their codes or not
         return zlib.crc32(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data, before)
     # The memory of strings has a width, or holds addresses, that depend on the cut.
     labels = values if type(values) is CodedLabels else distinct(values.ravel())

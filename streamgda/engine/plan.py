@@ -6,6 +6,7 @@ import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from streamgda.moments import (
 )
 from streamgda.moments.covariance_types import Structure
 from streamgda.rows import Rows, as_source
+from streamgda.rows.arrays import is_masked
+from streamgda.rows.codes import CodedLabels, distinct
 from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
 from streamgda.rows.labels import encode
 from streamgda.rows.sources import RowSource
@@ -122,8 +125,9 @@ def plan_moments(
 ) -> tuple[int, Rows]:
     """Return the rows of a slab of a pass that accumulates them.
 
-    Labels are counted first, unless any number of classes would fit. If they need little memory,
-    they are then kept, and need not be read again. Groups are always counted.
+    Labels are counted first, unless any number of classes would fit and no chunk of labels is
+    longer than a slab. If their codes need little memory, they are then kept, and labels are not
+    read again. Groups are always counted.
 
     Parameters
     ----------
@@ -186,13 +190,13 @@ def plan_moments(
         most = min(most, 256)
     with contextlib.suppress(MemoryBudgetError):
         best = None if n_groups else plan(most)
-        if best is not None and best[0] == _wanted(rows.X)[1]:
+        if best is not None and labels.unit <= best[0] == _wanted(rows.X)[1]:
             return best
-    size = labels.n_rows * labels.row_bytes
-    if labels.read_as_views or size > min(_HELD_BYTES, allowed // 16):
+    kept = None if labels.read_as_views else _coded(labels, min(_HELD_BYTES, allowed // 16))
+    if kept is None:
         return plan(count_classes(labels, rows.rule))
-    rows = replace(rows, y=as_source(labels.whole(), labels.name))
-    return plan(count_classes(rows.y, rows.rule), rows, size)
+    rows = replace(rows, y=as_source(kept, labels.name))
+    return plan(count_classes(rows.y, rows.rule), rows, kept.codes.nbytes)
 
 
 def plan_classes(labels: RowSource, rule: RowRule = CHECK_SUMS) -> int:
@@ -249,6 +253,9 @@ def _required(sources: Sequence[RowSource], n_rows: int, extra: int, scratch: in
     cast = 4 * n_rows * 8 * sources[0].row_elements + (1 << 20)
     scratch = min(max(_SCRATCH_BYTES, scratch), cast)
     in_flight = sum(source.reading_bytes(n_rows) for source in sources)
+    if n_rows >= sources[0].n_rows:  # nothing is read any more when the only slab is processed
+        held = n_rows * sum(0 if s.read_as_views else s.row_bytes for s in sources)
+        in_flight, scratch = max(in_flight, held + scratch), 0
     return scratch + in_flight + n_rows * (_ROW_BYTES * (len(sources) - 1) + extra)
 
 
@@ -256,6 +263,36 @@ def _model_bytes(structure: Structure, state: int, n_classes: int, n_features: i
     """Return the bytes needed to compute a model: a centred copy, covariances and their roots."""
     matrices = _MATRICES * threads.n_threads() * 8 * structure.group_size(n_features)
     return 2 * (state + structure.model_bytes(n_classes, n_features)) + matrices
+
+
+def _coded(labels: RowSource, most: int) -> CodedLabels | None:
+    """Return all labels by codes of a byte or two; None if that is impossible, or takes too much.
+
+    Every chunk is decoded once.
+    """
+    if labels.n_rows > most:
+        return None
+    numbers: dict[Any, int] = {}
+    values: list[np.ndarray] = []
+    codes: Any = np.empty(labels.n_rows, np.uint8)
+    with contextlib.closing(Rows(None, labels).slabs(max(_LABELS, labels.unit))) as slabs:
+        for slab in slabs:
+            if is_masked(slab.y) or slab.y.ndim != 1:
+                return None
+            part, known = slab.y if type(slab.y) is CodedLabels else distinct(slab.y), len(numbers)
+            try:
+                keys = [(type(value), value) for value in part.values.tolist()]
+                found = np.array([numbers.setdefault(key, len(numbers)) for key in keys])
+            except TypeError:  # lists and the like, which are no labels
+                return None
+            if len(numbers) > 1 << 16:
+                return None
+            if len(numbers) > 1 << 8:
+                codes = codes.astype(np.uint16, copy=False)
+            codes[slab.first_row : slab.first_row + part.size] = found[part.codes]
+            number, first = np.unique(found, return_index=True)
+            values.append(part.values[first[number >= known]])
+    return CodedLabels(np.concatenate(values), codes) if codes.nbytes <= most else None
 
 
 def count_classes(labels: RowSource, rule: RowRule = CHECK_SUMS) -> int:

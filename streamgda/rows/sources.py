@@ -260,14 +260,20 @@ class RowSource:
         """Return the bytes in flight while `n_rows` are processed and as many are read ahead."""
         if self.read_as_views:
             return 0
-        copies = self.row_bytes * 2 * n_rows
+        copies = self.row_bytes * (2 if n_rows < self.n_rows else 1) * n_rows
         if self.in_memory:
             return 2 * copies
         touched = min(
             -(-n_rows // self.unit) + (n_rows % self.unit > 0), -(-self.n_rows // self.unit)
         )
         chunks = touched * self.columns
-        return copies + self.row_bytes * 2 * touched * self.unit + _CHUNK_TASK_BYTES * chunks
+        decoded = self.row_bytes * touched * self.unit
+        return copies + int(decoded * (1 + self._encoded)) + _CHUNK_TASK_BYTES * chunks
+
+    @property
+    def _encoded(self) -> float:
+        """Bytes of a chunk beside its decoded rows, relative to these: those that are stored."""
+        return 1.0
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Return rows ``start:stop``.

@@ -8,6 +8,7 @@ import pickle
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -17,9 +18,11 @@ from streamgda.rows.arrays import as_slab
 from streamgda.rows.names import names_of_array
 from streamgda.rows.sources import RowSource
 from streamgda.runtime.retry import brief, with_retries
-from streamgda.storage.opening import innermost, named
+from streamgda.storage.opening import innermost, named, path_of
 from streamgda.storage.requests import RequestError, Requests
 
+_FEW_CHUNKS = 16  # whose sizes are looked up
+_LARGE_BYTES = 1 << 25  # of an array whose chunks are
 _REFERENCE_BYTES = 1_000_000  # a store whose pickle is larger holds the rows themselves
 
 
@@ -82,6 +85,22 @@ class StoredRows(RowSource):
             return ""
         chunk = (row // self.unit, *((column or 0) // n for n in self.values.chunks[1:]))
         return f"{self.title}: chunk {chunk}"
+
+    @cached_property
+    def _encoded(self) -> float:
+        """Bytes of a chunk beside its decoded rows, relative to these: those that are stored."""
+        if not hasattr(self.values, "compressors"):  # not of zarr
+            return 1.0
+        if not self.values.compressors and not self.values.filters:
+            return 0.0  # its bytes are the rows
+        folder = path_of(self.values)
+        large = self.row_bytes * self.n_rows >= _LARGE_BYTES
+        if folder is None or self.values.nchunks > _FEW_CHUNKS or not large:
+            return 1.0
+        stored = max(
+            (file.stat().st_size for file in folder.rglob("*") if file.is_file()), default=0
+        )
+        return min(1.0, stored / (self.row_bytes * self.unit) * self.columns)
 
     def _slice(self, start: int, stop: int) -> np.ndarray:
         return self.get(slice(start, stop))

@@ -7,11 +7,13 @@ import pickle
 import re
 import subprocess
 import sys
+from collections import Counter
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+import zarr
 from allocations import assert_peak_below
 from naive import COVARIANCE_TYPES
 from samples import blobs
@@ -70,14 +72,45 @@ def slab_of(X, y=None, allowed=10**12, structure="full", model=False):
 
 @pytest.mark.parametrize(("n_rows", "held"), [(10**5, True), (10**7, False)])
 def test_labels_that_are_counted_are_read_once_where_they_take_little(n_rows, held):
-    X, y = Stored((n_rows, 64), (1000, 64), np.float64), labels_of(n_rows, np.int64)
-    _, rows = plan_moments(Rows(X, y).opened(), moments=ClassMoments(), allowed=10**9)
+    X, y = Stored((n_rows, 64), (1000, 64), np.float64), Stored((n_rows,), (10**5,), np.int64)
+    _, rows = plan_moments(Rows(X, y).opened(), moments=ClassMoments(), allowed=10**8)
     labels = rows.y
     assert labels.read_as_views == held
     counted = len(y.reads)
     assert counted
     np.testing.assert_array_equal(labels.read(4, 9), [1, 2, 0, 1, 2])
     assert (len(y.reads) == counted) == held
+
+
+@pytest.mark.parametrize("allowed", ["1GB", "120MB"])
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.arange(10**6) % 300,
+        np.array(["ant", "bee", "cow"])[np.arange(10**6) % 3],
+        (np.arange(10**6) % 3).astype("M8[D]"),
+        (np.arange(10**6) % 3).astype(float),
+    ],
+    ids=["int", "text", "date", "float"],
+)
+def test_a_large_chunk_of_labels_is_decoded_once(labels, allowed):
+    asked = Counter()
+
+    class Counted(zarr.storage.WrapperStore):
+        async def get(self, key, prototype=None, byte_range=None):
+            asked[key] += 1
+            return await super().get(key, prototype, byte_range)
+
+    store = Counted(zarr.storage.MemoryStore())
+    kind = str if labels.dtype.kind == "U" else labels.dtype
+    y = zarr.create_array(store, name="y", shape=labels.shape, dtype=kind, chunks=labels.shape)
+    y[...] = labels.astype(object) if kind is str else labels
+    X = Stored((10**6, 20), (10_000, 20), np.float64)
+    asked.clear()
+    found = accumulate(X, y, covariance_type="diag", max_memory=allowed)
+    assert asked["y/c/0"] == 1
+    np.testing.assert_array_equal(found.classes, np.unique(labels))
+    np.testing.assert_array_equal(found.class_count, np.unique(labels, return_counts=True)[1])
 
 
 def test_slabs_are_cut_to_the_budget():
