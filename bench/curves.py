@@ -17,7 +17,11 @@ FEATURES = (1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65)
 FEATURES += (127, 128, 129, 255, 256, 784, 785)
 CLASSES = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
 ROWS = (1, 2, 4, 8, 9, 16, 32, 64, 96, 97, 128, 192, 193, 256, 500, 1000)
-K, D = 10, 16  # classes when features vary, and features when classes vary
+# Each a quarter more than the one before, so that each limit between two methods is passed.
+STEPS = tuple(round(16 * 1.25**i) for i in range(24))  # classes: 16 to 2,711
+BATCHES = tuple(round(250 * 1.25**i) for i in range(31))  # rows: 250 to 201,948
+UPDATED = (8, 32, 64)  # features of the rows of updates
+K, D = 10, 16  # classes when features or rows vary, and features when classes vary
 WIDTH, CALLS = 64, 20  # features when rows vary, and calls of a measurement
 N, NUMBERS = 200_000, 10_000_000  # limits of a measurement: rows, and values
 ROUNDS = 3
@@ -52,6 +56,9 @@ def run(plan: Plan) -> Iterator[Curve]:
     yield from curves(plan, "features", features, lambda at: points(plan, at, K))
     yield from curves(plan, "classes", classes, lambda at: points(plan, D, at))
     yield from curves(plan, "rows", ROWS[::4] if plan.quick else ROWS, calls)
+    steps, batches = (at[::8] if plan.quick else at for at in (STEPS, BATCHES))
+    yield from curves(plan, "classes", steps, lambda at: updates(plan.rows(N // 2), at))
+    yield from curves(plan, "rows", batches, lambda at: updates(plan.rows(at), K))
 
 
 Points = Iterator[tuple[str, float, float]]
@@ -107,6 +114,18 @@ def calls(n_rows: int) -> Points:
             call = getattr(model, method)
             took = least(lambda f=call, X=some: [f(X) for _ in range(CALLS)])
             yield f"QDA {dtype}, a call of {method}", took / CALLS, products
+
+
+def updates(n_rows: int, n_classes: int) -> Points:
+    """Yield the name and the seconds of updates of moments that know the classes, and the rows."""
+    random = np.random.default_rng(0)
+    y = random.permutation(np.arange(n_rows) % n_classes)
+    for d in UPDATED:
+        X = random.normal(size=(n_rows, d))
+        for structure in ("full", "tied", "diag"):
+            moments = ClassMoments(structure).update(X, y)
+            took = min(least(lambda m=moments, X=X: m.update(X, y)) for _ in range(ROUNDS))
+            yield f"{structure} float64 x {d}, an update", took, n_rows
 
 
 def least(call: Call) -> float:

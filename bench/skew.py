@@ -12,6 +12,7 @@ from streamgda import ClassMoments
 
 N, CHUNK = 100_000, 4000
 K, MANY = 10, 1000
+NARROW = (1, 4, 8, 32)  # numbers of features for which the order of the labels is compared
 BALANCED = "balanced classes"
 STATE = (
     "each chunk has four rows per class and updates the moments of all 1,000 classes, which do not "
@@ -50,6 +51,36 @@ def run(plan: Plan) -> Iterator[Row]:
                         {BALANCED: updates(structure, rows, balanced, size)},
                         {"": of_its_time(2, STATE)},
                     )
+
+    yield from orders(plan)
+
+
+def orders(plan: Plan) -> Iterator[Row]:
+    """Time narrow rows whose labels come in another order, or of which one is of a rare class."""
+    random = np.random.default_rng(1)
+    n = plan.rows(N)
+    balanced = random.permutation(np.arange(n) % K)
+    rare = np.where(balanced == K - 1, 0, balanced)
+    rare[n // 2] = K - 1
+    cases = {
+        "labels sorted": np.sort(balanced),
+        "labels in runs of 100": np.repeat(random.permutation(np.arange(-(-n // 100)) % K), 100)[
+            :n
+        ],
+        "one row of a tenth class": rare,
+    }
+    for d in NARROW:
+        X = random.normal(size=(n, d))
+        for structure in ("full", "tied", "diag"):
+            for case, y in cases.items():
+                yield from compare(
+                    plan,
+                    f"{case}: {n:,} x {d} float64, {structure}, moments",
+                    limits.moments(X, y, K, structure),
+                    updates(structure, X, y, n),
+                    {BALANCED: updates(structure, X, balanced, n)},
+                    {"": of_its_time(1.2)},
+                )
 
 
 def updates(structure: str, X: np.ndarray, y: np.ndarray, size: int) -> Call:

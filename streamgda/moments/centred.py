@@ -584,9 +584,11 @@ class CentredSums(Sums):
             return False
         if rows.X.dtype.kind != "f":
             return True
-        for block in rows.blocks(self._read_dtype(rows.X.dtype)):
+        dtype = self._read_dtype(rows.X.dtype)
+        bound = min(_SAFE, float(np.finfo(dtype).max))
+        for block in rows.blocks(dtype):
             values, step = block.X.reshape(-1), _SEGMENT_ELEMENTS
-            parts = ((values[at : at + step], _SAFE) for at in range(0, values.size, step))
+            parts = ((values[at : at + step], bound) for at in range(0, values.size, step))
             if not all(threads.run(all_below, parts)):
                 return False
         return True

@@ -83,6 +83,36 @@ def test_many_segments(covariance_type):
     assert_moments(ClassMoments(covariance_type).update(X, y), X, y)
 
 
+# On both sides of each limit between two ways to add rows, without any constants changed: a
+# covariance type, features, and of each side classes, rows, and the step that takes these and how
+# often.
+FEW, RANGES = "_add_few", "_add_by_ranges"
+BORDERS = {
+    "a block": ("full", 8, (10, 8192, FEW, 1), (10, 8193, FEW, 1)),
+    "a segment": ("diag", 8, (10, 65536, FEW, 1), (10, 65537, FEW, 2)),
+    "few rows of a class": ("full", 3, (40, 159, FEW, 1), (40, 160, FEW, 1)),
+    "few rows for ranges": ("tied", 64, (493, 2957, FEW, 1), (493, 2958, RANGES, 1)),
+    "classes of products": ("full", 64, (29, 2000, FEW, 1), (30, 2000, RANGES, 1)),
+    "classes of pooled products": ("tied", 64, (491, 3000, FEW, 1), (492, 3000, RANGES, 1)),
+    "classes of squares": ("diag", 128, (1361, 8200, FEW, 1), (1362, 8200, RANGES, 1)),
+}
+
+
+@pytest.mark.parametrize(
+    "border", [*list(BORDERS)[:-1], pytest.param("classes of squares", marks=pytest.mark.slow)]
+)
+def test_both_sides_of_a_border(border, use_threads):
+    covariance_type, d, *sides = BORDERS[border]
+    use_threads(2)
+    for n_classes, n, step, times in sides:
+        X, y = sample(n, d, n_classes)
+        with pytest.MonkeyPatch.context() as patch:
+            steps = count_steps(patch)
+            moments = ClassMoments(covariance_type).update(X, y)
+        assert steps[step] == times
+        assert_moments(moments, X, y)
+
+
 @in_turn("path, dtype", PATHS, ["float64", "float32", "float32 and more", "uint8", "weighted"])
 def test_same_bits_for_any_number_of_threads(dtype, path, monkeypatch, use_threads):
     weighted = dtype == "weighted"
