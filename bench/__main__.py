@@ -46,6 +46,7 @@ SUITES = {
     "choice": "choice",
     "drift": "drift",
     "stability": "stability",
+    "device": "device",
 }
 WIDTH = 200  # characters that the tables need
 HERE = Path(__file__).resolve().parent

@@ -237,9 +237,10 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
 
     Parameters
     ----------
-    X : array-like, sparse matrix, memmap, zarr.Array, data frame, dask collection, or batches
-        Rows, shape (n_rows, n_features); without `y`, batches ``(X, y)`` or ``(X, y, weight)``,
-        or a list of ``dask.delayed`` ones. Workers of an active client read zarr arrays.
+    X : array-like, tensor, sparse matrix, memmap, zarr.Array, data frame, dask collection, batches
+        Rows, shape (n_rows, n_features); those of tensors are summed on their device. Without `y`,
+        batches ``(X, y)`` or ``(X, y, weight)``, or a list of ``dask.delayed`` ones. Workers of an
+        active client read zarr arrays.
     y : array-like, zarr.Array or dask.array.Array, shape (n_rows,), optional
         Class labels.
     covariance_type, fourth_moments : str, bool
@@ -342,6 +343,7 @@ def accumulate_into(
     ClassMoments
         `moments`, or new ones.
     """
+    rows = rows.in_place() if moments._sums_on_device else rows
     X = None if options else rows.at_once
     if X is not None:
         y = one_class(X) if rows.y is None else rows.y
@@ -404,6 +406,7 @@ def accumulate_again(
 def _accumulated(asked: Accumulation, rows: Rows) -> Moments:
     """Choose how rows are accumulated: with `_accumulated_batches` the only place that does."""
     moments, rows = asked.empty(), rows.opened()
+    rows = rows.in_place() if moments._sums_on_device else rows
     asked = replace(asked, feature_names=rows.X.feature_names)
     if rows.executor == "dask":
         return on_dask().accumulate(asked, rows)

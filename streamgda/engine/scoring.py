@@ -14,7 +14,7 @@ from streamgda.engine.progress import Progress
 from streamgda.engine.reading import on_dask, read_by_workers, reading, resume
 from streamgda.engine.resumable_outputs import Output, only_writer
 from streamgda.rows import Rows, as_source
-from streamgda.rows.arrays import is_plain
+from streamgda.rows.arrays import as_slab, is_plain
 from streamgda.rows.sources import RowSource, check_rows, placing
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes
@@ -108,8 +108,10 @@ def score(function: Callable[..., np.ndarray], X: Any, out: Any = None, **option
     plain = options.get("max_memory") is options.get("keys") is None
     if out is None and plain and not options.get("progress"):
         whole = X if is_plain(X) else Rows(X).at_once
-        if whole is not None:
-            return function(whole, 0)  # nothing to read, and no memory to plan
+        if whole is not None:  # nothing to read, and no memory to plan
+            scores = function(whole, 0)
+            about = (options.get(each) for each in ("name", "classes", "fill"))
+            return X.wrapped(scores, *about) if isinstance(X, RowSource) else scores
     asked = Scoring(function, **options)
     rows = as_source(X)
     if rows.executor == "dask":
@@ -161,7 +163,7 @@ def _score_slabs(asked: Scoring, rows: RowSource, output: Output, slab_rows: int
         def scored() -> Iterator[tuple[int, int, np.ndarray]]:
             prepared = False
             for slab in slabs:
-                scores = asked.function(slab.X, slab.first_row)
+                scores = as_slab(asked.function(slab.X, slab.first_row), "scores")
                 if not prepared:
                     output.prepare(scores.shape[1:], scores.dtype, slab_rows)
                     prepared = True

@@ -279,8 +279,9 @@ class MomentEstimator(RowEstimator):
         Parameters
         ----------
         X : array-like, numpy.memmap, zarr.Array, dask.array.Array or data frame
-            Rows, shape (n_rows, n_features), of any real type. Sparse matrices and arrays of scipy,
-            too, for naive Bayes and other covariance types without covariances between features.
+            Rows, shape (n_rows, n_features), of any real type, or a tensor, which Gaussian
+            classifiers sum on its device. Sparse matrices and arrays of scipy, too, for naive Bayes
+            and other covariance types without covariances between features.
         y : array-like, zarr.Array or dask.array.Array, shape (n_rows,)
             Class labels.
         sample_weight : array-like, shape (n_rows,), optional
@@ -1144,8 +1145,8 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
 
         Returns
         -------
-        ndarray, shape (n_rows,); or `out`; or a lazy dask array
-            Labels.
+        ndarray, shape (n_rows,); or `out`; or a lazy dask array; or a tensor
+            Labels, for a tensor on its device; an array if these are texts or dates.
 
         Raises
         ------

@@ -37,6 +37,7 @@ from streamgda.rows.labels import (
 )
 from streamgda.rows.names import Names
 from streamgda.rows.sources import RowSource, refuse_shape
+from streamgda.rows.tensors import TensorRows, in_single
 from streamgda.runtime.parameters import as_numbers, refuse, shown
 from streamgda.storage.saved import Saved
 
@@ -209,6 +210,13 @@ class Scorer:
         return replace(self, function=filled, labels=labels, options=options, held=held)
 
     @property
+    def on_device(self) -> bool:
+        """True if rows on a device are scored there; otherwise they are copied."""
+        known = getattr(type(self.model), "_on_device", ())
+        lifted = self.model.feature_map is not None if known else False
+        return self.name in known and not lifted and "on_invalid" not in self.options
+
+    @property
     def fingerprint(self) -> dict[str, Any]:
         """Fingerprint of the function and its model, as JSON."""
         return fingerprint_method(self.name, self.model, {**self.options, **self.of_rows})
@@ -231,6 +239,8 @@ class Scorer:
             value = self.options["fill"]  # dates are no integers
             fill = value.item() if value.dtype.kind in "biuf" else value[()]
         own = [np.asarray(v).nbytes for v in (*self.options.values(), *self.of_rows.values())]
+        if self.on_device and type(rows) is TensorRows:
+            rows = rows.in_place()
         return engine.score(
             self.function,
             rows,
@@ -290,7 +300,7 @@ class RowEstimator(Saved, BaseEstimator):
         filling = scorer.filling(read.rule, fill, on_missing)
         scores = filling.score(rows, out, **planned)
         single = scorer.single and out is None and rows.dtype == np.float32
-        return scores.astype(np.float32) if single else scores
+        return in_single(scores) if single else scores
 
 
 def _fill_number(fill: Any) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -43,6 +44,7 @@ from streamgda.rows.invalid_rows import refuse_not_finite
 from streamgda.rows.labels import sorted_labels, with_label
 from streamgda.rows.names import restored_names
 from streamgda.rows.sparse import CompressedRows
+from streamgda.rows.tensors import DeviceArray, in_columns
 from streamgda.runtime.parameters import as_numbers, check_type
 from streamgda.storage.format import check_array
 from streamgda.storage.saved import State
@@ -107,6 +109,20 @@ class GaussianModel(Model):
     """
 
     _kind = "model"
+    _on_device = frozenset(
+        {
+            "predict",
+            "posterior",
+            "log_posterior",
+            "joint_log_likelihood",
+            "relative_scores",
+            "log_odds",
+            "log_density",
+            "mahalanobis",
+            "relative_mahalanobis",
+            "project",
+        }
+    )
 
     structure: Structure
     classes: np.ndarray
@@ -489,8 +505,9 @@ class GaussianModel(Model):
             scores += self._shared_scores(X)
         return scores
 
-    def _most_probable(self, X: np.ndarray) -> np.ndarray:
-        if not self.structure.per_class or self.means_low is not None:
+    def _most_probable(self, X: Any) -> Any:
+        direct = self.structure.per_class and self.means_low is None
+        if not direct or type(X) is DeviceArray:
             return super()._most_probable(X)
         codes = np.empty(X.shape[0], np.int64)
         self._from_means.closest(X, -0.5, self._offsets, codes)
@@ -532,7 +549,7 @@ class GaussianModel(Model):
         if not self.structure.per_class:
             return self._by_class(X, self._discriminant_functions, copied, first_row)
         scores = super().relative_scores(X, first_row)
-        scores += 0.5 * self.features.size * np.log(2 * np.pi)
+        scores += 0.5 * self.features.size * math.log(2 * math.pi)
         return scores
 
     def project(
@@ -971,7 +988,10 @@ class GaussianModel(Model):
     ) -> np.ndarray:
         """Score rows as `_by_class` does; NaN for classes without rows."""
         values = self._by_class(X, scores_of, finish, first_row)
-        values[:, np.isnan(self.means[:, 0])] = np.nan
+        without = np.isnan(self.means[:, 0])
+        if not isinstance(values, np.ndarray):
+            return in_columns(without, values)
+        values[:, without] = np.nan
         return values
 
     # --- saving -------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import fields
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,12 +21,13 @@ from streamgda.kernels.scoring import normalise
 from streamgda.models.calibration import likelihoods
 from streamgda.moments.feature_maps import Lifting
 from streamgda.moments.roots import NO_SCORES
-from streamgda.rows import named_rows
+from streamgda.rows import named_rows, tensors
 from streamgda.rows.arrays import as_kernel_rows, row_type
 from streamgda.rows.invalid_rows import all_finite, as_matrix, refuse_not_finite
 from streamgda.rows.lifted import LiftedRows, lifted
 from streamgda.rows.names import join_names, saved_names
 from streamgda.rows.sparse import CompressedRows
+from streamgda.rows.tensors import DeviceArray
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import as_numbers
 from streamgda.storage.format import check_array
@@ -111,17 +112,21 @@ def by_chunks(
 
 def labelled(classes: np.ndarray) -> Finish:
     """Return a function that writes the classes with given numbers."""
-
-    def finish(codes: np.ndarray, out: np.ndarray) -> None:
-        classes.take(codes, out=out, mode="clip")  # other modes make a copy
-
-    return finish
+    return partial(_write_labels, classes)
 
 
-def checked_rows(model: Any, X: Any, first_row: int = 0, sparse: bool = False) -> Any:
+def _write_labels(classes: np.ndarray, codes: np.ndarray, out: np.ndarray) -> None:
+    classes.take(codes, out=out, mode="clip")  # other modes make a copy
+
+
+def checked_rows(
+    model: Any, X: Any, first_row: int = 0, sparse: bool = False, device: bool = False
+) -> Any:
     """Return rows as arrays that fit a model, behind its feature map if it has one."""
+    plain = model.feature_map is None
+    X = checked_names(X, model.feature_names)
+    X = as_matrix(X, first_row, sparse and plain, device and plain)
     lifting = model.feature_map
-    X = as_matrix(checked_names(X, model.feature_names), first_row, sparse and lifting is None)
     check_width(X, model.n_features if lifting is None else lifting.n_in)
     return lifted(X, lifting, first_row)
 
@@ -183,6 +188,16 @@ def log_sum_exp(scores: np.ndarray, out: np.ndarray) -> None:
     normalise(scores, True, out, NO_SCORES)
 
 
+# The same of scores on a device; predictions are numbers of classes.
+_ON_DEVICE: dict[Callable[..., None], Callable[[Any, Any], Any]] = {
+    _write_labels: tensors.as_codes,
+    copied: tensors.transposed,
+    difference: tensors.difference,
+    posterior: tensors.posterior,
+    log_posterior: tensors.log_posterior,
+    log_sum_exp: tensors.log_sum_exp,
+}
+
 _EPSILON = np.finfo(np.float64).eps
 _CLIPPED = np.log(_EPSILON), np.log1p(-_EPSILON)  # as in scikit-learn's log-loss
 
@@ -209,6 +224,9 @@ class Model(Saved):
     priors: np.ndarray
     feature_names: tuple[str, ...] | None
     feature_map: Lifting | None = None
+
+    # Methods that score rows on a device there; others copy them.
+    _on_device: ClassVar[frozenset[str]] = frozenset()
 
     def __post_init__(self) -> None:
         # Estimators return these as fitted attributes. Kernels get them as copies only.
@@ -298,10 +316,13 @@ class Model(Saved):
     def _joint(self, X: np.ndarray) -> np.ndarray:
         """Return joint log-likelihoods."""
 
-    def _most_probable(self, X: np.ndarray) -> np.ndarray:
+    def _most_probable(self, X: Any) -> Any:
         """Return the number of each row's most probable class, shape (n_rows,)."""
+        scores = self._relative_scores(X, margin=0.0)
+        if type(X) is DeviceArray:
+            return X.xp.argmax(scores, axis=0)
         codes = np.empty(X.shape[0], np.int64)
-        scoring.largest(self._relative_scores(X, margin=0.0), codes)
+        scoring.largest(scores, codes)
         return codes
 
     # --- scores of arrays ---------------------------------------------------------------------
@@ -371,9 +392,15 @@ class Model(Saved):
         finish: Finish,
         out: np.ndarray,
         first_row: int,
-    ) -> np.ndarray:
-        """Score rows chunk by chunk, on all threads, into `out`."""
-        X = checked_rows(self, X, first_row, self._takes_sparse)
+    ) -> Any:
+        """Score rows chunk by chunk, on all threads, into `out`; those on a device there."""
+        there = _ON_DEVICE.get(getattr(finish, "func", finish)) if self._on_device else None
+        X = checked_rows(self, X, first_row, self._takes_sparse, device=there is not None)
+        if there is not None and type(X) is DeviceArray:
+            if not np.isfinite(X.largest):
+                refuse_not_finite(X, first_row)
+            scores = X.scored(scores_of, there, self.classes.size)
+            return tensors.as_labels(scores, self.classes) if there is tensors.as_codes else scores
         return by_chunks(
             lambda rows, first: scores_of(self._read(rows, first)),
             finish,
@@ -391,7 +418,7 @@ class Model(Saved):
         scores_of: Callable[[np.ndarray], np.ndarray],
         finish: Finish,
         first_row: int,
-    ) -> np.ndarray:
+    ) -> Any:
         """Score rows as `_score` does, into an array of shape (n_rows, n_classes)."""
         out = np.empty((length(X), self.classes.size))
         return self._score(X, scores_of, finish, out, first_row)

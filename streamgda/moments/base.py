@@ -86,8 +86,9 @@ class Moments(Saved):
         Parameters
         ----------
         X : array-like, shape (n_rows, n_features)
-            Numbers of any real type in any memory order; not copied as a whole. Sparse matrices,
-            too, for covariance types without covariances between features.
+            Numbers of any real type in any memory order; not copied as a whole. `ClassMoments` sum
+            tensors on their device. Sparse matrices, too, for covariance types without covariances
+            between features.
         y : array-like, shape (n_rows,)
             Class labels; new labels become classes.
         sample_weight : array-like of float, shape (n_rows,), optional
@@ -141,6 +142,11 @@ class Moments(Saved):
     def n_skipped(self) -> int:
         """Rows that were left out as invalid."""
         return 0
+
+    @property
+    def _sums_on_device(self) -> bool:
+        """True if rows on a device are summed there; otherwise they are copied."""
+        return False
 
     def _description(self) -> dict[str, Any]:
         counts = zip(self.classes.tolist(), self.class_count.tolist(), strict=True)

@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import linalg
 from scipy.linalg import blas
 
 from streamgda.errors import InvalidDataError, MergeError
-from streamgda.kernels.centred import add_norms, first_rows, means_of_sums
+from streamgda.kernels.centred import add_norms, first_rows, means_of_sums, rows_by_group
 from streamgda.kernels.products import LEAST_ROWS, may_use_blas_threads
 from streamgda.kernels.sums import (
     LARGE,
@@ -36,6 +36,7 @@ from streamgda.moments.parallel import Coded, add_in_parts, by_ranges
 from streamgda.rows.arrays import NO_WEIGHTS, WINDOW_BYTES, as_kernel_rows, row_type
 from streamgda.rows.lifted import LiftedRows
 from streamgda.rows.sparse import CompressedRows
+from streamgda.rows.tensors import DeviceArray
 from streamgda.runtime import threads
 from streamgda.runtime.interruption import undone, uninterrupted
 from streamgda.storage.format import check_array, check_count, check_squares
@@ -445,6 +446,14 @@ _FLOATS = _FLOAT64, np.dtype(np.float32)
 _NO_SQUARES = np.empty(0)
 
 
+class Centres(NamedTuple):
+    """The weight of the rows of each class, and their mean in two parts."""
+
+    number: np.ndarray
+    mean: np.ndarray
+    mean_low: np.ndarray
+
+
 @dataclass(eq=False)
 class CentredSums(Sums):
     """Count, mean and scatter about the mean, in float64.
@@ -594,8 +603,18 @@ class CentredSums(Sums):
         return True
 
     def _add_many(self, rows: Coded, limit: float = LARGE) -> None:
+        centres = self._centres_of(rows, limit)
+        if centres is None:
+            trial = self._trial(limit, self.copy)
+            with np.errstate(over="ignore", invalid="ignore"):
+                trial._add_many(rows, np.inf)
+            self._become(trial)
+        else:
+            self._add_about(rows, centres)
+
+    def _centres_of(self, rows: Coded, limit: float) -> Centres | None:
+        """Return the centres of rows; None for values, weights and sums beyond a limit."""
         X, codes, weights = rows
-        dtype = self._read_dtype(X.dtype)
         number = np.zeros(self.count.size)
         count_rows(codes, weights, number)
         first = np.empty(number.size, np.intp)
@@ -603,25 +622,67 @@ class CentredSums(Sums):
         pivot, sums = self.mean * (number > 0)[:, None], np.zeros_like(self.mean)
         pivot[first >= 0] = X[first[first >= 0]]
         beyond = np.zeros(1, np.int64)  # values too large to be squared and summed
-        for block in rows.blocks(dtype):
-            add_in_parts(add_sums, block, (pivot,), sums, beyond)
+        if type(X) is DeviceArray:
+            X.add_sums(codes, weights, pivot, sums, beyond)
+        else:
+            for block in rows.blocks(self._read_dtype(X.dtype)):
+                add_in_parts(add_sums, block, (pivot,), sums, beyond)
         within = limit == np.inf or not beyond.any()
         within = within and (number + self.count).max() < limit
         if not (within and means_of_sums(limit, number, pivot, sums)):
-            trial = self._trial(limit, self.copy)
-            with np.errstate(over="ignore", invalid="ignore"):
-                trial._add_many(rows, np.inf)
-            self._become(trial)
-            return
+            return None
+        return Centres(number, pivot, sums)
+
+    def _add_about(
+        self,
+        rows: Coded,
+        centres: Centres,
+        scatters: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> None:
+        """Add rows with given centres, and perhaps given groups and their packed scatters."""
+        X, codes, weights = rows
+        number, mean, mean_low = centres
+        dtype = self._read_dtype(X.dtype)
         before = self._square_sums.copy()
-        self._add_scatter(rows, pivot, sums, dtype)
+        if scatters is None:
+            self._add_scatter(rows, mean, mean_low, dtype)
+        else:
+            for group, scatter in zip(*scatters, strict=True):
+                self.packed[group] += scatter
         if self.structure.matrix and dtype != _FLOAT64:
             self.rounding = self._rounding() + _FLOAT32_ROUNDING * (self._square_sums - before)
         if weights.size or self.squares is not None:
             self.squares = self._squares()
             count_rows(codes, weights * weights, self.squares)
         self.count = self._count_for(weights.size > 0)
-        self._merge_means(number, pivot, sums)
+        self._merge_means(number, mean, mean_low)
+
+    def updated(self, rows: Coded, held: bool, decay: float | None = None) -> Any:
+        """Return the sums with rows added; see `Sums.updated`.
+
+        What takes fewer bytes is copied from a device: the rows, or their sums.
+        """
+        X, codes, weights = rows
+        if decay is not None or type(X) is not DeviceArray:
+            return super().updated(rows, held, decay)
+        n, d = self.count.size, X.shape[1]
+        groups = self.structure.groups(n)
+        present = np.flatnonzero(np.bincount(codes, minlength=n))
+        sizes = np.unique(groups[present]).size * self.structure.group_size(d) + present.size * d
+        if 8 * sizes < X.nbytes:
+            order = rows_by_group(codes, n, n)[0]
+            weights = weights[order] if weights.size else weights
+            rows = Coded(X[order], codes[order], weights)
+            centres = self._centres_of(rows, LARGE)
+            if centres is not None:
+                matrix = self.structure.matrix
+                found, scatters = rows.X.scatter(rows.codes, weights, centres[1:], groups, matrix)
+                packed = found, self.structure.pack(scatters)
+                uninterrupted(self._add_about, rows, centres, packed)
+                return self
+            if X.invalid().any():
+                raise NotFinite
+        return super().updated(Coded(np.asarray(X), codes, weights), held)
 
     def _add_scatter(
         self, rows: Coded, centre: np.ndarray, centre_low: np.ndarray, dtype: Any
@@ -662,7 +723,9 @@ class CentredSums(Sums):
             )
             return
         both = np.flatnonzero(weight)
-        if both.size:
+        if not self.structure.wide(self.n_features):
+            add_outer(gap, weight, self.structure.groups(number.size), self.packed)
+        elif both.size:
             zeros = np.zeros_like(gap)
             self._add_scatter(Coded(gap[both], both, weight[both]), zeros, zeros, _FLOAT64)
 

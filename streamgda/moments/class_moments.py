@@ -120,7 +120,8 @@ class ClassMoments(Moments):
     products are summed in float32, and their sums in float64. The error of an element of the
     scatter is then at
     most :math:`260 \cdot 2^{-24} \sum |x_i - m_i| |x_j - m_j|`; pass ``X.astype(float)`` for more
-    accuracy.
+    accuracy. The same bound holds on a device, where tensors of floats of up to 32 bits are
+    multiplied in float32, 240 rows at a time, and integers in float64.
 
     Several threads may change the same moments: they take turns, and `copy` and ``+`` wait for
     them. Whatever exception arrives, such as that of Ctrl-C, a change is complete or not made.
@@ -530,6 +531,10 @@ class ClassMoments(Moments):
     def _scratch_bytes(self, n_features: int) -> int:
         return scratch_bytes(self._structure, n_features)
 
+    @property
+    def _sums_on_device(self) -> bool:
+        return self._lifting is None and not self._keeps_fourth
+
     def _update(
         self,
         X: Any,
@@ -544,7 +549,8 @@ class ClassMoments(Moments):
         if usual and type(X) is np.ndarray and type(y) is np.ndarray and self._add_at_once(X, y):
             return self
         X, named = (X, None) if type(X) is np.ndarray else named_rows(X)
-        X = as_maskable_matrix(X, sparse=self._lifting is None and not self._structure.matrix)
+        sparse = self._lifting is None and not self._structure.matrix
+        X = as_maskable_matrix(X, sparse, device=self._sums_on_device)
         y = rule.as_labels(y, first_row)
         with self._lock:
             self._check_shapes(X, y)

@@ -23,6 +23,7 @@ from streamgda.kernels.vectors import LANES
 from streamgda.rows.arrays import row_type
 from streamgda.rows.invalid_rows import all_finite
 from streamgda.rows.sparse import CompressedRows
+from streamgda.rows.tensors import DeviceArray, Moved, moved_distances
 from streamgda.runtime import lapack
 
 _FLOAT64 = np.dtype(np.float64)
@@ -345,8 +346,14 @@ class LinearFunctions:
         offsets[: self._offsets.size] = self._offsets
         return both[0], both[1:], offsets
 
-    def __call__(self, X: Any) -> np.ndarray:
+    @cached_property
+    def _moved(self) -> Moved:
+        return Moved(self._features, self._centre, self._vectors.whole, self._offsets)
+
+    def __call__(self, X: Any) -> Any:
         """Return the functions of rows, shape (n_functions, n_rows)."""
+        if type(X) is DeviceArray:
+            return X.linear(self._moved)
         if type(X) is CompressedRows:
             if self._sparse is None:
                 terms = self._centre, None, self._vectors.whole, self._precisions
@@ -392,15 +399,23 @@ class Distances(ABC):
         self._roots = np.require(roots, requirements=("C", "W"))
         self._features, self._centres = features, centres
 
-    @abstractmethod
-    def scores(
-        self, X: Any, scale: float, offsets: np.ndarray, margin: float = np.inf
-    ) -> np.ndarray:
+    @cached_property
+    def _moved(self) -> Moved:
+        return moved_distances(self._roots, self._features, self._centres)
+
+    def scores(self, X: Any, scale: float, offsets: np.ndarray, margin: float = np.inf) -> Any:
         """Return ``offsets[k] + scale * (squared distance to centre k)``.
 
         Scores that are more than `margin` below the largest of their row need only be upper bounds
         with that property; then `scale` is negative.
         """
+        if type(X) is DeviceArray:
+            return X.put(offsets[:, None]) + scale * X.distances(self._moved)
+        return self._scores(X, scale, offsets, margin)
+
+    @abstractmethod
+    def _scores(self, X: Any, scale: float, offsets: np.ndarray, margin: float) -> np.ndarray:
+        """Return `scores` of rows on the host."""
 
     def closest(self, X: Any, scale: float, offsets: np.ndarray, out: np.ndarray) -> None:
         """Write the number of the largest of the `scores`, the first of equal ones."""
@@ -417,9 +432,7 @@ class DirectDistances(Distances):
         super().__init__(roots, features, centres)
         self._rounded = Rounded(roots)
 
-    def scores(
-        self, X: Any, scale: float, offsets: np.ndarray, margin: float = np.inf
-    ) -> np.ndarray:
+    def _scores(self, X: Any, scale: float, offsets: np.ndarray, margin: float) -> np.ndarray:
         def scores_of(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
             out = np.empty((offsets.size, len(rows)))
             self._compute(rows, dtype, scale, offsets, out, NO_LABELS)
@@ -457,11 +470,9 @@ class DiagonalDistances(DirectDistances):
     _most_in_float64 = sys.maxsize
     _sparse: SparseTerms | None = None
 
-    def scores(
-        self, X: Any, scale: float, offsets: np.ndarray, margin: float = np.inf
-    ) -> np.ndarray:
+    def _scores(self, X: Any, scale: float, offsets: np.ndarray, margin: float) -> np.ndarray:
         if type(X) is not CompressedRows:
-            return super().scores(X, scale, offsets, margin)
+            return super()._scores(X, scale, offsets, margin)
         if self._sparse is None:
             terms = self._centres, self._roots, None, self._roots
             self._sparse = SparseTerms(self._features, X.shape[1], *terms)
@@ -483,9 +494,7 @@ class PooledDistances(Distances):
         centres = (self._centres - middle) @ root.T
         return white, DiagonalDistances(np.ones((1, d)), np.arange(d), centres)
 
-    def scores(
-        self, X: Any, scale: float, offsets: np.ndarray, margin: float = np.inf
-    ) -> np.ndarray:
+    def _scores(self, X: Any, scale: float, offsets: np.ndarray, margin: float) -> np.ndarray:
         white, distances = self._white
         return distances.scores(white(X).T.copy(), scale, offsets)
 
@@ -530,9 +539,7 @@ class MatrixDistances(Distances):
         self._layout: tuple[np.ndarray, ...] = (*numbers, ordered)
         self._means: tuple[Rounded, np.ndarray] | None = None
 
-    def scores(
-        self, X: Any, scale: float, offsets: np.ndarray, margin: float = np.inf
-    ) -> np.ndarray:
+    def _scores(self, X: Any, scale: float, offsets: np.ndarray, margin: float) -> np.ndarray:
         prunes = margin < np.inf and self._features.size > scoring.BLOCK
 
         def scores_of(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -25,6 +25,7 @@ from streamgda.rows.rasters import DaskRasterRows, GridRows, RasterRows
 from streamgda.rows.sources import RowSource, Slab, check_rows
 from streamgda.rows.stores import StoredRows
 from streamgda.rows.tables import FrameRows, LazyFrameRows
+from streamgda.rows.tensors import TensorRows
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import refuse
 
@@ -41,6 +42,7 @@ ADAPTERS: tuple[type[RowSource], ...] = (
     SparseRows,
     BackedSparseRows,
     LazyFrameRows,
+    TensorRows,
     ArrayRows,
 )
 _GRIDS: dict[str, type[RowSource]] = {"process": RasterRows, "dask": DaskRasterRows}  # of arrays
@@ -219,6 +221,10 @@ class Rows:
         """The executor of a pass over the sources: this process, or dask."""
         return "dask" if any(s.executor == "dask" for s in self.sources) else "process"
 
+    def in_place(self) -> Self:
+        """Return the rows such that those on a device are read there, as `DeviceArray`."""
+        return replace(self, X=self.X.in_place()) if type(self.X) is TensorRows else self
+
     def each(self, function: Callable[[Any], Any]) -> Self:
         """Return what a function makes of the rows and of what is beside them."""
         fields = {name: getattr(self, name) for name in FIELDS}
@@ -286,9 +292,11 @@ def _recognised(values: Any, name: str) -> Any:
     if name != "X" and (np.isscalar(values) or hasattr(values, "chunks") or is_polygons(values)):
         return values
     adapter = adapter_of(values)
-    if adapter not in (ArrayRows, SparseRows):
-        return adapter.of(values, name) if name == "X" or adapter.in_memory else values
-    return as_numpy(values) if name == "X" else as_slab(values, name)
+    if name != "X" and adapter in (ArrayRows, SparseRows, TensorRows):
+        return as_slab(values, name)
+    if adapter in (ArrayRows, SparseRows):
+        return as_numpy(values)
+    return adapter.of(values, name) if name == "X" or adapter.in_memory else values
 
 
 def _labels(X: RowSource, labels: Any, name: str) -> Any:

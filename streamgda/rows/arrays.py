@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -50,9 +51,12 @@ def _converted(values: Any) -> Any:
         return values.numpy()
     if hasattr(values, "__cuda_array_interface__") and hasattr(values, "get"):
         return values.get()
-    if hasattr(values, "__dlpack__") and not hasattr(values, "__array__"):
-        return np.from_dlpack(values)
-    return values
+    if not hasattr(values, "__dlpack__") or isinstance(values, np.ndarray | np.generic):
+        return values
+    if hasattr(values, "__array__"):
+        with contextlib.suppress(RuntimeError):  # of arrays on a device
+            return np.asarray(values)
+    return np.from_dlpack(values)
 
 
 # --- masked values --------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.rows.arrays import as_numpy, as_slab, is_masked
 from streamgda.rows.stores import is_group
 from streamgda.rows.tables import FrameRows, LazyFrameRows, as_stacked
+from streamgda.rows.tensors import on_device
 
 _DATASET_ROWS = 1000  # of a batch of a dataset
 _EXPECTED = "columns=('image', 'label'), columns=(['a', 'b'], 'label'), or a third name of weights"
@@ -87,6 +88,9 @@ class BatchColumns(NamedTuple):
             raise InvalidDataError(
                 f"{name} has no column {missing[0]!r}; its columns are {', '.join(available)}"
             )
+        beside = (batch[self.y], *([] if self.weight is None else [batch[self.weight]]))
+        if isinstance(self.X, str) and on_device(batch[self.X]) is not None:
+            return (batch[self.X], *beside)
         parts = [as_stacked(as_slab(batch[feature], feature)) for feature in self.features]
         several = not isinstance(self.X, str)
         for feature, values in zip(self.features, parts, strict=True):
@@ -97,7 +101,7 @@ class BatchColumns(NamedTuple):
                 )
         module: Any = np.ma if any(map(is_masked, parts)) else np
         X = module.column_stack(parts) if several or parts[0].ndim == 1 else parts[0]
-        return (X, batch[self.y], *([] if self.weight is None else [batch[self.weight]]))
+        return (X, *beside)
 
 
 @dataclass(frozen=True)
@@ -210,7 +214,7 @@ def _dataset(X: Any, columns: BatchColumns | None) -> Any:
 def read_batch(batch: Any, name: str, columns: BatchColumns | None = None) -> tuple[Any, ...]:
     """Return ``(X, y)`` or ``(X, y, sample_weight)`` of a batch; tensors as arrays.
 
-    Rows with several axes, such as images, are flattened.
+    Rows on a device become a `DeviceArray`. Rows with several axes, such as images, are flattened.
 
     Raises
     ------
@@ -226,8 +230,11 @@ def read_batch(batch: Any, name: str, columns: BatchColumns | None = None) -> tu
             f"{name} is a {type(batch).__name__}; expected a tuple (X, y) or (X, y, weight){advice}"
         )
     try:
-        X, *labels = map(as_numpy, batch)
-        return (_flat(as_slab(X) if isinstance(X, list | tuple) else X), *labels)
+        X, *labels = batch
+        tensor = on_device(X)
+        if tensor is None:
+            X = as_slab(X) if isinstance(X, list | tuple) else as_numpy(X)
+        return (_flat(X) if tensor is None else tensor.flat(), *map(as_numpy, labels))
     except InvalidDataError as error:
         error.place(name)
         raise

@@ -30,10 +30,13 @@ from streamgda.rows.labels import (
 )
 from streamgda.rows.sources import Slab, refuse_shape
 from streamgda.rows.sparse import CompressedRows, refuse_type
+from streamgda.rows.tensors import DeviceArray, on_device
 from streamgda.runtime.parameters import as_numbers, refuse, shown
 
+UNMASKED = np.ndarray, CompressedRows, DeviceArray  # rows of exactly these types have no mask
 
-def as_matrix(X: Any, first_row: int = 0, sparse: bool = False) -> Any:
+
+def as_matrix(X: Any, first_row: int = 0, sparse: bool = False, device: bool = False) -> Any:
     """Return rows as a two-dimensional array of real numbers, without copying such an array.
 
     Parameters
@@ -43,6 +46,8 @@ def as_matrix(X: Any, first_row: int = 0, sparse: bool = False) -> Any:
         Number of the first row in a larger array, from which errors count.
     sparse : bool
         Return sparse matrices and arrays as `CompressedRows`; otherwise they are refused.
+    device : bool
+        Return tensors on a device as `DeviceArray`; otherwise they are copied.
 
     Raises
     ------
@@ -50,18 +55,19 @@ def as_matrix(X: Any, first_row: int = 0, sparse: bool = False) -> Any:
         For sparse matrices, objects that are not numbers, complex numbers and other shapes, and
         for masked values.
     """
-    X = as_maskable_matrix(X, sparse)
-    return X if type(X) in (np.ndarray, CompressedRows) else unmasked(X, "X", first_row)
+    X = as_maskable_matrix(X, sparse, device)
+    return X if type(X) in UNMASKED else unmasked(X, "X", first_row)
 
 
-def as_maskable_matrix(X: Any, sparse: bool = False) -> Any:
+def as_maskable_matrix(X: Any, sparse: bool = False, device: bool = False) -> Any:
     """Return rows as `as_matrix` does; as a masked array if, and only if, values are masked."""
     if type(X) is not np.ndarray:
         if SparseRows.accepts(X):
             if not sparse:
                 refuse_sparse(X)
             return X if type(X) is CompressedRows else CompressedRows.of(X)
-        X = as_array(X, "X")
+        tensor = on_device(X) if device else None
+        X = as_array(X, "X") if tensor is None else tensor
     if X.dtype.kind == "O":
         try:
             X = X.astype(np.float64)
@@ -216,7 +222,7 @@ class RowRule:
 
     def needs_search(self, X: Any) -> bool:
         """Return True if rows are searched before they are summed; otherwise sums are checked."""
-        plain = type(X) in (np.ndarray, CompressedRows)
+        plain = type(X) in UNMASKED
         return self.action == "skip" or self.nodata is not None or not plain
 
     def counts_all(self, X: Any) -> bool:
@@ -263,6 +269,8 @@ class RowRule:
         """Return the numbers of the invalid rows, in order."""
         if type(X) is CompressedRows:
             return np.flatnonzero(self._sparse_rows(X))
+        if type(X) is DeviceArray:
+            return np.flatnonzero(X.invalid(self.nodata))
         found = [np.empty(0, np.intp)]
         for part, block in blocks(X, row_type(X.dtype).dtype):
             bad = np.zeros(len(block), bool)
@@ -283,7 +291,7 @@ class RowRule:
 
     def refuse(self, X: Any, at: int, row: int) -> None:
         """Raise `InvalidDataError` for the invalid row ``X[at]``, naming its number `row`."""
-        values = X.row(at) if type(X) is CompressedRows else X[at]
+        values = X[at] if isinstance(X, np.ndarray) else X.row(at)
         unmasked(values[None], "X", row)
         bad = values == self.nodata
         if values.dtype.kind == "f":
@@ -383,7 +391,7 @@ def refuse_not_finite(X: Any, first_row: int = 0, numbers: np.ndarray | None = N
             "Input X contains values whose sums or squares overflow float64 (infinity or a value "
             "too large for dtype('float64')); scale the data down, or the weights"
         )
-    values = X.row(bad[0]) if type(X) is CompressedRows else X[bad[0]]
+    values = X[bad[0]] if isinstance(X, np.ndarray) else X.row(bad[0])
     column = int(np.isfinite(values).argmin())
     name = "NaN" if np.isnan(values[column]) else "infinity"
     row = first_row + int(bad[0] if numbers is None else numbers[bad[0]])
@@ -523,7 +531,7 @@ def rows_to_count(
         y = y[numbers]
     if weights.size:
         weights = as_kernel_rows(weights if numbers is None else weights[numbers], weights.dtype)
-    return X if type(X) is CompressedRows else np.asarray(X), y, weights, numbers, n_skipped
+    return X if type(X) in UNMASKED else np.asarray(X), y, weights, numbers, n_skipped
 
 
 # --- fill values ----------------------------------------------------------------------------------

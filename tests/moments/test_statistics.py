@@ -1,9 +1,5 @@
 """Statistics from elsewhere and to elsewhere: round trips, shapes, offsets, impossible ones."""
 
-import re
-from pathlib import Path
-from types import SimpleNamespace
-
 import naive
 import numpy as np
 import pytest
@@ -210,32 +206,3 @@ def test_sums_in_float32():
     qda = QuadraticDiscriminantAnalysis.from_moments(moments)
     expected = QuadraticDiscriminantAnalysis().fit(X, y)
     np.testing.assert_allclose(qda.predict_proba(X), expected.predict_proba(X), atol=1e-3)
-
-
-class Tensor(np.ndarray):
-    """Stand-in for a tensor on a device."""
-
-    def to(self, dtype):
-        return self.astype(dtype)
-
-    def cpu(self):
-        return self
-
-    def numpy(self):
-        return np.asarray(self)
-
-
-def test_the_page_on_devices():
-    page = Path(__file__).parents[2] / "docs" / "how-to" / "statistics-from-a-device.md"
-    functional = SimpleNamespace(one_hot=lambda y, n: (y[:, None] == np.arange(n)).view(Tensor))
-    torch = SimpleNamespace(nn=SimpleNamespace(functional=functional), einsum=np.einsum)
-    names = {"torch": torch, "ClassMoments": ClassMoments}
-    exec("".join(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)), names)
-    X, y = rows(offset=1e6)
-    origin = X[:30].mean(axis=0)
-    sums = [np.zeros(shape).view(Tensor) for shape in (3, (3, 4), (3, 4, 4))]
-    for start in range(0, 90, 30):
-        batch = slice(start, start + 30)
-        sums = names["add"](sums, (X[batch] - origin).view(Tensor), y[batch].view(Tensor), 3)
-    found = names["moments_of"](sums, [0, 1, 2], origin)
-    assert_equal_moments(found, accumulate(X, y), rtol=1e-9)

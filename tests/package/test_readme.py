@@ -27,8 +27,9 @@ def test_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict = {}
     blocks = BLOCK.findall(page.read_text())
-    if any("import duckdb" in text for _, text in blocks):
-        pytest.importorskip("duckdb")
+    for library in ("duckdb", "torch"):
+        if any(f"import {library}\n" in text for _, text in blocks):
+            pytest.importorskip(library)
     if page == README:
         assert {kind for kind, _ in blocks} == {"python", "console"}
     for kind, text in blocks:
