@@ -149,7 +149,7 @@ GOOD: dict[str, Any] = {
     "chunk_rows": None, "overwrite": True, "state": HELD,
 }  # fmt: skip
 SPECIAL = {
-    "convert": {"labels": Y, "store": {}},
+    "convert": {"labels": Y, "store": {}, "label": None},
     "load": {"store": STORE},
     "open_store": {"X": "X", "y": "y", "label": None},
     "Checkpoint": {"path": WHERE},

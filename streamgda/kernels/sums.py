@@ -237,7 +237,7 @@ def all_below(values, bound):
     """Return True if no value is NaN, or at or beyond a bound."""
     beyond = False
     for i in range(values.shape[0]):
-        beyond |= not abs(values[i]) < bound
+        beyond |= not abs(float(values[i])) < bound  # NumPy would compare as float32
     return not beyond
 
 

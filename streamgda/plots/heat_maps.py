@@ -74,7 +74,7 @@ def plot_confusion_matrix(
     >>> [text.get_text() for text in ax.texts]
     ['50', '0', '0', '0', '48', '2', '0', '1', '49']
     """
-    if not hasattr(estimator, "predict"):
+    if isinstance(estimator, type) or not hasattr(estimator, "predict"):
         raise TypeError(
             f"estimator is of type {type(estimator).__name__}; expected a fitted classifier"
         )

@@ -177,13 +177,15 @@ def test_layout_does_not_matter(covariance_type, n_features):
     # Kernels are compiled for each type of integers of 8 and 16 bits: two stand for four.
     [np.float16, np.uint8, np.int16, np.int64, np.bool_, *([np.int8, np.uint16] * THOROUGH)],
 )
-def test_other_types_score_as_their_values_in_float64(covariance_type, n_features, dtype):
+def test_other_types_score_as_wider_ones(covariance_type, n_features, dtype):
+    """Those of float16 in float32, others in float64."""
     X, y = blobs(200, n_features)
     kind = np.dtype(dtype).kind
     rows = {"b": X > 0, "f": X}.get(kind, bytes_of(X) // 2).astype(dtype)
     in_float64 = rows.astype(np.float64)
     fitted = fit(in_float64, y, covariance_type, shrinkage=0.1)
-    found, expected = scores(fitted, rows), scores(fitted, in_float64)
+    wide = rows.astype(np.float32) if kind == "f" else in_float64
+    found, expected = scores(fitted, rows), scores(fitted, wide)
     for method in METHODS:
         np.testing.assert_allclose(found[method], expected[method], rtol=1e-12, atol=1e-12)
 
