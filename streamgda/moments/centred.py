@@ -175,7 +175,7 @@ class Sums(ABC):
         mapped = object.__new__(type(self))  # `copy.copy` takes longer than small arrays do
         held = mapped.__dict__
         for name, value in self.__dict__.items():
-            held[name] = change(name, value) if type(value) is np.ndarray else value
+            held[name] = change(name, value) if isinstance(value, np.ndarray) else value
         return mapped
 
     def copy(self) -> Self:
