@@ -26,6 +26,7 @@ from streamgda.kernels.vectors import (
 )
 
 _PARTS = 4  # sums of squares to which successive rows are added, if many are of one class
+_SAMPLE = 256  # successive rows of a block that are looked at for that
 
 
 def _add_class_squares(X, order, codes, weights, first, last, pivots, sums, squares):
@@ -162,13 +163,13 @@ def add_centred_squares(
     vectors, sums = np.empty((3, n_classes, width)), np.empty((n_classes, width))
     for first in range(0, codes.shape[0], block_rows):
         last = min(first + block_rows, codes.shape[0])
-        before, repeated = codes[first], 0
+        sample, repeated = min(_SAMPLE, last - first), 0
+        for r in range(first + 1, first + sample):
+            repeated += codes[r] == codes[r - 1]
         for k in range(n_classes):
             numbers[k] = -1.0
         for r in range(first, last):
             k = np.uint64(codes[r])
-            repeated += codes[r] == before
-            before = codes[r]
             if numbers[k] < 0:
                 numbers[k] = 0.0
                 row = order[r] if order.shape[0] > 0 else r
@@ -179,7 +180,7 @@ def add_centred_squares(
             numbers[k] += weights[r] if weights.shape[0] > 0 else 1.0
         for k in range(n_classes):
             totals[k] = numbers[k] = max(numbers[k], 0.0)
-        n_parts = _PARTS if 4 * repeated > last - first else 1
+        n_parts = _PARTS if 4 * repeated > sample else 1
         for times in range(2):
             for k in range(n_classes):
                 for p in range(n_parts if totals[k] > 0 else 0):

@@ -649,13 +649,13 @@ def test_unusable_parameters(params, groups, match):
 def test_accuracy_is_that_of_the_best_of_scikit_learn(monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
     found = import_module("bench.choice").compare("wine", *load_wine(return_X_y=True), n_splits=2)
-    assert found.candidates == 42
     error = np.sqrt(found.theirs * (1 - found.theirs) / (0.3 * 178))  # of a split
     assert found.ours >= found.theirs - error
 
 
 def test_equally_accurate_default_candidates_are_told_apart_by_their_log_loss():
-    search = GaussianDiscriminantCV().fit(*load_iris(return_X_y=True))
+    X, y = load_iris(return_X_y=True)
+    search = GaussianDiscriminantCV().fit(X[:, 2:], y)
     results = search.cv_results_
     equal = results["rank_test_accuracy"] == 1
     assert equal.sum() > 1
