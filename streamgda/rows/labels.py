@@ -27,7 +27,7 @@ _TABLE = 1 << 20  # largest range of integers that are looked up in a table
 _PART = 1 << 17  # labels that a thread looks up at a time
 _MOST = np.iinfo(np.int64).max
 _EXACT = 1 << 53  # to which float64 holds all integers
-_FIRST = 1 << 10  # labels that often include all classes
+_SOME = 1 << 10  # labels that often include all classes
 _FEW = 1 << 9  # labels for which it is not worth finding the distinct ones first
 _ONE_LABEL = (str, bytes, Number, np.generic, datetime.date)
 _OF_NO_CLASS = {"U": "", "S": b"", "M": np.datetime64("NaT"), "m": np.timedelta64("NaT")}
@@ -430,8 +430,8 @@ def encode(y: Labels, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.empty(0, np.int64), classes
     if type(y) is not CodedLabels:
         if y.dtype.kind in "biu" and y.dtype != np.uint64:
-            # In most cases all labels are classes already, or are among the first.
-            known = classes if classes.size else np.unique(y[:_FIRST])
+            # In most cases all labels are classes already, or are among some of them.
+            known = classes if classes.size else np.unique(y[:: -(-y.size // _SOME)])
             table = integer_table(known)
             codes = None if table is None else look_up(y, *table)
             if codes is not None:
@@ -444,7 +444,7 @@ def encode(y: Labels, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
                 codes = _search(y, classes)
             return codes, classes
         y = distinct(y)
-    known = classes if classes.size else np.unique(y[:_FIRST])
+    known = classes if classes.size else np.unique(y[:: -(-y.size // _SOME)])
     codes = look_up(y.codes, 0, _search(y.values, known))
     if codes is None:
         occurs = np.zeros(y.values.size, bool)
