@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -19,6 +20,7 @@ from streamgda.storage.opening import local_path
 
 _SUFFIXES = (".gpkg", ".geojson", ".shp", ".fgb")
 _MARGIN = 2  # pixels around a window
+_one_at_a_time = threading.Lock()  # rasterio silences a warning, which another thread would undo
 _MOST = 5  # pairs of polygons that an error names
 
 
@@ -197,16 +199,15 @@ class PolygonGrid:
         inside = [pair for pair in pairs if not pair[0].is_empty]
         if not inside or top == bottom or left == right:
             return np.zeros((bottom - top, right - left), np.int32)
-        # rasterio takes the identity for a missing transform, and warns.
-        margin = _MARGIN if (left, top) != (_MARGIN, _MARGIN) else _MARGIN + 1
-        shape = bottom - top + 2 * margin, right - left + 2 * margin
-        options = {"transform": Affine.translation(left - margin, top - margin), "dtype": "int32"}
+        shape = bottom - top + 2 * _MARGIN, right - left + 2 * _MARGIN
+        options = {"transform": Affine.translation(left - _MARGIN, top - _MARGIN), "dtype": "int32"}
 
         def ends(all_touched: bool) -> list[np.ndarray]:
             """Return the first and the last of the polygons of each pixel: of one class, or two."""
             parts = (inside[::-1], inside)
-            found = [rasterize(p, shape, all_touched=all_touched, **options) for p in parts]
-            return [f[margin:-margin, margin:-margin] for f in found]
+            with _one_at_a_time:
+                found = [rasterize(p, shape, all_touched=all_touched, **options) for p in parts]
+            return [f[_MARGIN:-_MARGIN, _MARGIN:-_MARGIN] for f in found]
 
         first, last = ends(False)
         two = self.codes[first - 1] != self.codes[last - 1]  # pixels in no polygon: 0 and 0
