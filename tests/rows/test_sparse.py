@@ -70,8 +70,9 @@ def test_moments_are_those_of_dense_rows(kind, form, as_array, index, dtype, wei
         w = weights[part] if weighted else None
         dense.update(X[part], y[part], w)
         sparse.update(container(X[part], form, as_array, index), y[part], w)
-    assert sparse.exact == dense.exact
-    if dense.exact:
+    # Dense rows of wide integers that fit in 16 bits are summed as such.
+    assert sparse.exact == (dense.exact and X.dtype != np.int64)
+    if sparse.exact:
         for name, values in dense._sums.arrays().items():
             np.testing.assert_array_equal(sparse._sums.arrays()[name], values, strict=True)
     assert_same_moments(dense, sparse, rtol=1e-12 if X.dtype != np.float32 else 1e-6)
