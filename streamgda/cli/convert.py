@@ -72,6 +72,8 @@ def convert(
     """
     from streamgda import datasets  # noqa: PLC0415
     from streamgda.engine.progress import reporter  # noqa: PLC0415
+    from streamgda.errors import SourceNotFoundError  # noqa: PLC0415
+    from streamgda.rows.table_files import is_table  # noqa: PLC0415
     from streamgda.runtime.memory import readable  # noqa: PLC0415
     from streamgda.storage.opening import open_node  # noqa: PLC0415
 
@@ -85,6 +87,8 @@ def convert(
     if "://" not in store:
         refuse_occupied(store, overwrite)
     file, name = file_and_name(None if labels is None else [labels])
+    if name is not None and not (table.get("format") or is_table(data)):
+        raise SourceNotFoundError(f"{name} does not exist; expected a file of labels beside {data}")
     started = time.perf_counter()
     with contextlib.ExitStack() as stack:
         report = None

@@ -37,7 +37,7 @@ _JSON = inspect.Parameter(
 # Parameters of Python functions that messages name, and those that have other names as options.
 _SPELLED = {"label": "--labels", "na_values": "--na", "keep_default_na": "--default-na"}
 _PARAMETER = re.compile(
-    r"(?<!\w\()\b([a-z_]+)(?:=(\[?\.\.\.\]?|'[^']*'|\"[^\"]*\"|-?[\w.+-]*\w)|(?<=[a-z]_memory))"
+    r"(?<!\w\()(?<!/)\b([a-z_]+)(?:=(\[?\.\.\.\]?|'[^']*'|\"[^\"]*\"|-?[\w.+-]*\w)|(?<=[a-z]_memory))"
 )
 _options = {*_SPELLED}  # of all commands
 _OF_LABELS = {"--y": "--labels", "--label": "--labels", "--label-column": "--labels"}

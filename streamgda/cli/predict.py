@@ -169,7 +169,7 @@ def predict(
         "seconds": seconds,
     }
     if method == "predict":
-        counted = _counted(out)
+        counted = _counted(out, dtype)
         screen.show_table(
             ("predicted", "rows", "share"),
             [(label, f"{n:,}", f"{n / X.shape[0]:.1%}") for label, n in counted[:_SHOWN]],
@@ -184,19 +184,27 @@ def predict(
     return figures
 
 
-def _counted(out: Path) -> list[tuple[Any, int]]:
+def _counted(out: Path, dtype: Any) -> list[tuple[Any, int]]:
     """Return the different labels in an output and the number of rows of each, largest first."""
     from streamgda.rows.geotiff import is_geotiff  # noqa: PLC0415
-    from streamgda.rows.table_files import format_of  # noqa: PLC0415
+    from streamgda.rows.table_files import Table, format_of  # noqa: PLC0415
+    from streamgda.rows.table_writing import is_table_path  # noqa: PLC0415
 
     counts: Counter[Any] = Counter()
-    if (kind := format_of(str(out))) is not None:
-        import pyarrow.dataset  # noqa: PLC0415
+    if is_table_path(out):
+        import pyarrow as pa  # noqa: PLC0415
 
-        table = pyarrow.dataset.dataset(out, format="csv" if kind == "text" else kind)
-        for batch in table.to_batches(columns=["label"]):
+        # What a text holds is read as text, as a later label may be no number.
+        text = format_of(str(out)) == "csv"
+        options: Any = {"header": True, "keep_default_na": False} if text else {}
+        table = Table.of(out, **options)
+        kind = pa.string() if text else table.kinds("label")[0]
+        for batch in table.batches(0, {"label": kind}, _BLOCK):
             for found in batch.column(0).value_counts().to_pylist():
-                counts[found["values"]] += found["counts"]
+                label = found["values"]
+                if text:
+                    label = label_like(label, dtype, "--out") if label else ""
+                counts[label] += found["counts"]
     elif is_geotiff(out):
         import rasterio  # noqa: PLC0415
 

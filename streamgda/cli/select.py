@@ -81,7 +81,7 @@ def select(
     refuse_occupied(out, overwrite)
     search = GaussianDiscriminantCV(
         params,
-        cv=cv if groups is None else GroupKFold(cv),
+        cv=GroupKFold(cv) if groups is not None and cv > 1 else cv,
         scoring=scoring,
         random_state=seed,
         max_memory=max_memory,

@@ -54,6 +54,9 @@ from streamgda.datasets import convert
         ("convert nowhere.csv --out t.zarr", "nowhere.csv does not exist"),
         ("fit {file} --out m", "`streamgda convert` makes zarr of files of other kinds"),
         ("convert {file} --out t.zarr", "does not identify its format"),
+        ("convert {data}/rows.zarr --labels no.npy --out t.zarr", "no.npy does not exist"),
+        ("select {data}/rows.zarr --groups y --cv 1 --out m.zip", "--cv 1"),
+        ("fit {data}/kind=a/rows.zarr --out m.zip", "/kind=a/rows.zarr does not exist"),
         ("demo --mnist {data}", "lacks train-images"),
     ],
 )

@@ -121,3 +121,21 @@ def test_keys_need_a_table(tmp_path, store, command):
     code, _, err = command("predict", store, "--model", tmp_path / "model", *options)
     assert code == 1
     assert "keys=('id',) are columns of a table, and out is" in err
+
+
+def test_counts_of_predictions_are_those_of_texts_and_tables(tmp_path, command):
+    names = np.array(["1", "NA", "x"])  # which no reader may take for a number or a gap
+    y = names[np.sort(np.arange(N) % 3)]
+    X = np.random.default_rng(0).normal(size=(N, 2)) + 9 * (np.arange(N) * 3 // N)[:, None]
+    GaussianNB().fit(X, y).save(tmp_path / "m")
+    rows = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"id": np.arange(N), "a": X[:, 0], "b": X[:, 1]}), rows)
+    labels = GaussianNB().fit(X, y).predict(X)
+    expected = dict(zip(*np.unique(labels, return_counts=True), strict=True))
+    for out in ("p.tsv", "p.csv", "p.parquet", "p.arrow", "p.zarr"):
+        keys = () if out == "p.zarr" else ("--keys", "id")
+        predict = ("predict", rows, "--model", tmp_path / "m", "--features", "a,b", "--json")
+        ended = command(*predict, "--out", tmp_path / out, *keys)
+        assert ended.code == 0, ended.err
+        found = json.loads(ended.out)["predicted"]
+        assert {row["label"]: row["rows"] for row in found} == expected
