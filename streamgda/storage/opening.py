@@ -273,11 +273,21 @@ def stranger(store: Any, arrays_of: Callable[[Any], Collection[str] | None]) -> 
         Called with the node in the store; returns the names of the arrays in a group that may be
         replaced ("" is an array without a group), or None if the node may not.
     """
+    while True:
+        before = _identity(store)
+        found = _stranger(store, arrays_of)
+        # The files of a directory are listed one by one, and its writer may replace it meanwhile.
+        if found is None or _identity(store) == before:
+            return found
+
+
+def _stranger(store: Any, arrays_of: Callable[[Any], Collection[str] | None]) -> str | None:
     first = next(contents(store), None)
     if first is None:
         return None
     try:
-        arrays = _described_arrays(store, arrays_of)
+        with described(store) as node:
+            arrays = arrays_of(node)
     except (SourceError, SourceNotFoundError, FormatError):
         return first
     if arrays is None:
@@ -459,14 +469,6 @@ def reread_if_replaced(read: Callable[..., Any]) -> Callable[..., Any]:
                     raise
 
     return consistent
-
-
-@reread_if_replaced
-def _described_arrays(
-    store: Any, arrays_of: Callable[[Any], Collection[str] | None]
-) -> Collection[str] | None:
-    with described(store) as node:
-        return arrays_of(node)
 
 
 def _identity(store: Any) -> tuple[int, int] | None:

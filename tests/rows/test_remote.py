@@ -436,9 +436,11 @@ def test_s3_with_failing_requests(proxy, environment, rows, expected, monkeypatc
 def test_s3_chunks_that_are_gone_or_cut(environment, rows):
     write(f"s3://{environment}/rows", rows)
     files = s3fs.S3FileSystem(skip_instance_cache=True)
+    chunk = files.cat_file(f"{environment}/rows/X/c/4/0")
     files.rm(f"{environment}/rows/X/c/4/0")
     with pytest.raises(ReadError, match=r"chunk \(4, 0\), rows 400 to 499, .*c/4/0 is missing"):
         accumulate(*open_store(f"s3://{environment}/rows"))
+    files.pipe_file(f"{environment}/rows/X/c/4/0", chunk)
     files.pipe_file(f"{environment}/rows/X/c/2/0", b"cut")
     with pytest.raises(ReadError, match=r"chunk \(2, 0\), rows 200 to 299, cannot be read"):
         accumulate(*open_store(f"s3://{environment}/rows"))
