@@ -22,6 +22,7 @@ from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,
     SourceError,
+    cause_of,
 )
 from streamgda.rows import Rows, as_source, names_of
 from streamgda.rows.arrays import as_slab, unmasked
@@ -389,7 +390,7 @@ def _member(source: Any, opened: Any, name: str) -> Any:
             raise TypeError("it is a group")
         return found
     except Exception as error:  # pickled objects, damaged members, nested groups
-        raise SourceError(f"{source}: cannot read the array {name!r}: {error}") from error
+        raise SourceError(f"{source}: cannot read the array {name!r}: {error}") from cause_of(error)
 
 
 def _are_batches(source: Any) -> bool:

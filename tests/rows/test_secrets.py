@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
+from distributed.comm import CommClosedError
 from samples import blobs
 from servers import Server, serving
 
@@ -16,6 +17,7 @@ import streamgda
 from streamgda import GaussianNB, accumulate, open_store
 from streamgda.datasets import convert
 from streamgda.engine import plan, progress
+from streamgda.engine.dask import cluster
 from streamgda.errors import printable
 from streamgda.runtime import retry
 
@@ -55,10 +57,16 @@ def refuse(server, path):
     server.failing, server.status, server.times = path, 403, 10**6
 
 
+def lose(scheduler):
+    with cluster._failures():
+        raise CommClosedError(f"in <TLS>: {scheduler} is closed")
+
+
 def failures(server, url, query):
     """Calls that fail, each for another reason; those with a path that the server refuses first."""
     rows = blobs(300)
     model = GaussianNB().fit(*rows)
+    stored = open_store(f"{url}/rows")[0]
     yield "/rows/zarr.json", lambda: open_store(f"{url}/rows")
     yield "/rows/X/zarr.json", lambda: open_store(f"{url}/rows")
     yield "/rows/X/c/1/0", lambda: accumulate(*open_store(f"{url}/rows"))
@@ -66,6 +74,8 @@ def failures(server, url, query):
     yield "/rows.parquet", lambda: accumulate(*open_store(f"{url}/rows.parquet"))
     yield "/nb/zarr.json", lambda: streamgda.load(f"{url}/nb")
     yield "/nb/moments/mean/c/0/0", lambda: streamgda.load(f"{url}/nb")
+    yield "/rows/X/zarr.json", lambda: cluster.check_opens(stored)
+    yield "", lambda: lose(f"tls://user:{SECRET}@scheduler:8786")
     yield "", lambda: open_store(f"{url}/absent{query}")
     yield "", lambda: open_store(f"{url}/rows/X{query}")
     yield "", lambda: open_store(f"{url}/rows", y="z")

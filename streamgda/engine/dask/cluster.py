@@ -15,7 +15,7 @@ import dask
 from dask.callbacks import Callback
 from dask.system import CPU_COUNT
 
-from streamgda.errors import ClusterError
+from streamgda.errors import ClusterError, cause_of
 
 _LARGE_BYTES = 10_000_000  # distributed warns of larger graphs
 _EXPECTED_THREADS = 8
@@ -87,7 +87,7 @@ def check_opens(X: Any) -> None:
         raise ClusterError(
             f"a worker cannot open {path}: {error!r}. Workers read stores themselves: put it where "
             f"all of them find it under the same path or URL"
-        ) from error
+        ) from cause_of(error)
 
 
 def hold(value: Any, n_bytes: int) -> Any:
@@ -309,11 +309,11 @@ def _failures() -> Iterator[None]:
             f"they had too little memory: give them more, or fewer threads each, or keep less "
             f"(covariance_type='tied' or 'diag', fewer features). If they were removed on purpose, "
             f"raise distributed.scheduler.allowed-failures in the configuration of dask"
-        ) from error
+        ) from cause_of(error)
     except (NoWorkerError, NoValidWorkerError) as error:
-        raise ClusterError(f"no worker is left to continue: {error}") from error
+        raise ClusterError(f"no worker is left to continue: {error}") from cause_of(error)
     except (CancelledError, ClosedClientError, CommClosedError) as error:
         raise ClusterError(
             f"the scheduler is gone, or has cancelled this work, or the client was restarted or "
             f"closed ({error!r}): start a cluster, connect a Client to it and run this again"
-        ) from error
+        ) from cause_of(error)
