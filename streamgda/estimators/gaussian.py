@@ -45,7 +45,6 @@ from streamgda.models.model import check_classes, check_priors
 from streamgda.models.sampling import Sampler, codes_to_sample, sample
 from streamgda.moments import ClassMoments
 from streamgda.moments.covariance_types import structure_of
-from streamgda.moments.feature_maps import Lifting
 from streamgda.moments.grouped import each_without
 from streamgda.rows import Rows, as_source
 from streamgda.rows.invalid_rows import as_matrix, as_weights, rows_to_count
@@ -118,8 +117,7 @@ class GaussianClassifier(MomentClassifier):
         if estimator is not None and not hasattr(estimator, "fit"):
             raise refuse("covariance_estimator", estimator, "an object with a method fit, or None")
         as_flag("store_covariance", getattr(self, "store_covariance", False))
-        needs = self._regularisation().needs(self._covariance_type())
-        return needs | {"feature_map": Lifting.of(getattr(self, "feature_map", None))}
+        return super()._kept() | self._regularisation().needs(self._covariance_type())
 
     def _check_supported(self) -> None:
         """Raise an error for parameters that the solver does not support.

@@ -199,7 +199,13 @@ class MomentEstimator(RowEstimator):
 
     def _kept(self) -> dict[str, Any]:
         """Return the parameters of the moments to keep; refuse invalid parameters."""
-        raise NotImplementedError
+        mapped = Lifting.of(getattr(self, "feature_map", None))
+        kind = self._covariance_type()
+        return {"covariance_type": kind, "fourth_moments": False, "feature_map": mapped}
+
+    def _empty(self, settings: Self, kind: Any = ClassMoments, **options: Any) -> Any:
+        """Return moments without rows, as settings keep them but for these options."""
+        return kind(**settings._kept() | options)
 
     def _scalings(self) -> tuple[str, ...]:
         """Return the scalings of the rows that a second pass needs; see `accumulate_again`."""
@@ -597,10 +603,9 @@ class MomentEstimator(RowEstimator):
 
         Options are those of `streamgda.engine.accumulate_into`.
         """
-        kept = settings._kept()
-        if held is not None:
-            kept["fourth_moments"] = held.fourth_moments
-        moments = engine.accumulate_into(ClassMoments(**kept), settings._summed(rows), **options)
+        fourth = {} if held is None else {"fourth_moments": held.fourth_moments}
+        empty = self._empty(settings, **fourth)
+        moments: Any = engine.accumulate_into(empty, settings._summed(rows), **options)
         moments._name_features(self._column_names())
         return moments
 
@@ -637,7 +642,7 @@ class MomentEstimator(RowEstimator):
                 f"were kept without their fourth moments; call fit"
             )
         # A transformer that was loaded without its code gets it again.
-        self.moments_._lifting = _joined_maps(kept, self.moments_)
+        self.moments_._lifting = joined_maps(kept, self.moments_)
 
     def _is_declared(self, classes: Any) -> bool:
         """Return True for the same classes as were declared before."""
@@ -738,7 +743,7 @@ class MomentEstimator(RowEstimator):
             estimator.feature_map = moments.feature_map
         kept = estimator._kept()
         estimator._check_supported()
-        _joined_maps(kept, moments)
+        joined_maps(kept, moments)
         if kept["fourth_moments"] and moments.n_features is not None:
             moments.fourth  # noqa: B018  (reports missing ones)
         estimator._adopt(moments.reduce(kept["covariance_type"]), estimator._current_settings())
@@ -768,7 +773,7 @@ class MomentEstimator(RowEstimator):
     def _model_behind(self, moments: ClassMoments, beside: Any) -> Any:
         """Return the model of moments, which lifts rows as these were lifted."""
         model, lifting = self._settings._make_model(moments, beside), moments._lifting
-        return model if lifting is None else replace(model, feature_map=lifting)
+        return model if lifting is None else replace(model, feature_map=lifting.of_features)
 
     # --- fitted attributes --------------------------------------------------------------------
 
@@ -818,7 +823,7 @@ class MomentEstimator(RowEstimator):
     ) -> Self:
         """Return an estimator whose model follows from given numbers."""
         estimator = cls(**params)
-        if estimator._kept().get("feature_map") is not None:
+        if estimator._kept()["feature_map"] is not None:
             raise InvalidParameterError(
                 "feature_map is given, and from_parameters makes a model of features as they are; "
                 "leave it out, and pass feature_map.transform(X) to predict"
@@ -868,6 +873,13 @@ class MomentEstimator(RowEstimator):
             single=self._single and name in self._single_scores,
             of_features=method != "inverse_transform",
         )
+
+    def _refuse_lifted(self, why: str) -> None:
+        """Raise `UnsupportedError` if rows are behind a feature map."""
+        if self._numbers is None and self.moments_._lifting is not None:
+            raise UnsupportedError(
+                f"{why}: fit an estimator without feature_map to feature_map.transform(X)"
+            )
 
     def _refuse_method(self, method: str) -> NoReturn:
         raise InvalidParameterError(f"{type(self).__name__} has no {method}")
@@ -937,8 +949,10 @@ class MomentEstimator(RowEstimator):
             if not same or not np.array_equal(model.classes, moments.classes):
                 raise ValueError("its model and its moments have different classes")
             lifting, width = moments._lifting, estimator.n_features_in_
-            width = width if lifting is None else lifting.n_out
-            if model.n_features != width or getattr(model, "feature_map", None) != lifting:
+            if lifting is not None:
+                lifting = lifting.of_features
+                width = lifting.n_out
+            if model.n_features != width or model.feature_map != lifting:
                 raise ValueError("its model and its moments have different features")
             estimator._derived["model"] = replace(model, feature_names=names)
         return estimator
@@ -1054,7 +1068,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
             return own._of_all_rows(settings, None, rows, **options)
         if getattr(settings, "feature_map", into) is None:
             settings.feature_map = into.feature_map
-        mapped = _joined_maps(settings._kept(), into)
+        mapped = joined_maps(settings._kept(), into)
         empty = ClassMoments(
             into.covariance_type, fourth_moments=into.fourth_moments, feature_map=mapped
         )
@@ -1498,13 +1512,6 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
             expected = "an integer from 0 to 2**32 - 1, a RandomState, or None"
             raise refuse("random_state", random_state, expected) from None
 
-    def _refuse_lifted(self, why: str) -> None:
-        """Raise `UnsupportedError` if rows are behind a feature map."""
-        if self._numbers is None and self.moments_._lifting is not None:
-            raise UnsupportedError(
-                f"{why}: fit an estimator without feature_map to feature_map.transform(X)"
-            )
-
     # --- conversion -------------------------------------------------------------------------
 
     def _counterpart(self) -> Counterpart:
@@ -1628,15 +1635,10 @@ def _of_joint(
     return np.asarray(_OF_JOINT[method](joint, estimator.classes_))
 
 
-def _joined_maps(kept: Mapping[str, Any], moments: ClassMoments) -> Lifting | None:
+def joined_maps(kept: Mapping[str, Any], moments: ClassMoments) -> Lifting | None:
     """Return the feature map of parameters and moments; refuse different ones."""
-    held, lifting = moments._lifting, kept.get("feature_map")
+    held, lifting = moments._lifting, kept["feature_map"]
     joined = None if held is None else held.joined(lifting)
-    if held is not None and "feature_map" not in kept:
-        raise InvalidParameterError(
-            f"the moments are of rows behind {held}, and this estimator takes no feature_map; "
-            f"accumulate the rows without one"
-        )
     if joined is None and (held is not None or lifting is not None):
         raise InvalidParameterError(
             f"feature_map is {lifting or None}, but the rows so far were added behind "

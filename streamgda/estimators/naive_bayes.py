@@ -22,6 +22,7 @@ from streamgda.models.covariance import Covariances, Regularisation, estimate
 from streamgda.models.leave_one_out import GaussianLeaveOneOut
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import total_variance
+from streamgda.moments.feature_maps import Binarize, Lifting
 from streamgda.rows import Rows, as_source
 from streamgda.rows.arrays import is_masked
 from streamgda.rows.in_memory import SparseRows, as_array
@@ -266,6 +267,8 @@ class BernoulliNB(MomentClassifier):
         Priors of the sorted classes; by default their shares of the rows.
     temperature : float > 0
         Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
+    feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
+        Map of rows before they are binarised; see `GaussianDiscriminantAnalysis`.
 
     Attributes
     ----------
@@ -309,6 +312,7 @@ class BernoulliNB(MomentClassifier):
         fit_prior: bool = True,
         class_prior: Any = None,
         temperature: float = 1.0,
+        feature_map: Any = None,
     ) -> None:
         self.alpha = alpha
         self.force_alpha = force_alpha
@@ -316,6 +320,7 @@ class BernoulliNB(MomentClassifier):
         self.fit_prior = fit_prior
         self.class_prior = class_prior
         self.temperature = temperature
+        self.feature_map = feature_map
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -338,8 +343,11 @@ class BernoulliNB(MomentClassifier):
                 )
         as_flag("force_alpha", self.force_alpha)
         as_flag("fit_prior", self.fit_prior)
-        self._threshold()
-        return {"covariance_type": "diag", "fourth_moments": False}
+        kept, threshold = super()._kept(), self._threshold()
+        if kept["feature_map"] is not None and threshold is not None:
+            maps = *kept["feature_map"].maps, Binarize(threshold)
+            kept["feature_map"] = Lifting(maps)
+        return kept
 
     def _threshold(self) -> float | None:
         """Return `binarize`, of which True and False are 1 and 0, as in scikit-learn."""
@@ -355,7 +363,8 @@ class BernoulliNB(MomentClassifier):
         if priors is None and not self.fit_prior:
             seen = moments.class_count > 0
             priors = seen / max(1, seen.sum())
-        return BernoulliModel.from_moments(moments, alpha, self._threshold(), priors)
+        threshold = None if self.feature_map is not None else self._threshold()
+        return BernoulliModel.from_moments(moments, alpha, threshold, priors)
 
     def _model_of_numbers(  # type: ignore[override]
         self, classes: np.ndarray, feature_log_prob: np.ndarray, class_log_prior: np.ndarray
@@ -396,8 +405,10 @@ class BernoulliNB(MomentClassifier):
         return alpha
 
     def _summed(self, rows: Rows) -> Rows:
-        X, rule = rows.X, rows.rule
-        self._check_alpha(X.shape[1])
+        X, rule, lifting = rows.X, rows.rule, self._kept()["feature_map"]
+        self._check_alpha(X.shape[1] if lifting is None else lifting.bound(X.shape[1]).n_out)
+        if lifting is not None:
+            return rows
         plain = type(X) is np.ndarray and rule is CHECK_SUMS and rows.weight is None
         if plain and X.size <= _AT_ONCE:
             return replace(rows, X=binarise(X, self._threshold()))

@@ -7,6 +7,7 @@ from typing import Any, Self, Unpack
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 
 from streamgda.estimators.moment_classifier import MomentEstimator, fitted
 from streamgda.estimators.row_estimator import RowReading, Scoring, takes
@@ -43,6 +44,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
         Without effect: all are ``"covariance_eigh"``, which is exact.
     tol, iterated_power, n_oversamples, power_iteration_normalizer, random_state : optional
         Parameters of other solvers, without effect.
+    feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
+        Map of rows before the components; see `GaussianDiscriminantAnalysis`. Components and means
+        are then of lifted rows, which `inverse_transform` cannot bring back.
 
     Attributes
     ----------
@@ -103,6 +107,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
         n_oversamples: int = 10,
         power_iteration_normalizer: str = "auto",
         random_state: Any = None,
+        feature_map: Any = None,
     ) -> None:
         self.n_components = n_components
         self.copy = copy
@@ -113,6 +118,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
         self.n_oversamples = n_oversamples
         self.power_iteration_normalizer = power_iteration_normalizer
         self.random_state = random_state
+        self.feature_map = feature_map
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -126,7 +132,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
         as_flag("whiten", self.whiten)
         if self.svd_solver not in _SOLVERS:
             raise refuse("svd_solver", self.svd_solver, f"one of {', '.join(_SOLVERS)}")
-        return {"covariance_type": "full", "fourth_moments": False}
+        return super()._kept()
 
     def _make_model(self, moments: ClassMoments, beside: Any = None) -> PrincipalComponents:
         return PrincipalComponents.of(moments, self.n_components, bool(self.whiten))
@@ -433,6 +439,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
         ------
         InvalidDataError, InvalidParameterError
             For coordinates or an `out` that cannot be used.
+        UnsupportedError
+            Behind a `feature_map`, which has no inverse.
 
         Examples
         --------
@@ -441,6 +449,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
         >>> pca.inverse_transform(pca.transform([[3.0, 6.0]])).round(3)
         array([[3., 6.]])
         """
+        check_is_fitted(self)
+        self._refuse_lifted("inverse_transform returns rows, and a feature map has no inverse")
         return self._scored("inverse_transform", X, scoring)
 
     @takes(Scoring)

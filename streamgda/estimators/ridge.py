@@ -22,6 +22,7 @@ from streamgda.estimators.moment_classifier import (
     MomentClassifier,
     MomentEstimator,
     fitted,
+    joined_maps,
 )
 from streamgda.estimators.row_estimator import (
     Reading,
@@ -34,7 +35,6 @@ from streamgda.estimators.row_estimator import (
 from streamgda.estimators.selection import compared
 from streamgda.models.ridge import Columns, Fit, RidgeModel
 from streamgda.moments import ClassMoments, GroupedMoments
-from streamgda.moments.feature_maps import Lifting
 from streamgda.moments.grouped import each_held_out
 from streamgda.rows import Rows, as_source
 from streamgda.rows.labels import as_labels, find
@@ -83,6 +83,7 @@ class PenalisedLeastSquares(MomentEstimator):
         random_state: int | None = None,
         alphas: Any = None,
         cv: Any = 5,
+        feature_map: Any = None,
     ) -> None:
         self.alpha = alpha
         self.fit_intercept = fit_intercept
@@ -94,6 +95,7 @@ class PenalisedLeastSquares(MomentEstimator):
         self.random_state = random_state
         self.alphas = alphas
         self.cv = cv
+        self.feature_map = feature_map
 
     # --- parameters ---------------------------------------------------------------------------
 
@@ -120,7 +122,7 @@ class PenalisedLeastSquares(MomentEstimator):
             raise refuse("alpha", self.alpha, expected)
         if self.alphas is not None:
             self._candidates()
-        return {"covariance_type": self._covariance_type(), "fourth_moments": False}
+        return super()._kept()
 
     def _candidates(self) -> np.ndarray:
         """Return the penalties to choose from."""
@@ -197,12 +199,12 @@ class PenalisedLeastSquares(MomentEstimator):
         labels = as_source(np.zeros(read.X.n_rows, bool)) if read.y is None else read.y
         folds = as_folds(settings.cv, settings._seed, rows.groups, read.X, labels)
         read = replace(read, groups=folds.of(0, read.X.n_rows))
-        empty: Any = GroupedMoments(**settings._kept())
+        empty = self._empty(settings, GroupedMoments)
         grouped: Any = engine.accumulate_into(empty, read, grouped=True, **options)
         parts = {number: grouped[number] for number in grouped}
         never = parts.pop(folds.n_folds, None)
         if not parts:
-            return ClassMoments(**settings._kept())
+            return self._empty(settings)
         return self._chosen(settings, parts, never)
 
     @property
@@ -272,7 +274,8 @@ class PenalisedLeastSquares(MomentEstimator):
         fit, names = self._fitted, names_in(self)
         scores = isinstance(self, ClassifierMixin)
         model = RidgeModel.of_fit(fit, self.moments_.classes, names, scores)
-        return replace(model, feature_map=self.moments_._lifting)
+        lifting = self.moments_._lifting
+        return replace(model, feature_map=lifting and lifting.of_features)
 
     def _check_fitted(self) -> None:
         super()._check_fitted()
@@ -372,6 +375,8 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         which they follow exactly. Weights of rows count in fits and in errors.
     cv : int, splitter, array of int or iterable of (train, test)
         Folds of this choice; see `GaussianDiscriminantCV`. Only a number of them is saved.
+    feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
+        Map of the features before the regression; see `GaussianDiscriminantAnalysis`.
 
     Attributes
     ----------
@@ -453,6 +458,11 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
     def _summed(self, rows: Rows) -> Rows:
         return engine.with_targets(rows)
 
+    def _empty(self, settings: Self, kind: Any = ClassMoments, **options: Any) -> Any:
+        lifting = settings._kept()["feature_map"]
+        mapped = lifting and replace(lifting, n_targets=self._targets or 1)
+        return super()._empty(settings, kind, feature_map=mapped, **options)
+
     def _column_names(self) -> Names | None:
         return None  # targets have none
 
@@ -512,7 +522,8 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
             Moments of features and targets with covariances, of any classes, which are joined.
             `alphas` are compared by the groups of `GroupedMoments`, each held out in turn.
         target : str or int, or list of these
-            Columns of the targets, by name or by number.
+            Columns of the targets, by name or by number. Behind a `feature_map`, such as those of
+            another `Ridge`, they are all the targets that it was fitted to.
         **params
             Parameters of the estimator.
 
@@ -555,14 +566,26 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         features = np.setdiff1d(np.arange(width), columns)
         if not features.size:
             raise refuse("target", target, f"fewer than all {width} columns")
+        lifting = moments._lifting
+        if lifting is not None:
+            if columns.size != lifting.n_targets or features[-1] != features.size - 1:
+                raise InvalidParameterError(
+                    f"target={shown(target)} of moments of rows behind {lifting}, whose columns "
+                    f"are no columns of the rows; give the moments of a Ridge with a feature_map, "
+                    f"and all of its targets"
+                )
+            if estimator.feature_map is None:
+                estimator.feature_map = moments.feature_map
+        joined_maps(estimator._kept(), moments)
 
         def of(part: ClassMoments) -> ClassMoments:
             ordered = part.select_features(np.append(features, columns))
+            ordered._lifting = lifting
             return ordered.reduce("tied")._in_one_class()
 
         settings = estimator._current_settings()
         estimator._targets = None if columns.size == 1 else columns.size
-        estimator.n_features_in_ = int(features.size)
+        estimator.n_features_in_ = int(moments._n_features_in or 0) - columns.size
         if names is not None:
             estimator.feature_names_in_ = np.array([names[i] for i in features], object)
         if grouped and estimator.alphas is not None:
@@ -688,7 +711,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         """
         check_is_fitted(self)
         rows = self._validated(self._read("score", X, y, sample_weight, reading), reset=False)
-        moments = engine.accumulate_into(ClassMoments(), self._summed(rows))
+        moments = engine.accumulate_into(self._empty(self._settings), self._summed(rows))
         if moments.n_features is None:
             raise InvalidDataError(NO_ROWS)
         return float(self._fitted.r2(self._columns(None, moments)).mean())
@@ -700,9 +723,11 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         return {**attributes, "targets": self._targets}, arrays
 
     def _restored_width(self, attributes: Mapping[str, Any]) -> int:
-        width = int(self.moments_.n_features or 0)
+        width, lifting = super()._restored_width(attributes), self.moments_._lifting
         if attributes["targets"] is not None:
             self._targets = check_whole("targets", attributes["targets"], 1, width - 1)
+        if lifting is not None and lifting.n_targets != (self._targets or 1):
+            raise ValueError("its feature map is of another number of targets")
         return width - (self._targets or 1)
 
 
@@ -783,9 +808,9 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
     ) -> None:
         given: Any = {"copy_X": copy_X, "max_iter": max_iter, "tol": tol, "solver": solver}
         given |= {"positive": positive, "random_state": random_state, "alphas": alphas, "cv": cv}
+        given["feature_map"] = feature_map
         super().__init__(alpha, fit_intercept=fit_intercept, **given)
         self.class_weight = class_weight
-        self.feature_map = feature_map
 
     def _covariance_type(self) -> str:
         return "tied" if self.class_weight is None else "full"
@@ -798,7 +823,7 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
                 raise refuse("class_weight", weight, "numbers >= 0")
         elif weight is not None and (not isinstance(weight, str) or weight != "balanced"):
             raise refuse("class_weight", weight, "None, 'balanced' or a dict of numbers")
-        return super()._kept() | {"feature_map": Lifting.of(self.feature_map)}
+        return super()._kept()
 
     def _columns(self, settings: Any, moments: ClassMoments, weighted: bool = True) -> Columns:
         weight = settings.class_weight if weighted else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NoReturn, Self
 
@@ -15,6 +15,7 @@ from streamgda.models.model import Model, check_classes, check_means, check_prio
 from streamgda.models.sampling import codes_to_sample
 from streamgda.moments import ClassMoments
 from streamgda.moments.exact import ExactSums
+from streamgda.moments.feature_maps import Lifting, restored_map
 from streamgda.moments.roots import LinearFunctions
 from streamgda.rows.arrays import as_kernel_rows
 from streamgda.rows.invalid_rows import as_matrix, refuse_not_finite
@@ -109,6 +110,8 @@ class BernoulliModel(Model):
         Threshold at which rows are binarised.
     feature_names : tuple of str or None
         Names of the features. Rows with other names are refused; those without names fit any.
+    feature_map : Lifting, optional
+        Map of rows before they are scored, whose last step may binarise them.
     """
 
     _kind = "bernoulli"
@@ -119,6 +122,7 @@ class BernoulliModel(Model):
     log_zero: np.ndarray
     threshold: float | None
     feature_names: tuple[str, ...] | None = None
+    feature_map: Lifting | None = field(default=None, kw_only=True)
 
     @classmethod
     def from_moments(
@@ -292,9 +296,9 @@ class BernoulliModel(Model):
         check_names(arrays, ("priors", "log_one", "log_zero"))
         if attributes["threshold"] is not None:
             check_number("threshold", attributes["threshold"])
-        names = restored_names(attributes, arrays["log_one"].shape[1])
-        threshold = attributes["threshold"]
-        model = cls(classes=classes, threshold=threshold, feature_names=names, **arrays)
+        mapped, width = restored_map(attributes, arrays["log_one"].shape[1])
+        own: Any = {"threshold": attributes["threshold"], "feature_map": mapped, **arrays}
+        model = cls(classes=classes, feature_names=restored_names(attributes, width), **own)
         model._check()
         return model
 

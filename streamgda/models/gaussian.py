@@ -37,7 +37,7 @@ from streamgda.models.model import (
 )
 from streamgda.moments import ClassMoments
 from streamgda.moments.covariance_types import Structure, structure_of
-from streamgda.moments.feature_maps import Lifting
+from streamgda.moments.feature_maps import Lifting, restored_map
 from streamgda.moments.roots import Distances, LinearFunctions, rank, valid_roots
 from streamgda.rows.arrays import as_kernel_rows
 from streamgda.rows.invalid_rows import refuse_not_finite
@@ -1006,10 +1006,8 @@ class GaussianModel(Model):
         structure = structure_of(attributes["covariance_type"])
         classes = storage.unpack_labels(attributes["classes"])
         arrays = {**arrays, "roots": structure.unpack(arrays["roots"])}
-        mapped, width = Lifting.from_json(attributes.get("feature_map")), arrays["means"].shape[1]
-        if mapped is not None and (mapped.n_in is None or mapped.n_out != width):
-            raise ValueError(f"it has {width} features, and a feature map of others")
-        names = restored_names(attributes, width if mapped is None else mapped.n_in)
+        mapped, width = restored_map(attributes, arrays["means"].shape[1])
+        names = restored_names(attributes, width)
         model = cls(structure, classes, **arrays, feature_names=names, feature_map=mapped)
         model._check()
         return model

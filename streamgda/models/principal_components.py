@@ -12,9 +12,10 @@ import numpy as np
 from scipy.special import gammaln
 
 from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
-from streamgda.models.model import by_chunks, check_width, copied, read_dense
+from streamgda.models.model import by_chunks, check_width, checked_rows, copied, read_dense
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import principal_axes
+from streamgda.moments.feature_maps import Lifting, restored_map
 from streamgda.moments.roots import LinearFunctions
 from streamgda.rows.invalid_rows import as_matrix
 from streamgda.rows.names import restored_names, saved_names
@@ -51,6 +52,8 @@ class PrincipalComponents(Saved):
         Variances along the axes, and their shares of all variance.
     feature_names : tuple of str, optional
         Names of the features. Rows with other names are refused; those without names fit any.
+    feature_map : Lifting, optional
+        Map of rows before the components.
     """
 
     _kind = "principal components"
@@ -64,6 +67,7 @@ class PrincipalComponents(Saved):
     variances: np.ndarray
     shares: np.ndarray
     feature_names: tuple[str, ...] | None = field(default=None, kw_only=True)
+    feature_map: Lifting | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         for name in _ARRAYS:  # which estimators return as fitted attributes
@@ -121,7 +125,8 @@ class PrincipalComponents(Saved):
     @property
     def held_bytes(self) -> int:
         """Bytes that scoring needs for any number of rows, at most."""
-        return 2 * self.components.nbytes
+        lifting = 0 if self.feature_map is None else self.feature_map.nbytes
+        return 2 * self.components.nbytes + lifting
 
     @cached_property
     def _scales(self) -> np.ndarray:
@@ -137,17 +142,18 @@ class PrincipalComponents(Saved):
         return LinearFunctions(vectors, -(vectors @ self.mean_low), features, self.mean)
 
     def _score(
-        self, X: Any, scores_of: Callable[[Any], np.ndarray], shape: tuple[int, ...], first_row: int
+        self,
+        X: Any,
+        scores_of: Callable[[Any], np.ndarray],
+        columns: tuple[int, ...],
+        first_row: int,
     ) -> np.ndarray:
-        """Score rows of `shape[0]` values, chunk by chunk, on all threads."""
-        width, *columns = shape
-        X = as_matrix(X, first_row)
-        check_width(X, width)
+        """Score rows chunk by chunk, on all threads; scores have these columns."""
         return by_chunks(
             lambda rows, first: scores_of(read_dense(rows, first)),
             copied,
             X,
-            max(shape),
+            max(X.shape[1], *columns, 1),
             np.empty((len(X), *columns)),
             first_row,
             self.components.size,
@@ -156,18 +162,18 @@ class PrincipalComponents(Saved):
 
     def transform(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return the coordinates of rows, shape (n_rows, k)."""
-        d, k = self.mean.size, self.variances.size
-        return self._score(X, self._coordinates, (d, k), first_row)
+        rows = checked_rows(self, X, first_row)
+        return self._score(rows, self._coordinates, self.variances.shape, first_row)
 
     def restore(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return the rows with given coordinates, shape (n_rows, d)."""
-        d, k = self.mean.size, self.variances.size
-        vectors = self.components * self._scales[:, None]
+        X, vectors = as_matrix(X, first_row), self.components * self._scales[:, None]
+        check_width(X, self.variances.size)
 
         def rows_of(coordinates: np.ndarray) -> np.ndarray:
             return (coordinates.astype(np.float64) @ vectors + self.mean).T
 
-        return self._score(X, rows_of, (k, d), first_row)
+        return self._score(X, rows_of, self.mean.shape, first_row)
 
     def _apart(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return coordinates before whitening, and squared distances from the subspace."""
@@ -178,7 +184,8 @@ class PrincipalComponents(Saved):
 
     def residual(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return the squared distances of rows from the subspace, shape (n_rows,)."""
-        return self._score(X, lambda rows: self._apart(rows)[1], (self.mean.size,), first_row)
+        rows = checked_rows(self, X, first_row)
+        return self._score(rows, lambda rows: self._apart(rows)[1], (), first_row)
 
     def log_density(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return the logarithms of the densities of rows, shape (n_rows,)."""
@@ -190,7 +197,7 @@ class PrincipalComponents(Saved):
             squares = coordinates**2 @ within + beside * rest
             return -0.5 * (squares + logs + self.mean.size * np.log(2 * np.pi))
 
-        return self._score(X, scores_of, (self.mean.size,), first_row)
+        return self._score(checked_rows(self, X, first_row), scores_of, (), first_row)
 
     @property
     def _precisions(self) -> tuple[np.ndarray, float]:
@@ -220,8 +227,10 @@ class PrincipalComponents(Saved):
     # --- saving -------------------------------------------------------------------------------
 
     def _state(self) -> State:
-        attributes = {"n_rows": self.n_rows, "noise": self.noise, "whiten": self.whiten}
+        attributes: Any = {"n_rows": self.n_rows, "noise": self.noise, "whiten": self.whiten}
         arrays = {name: getattr(self, name) for name in _ARRAYS}
+        if self.feature_map is not None:
+            attributes["feature_map"] = self.feature_map.as_json()
         return {**attributes, **saved_names(self.feature_names)}, arrays
 
     @classmethod
@@ -230,8 +239,9 @@ class PrincipalComponents(Saved):
         whiten, (k, d) = check_flag("whiten", attributes["whiten"]), arrays["components"].shape
         if not k or not n_rows > 1 or noise < 0:
             raise ValueError("it has no components, a negative noise, or too few rows")
-        names = restored_names(attributes, d)
-        model = cls(n_rows, noise, whiten, **arrays, feature_names=names)
+        mapped, width = restored_map(attributes, d)
+        names = restored_names(attributes, width)
+        model = cls(n_rows, noise, whiten, **arrays, feature_names=names, feature_map=mapped)
         check_array("components", model.components, (k, d), "f8", least=-2, most=2)
         for name, shape, least in (
             ("mean", d, -np.inf),

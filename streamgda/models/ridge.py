@@ -20,7 +20,7 @@ from streamgda.models.model import copied, length
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import total_scatter
 from streamgda.moments.covariance_types import symmetric
-from streamgda.moments.feature_maps import Lifting
+from streamgda.moments.feature_maps import restored_map
 from streamgda.storage.format import check_array
 
 _EPS = np.finfo(np.float64).eps
@@ -314,6 +314,5 @@ class RidgeModel(LinearScores):
         check_array("centre", arrays["centre"], (d,), "f8")
         if not n or not d:
             raise ValueError("it has no functions, or no features")
-        mapped = Lifting.from_json(attributes.get("feature_map"))
         model = cls(classes, coefficients, arrays["intercepts"], None, arrays["centre"])
-        return replace(model, feature_map=mapped)
+        return replace(model, feature_map=restored_map(attributes, d)[0])

@@ -396,6 +396,24 @@ class Standardize(FeatureMap):
         np.divide(rows - mean, scale, out=out, casting="same_kind")  # rounded to float32 once
 
 
+@dataclass(frozen=True)
+class Binarize(FeatureMap):
+    """Ones where values are above a threshold, zeros elsewhere: the last map of `BernoulliNB`.
+
+    It belongs to that estimator's parameter ``binarize``, and not to ``feature_map``.
+    """
+
+    threshold: float
+
+    def __post_init__(self) -> None:
+        """Refuse invalid thresholds."""
+        object.__setattr__(self, "threshold", as_number("threshold", self.threshold, "a number"))
+
+    def _apply(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Write ones and zeros; see `FeatureMap._apply`."""
+        np.greater(rows, self.threshold, out=out)
+
+
 class Transformer(FeatureMap):
     """A fitted transformer of scikit-learn, of which only a fingerprint is saved.
 
@@ -492,7 +510,8 @@ def check_fits(name: str, n_in: int, expected: int) -> None:
 # --- the maps of rows, one after another --------------------------------------------------------
 
 _MAPS: dict[str, type[FeatureMap]] = {
-    kind.__name__: kind for kind in (RandomFeatures, Normalize, Power, Standardize, Transformer)
+    kind.__name__: kind
+    for kind in (RandomFeatures, Normalize, Power, Standardize, Binarize, Transformer)
 }
 
 
@@ -504,11 +523,14 @@ class Lifting:
     ----------
     maps : tuple of FeatureMap
     n_in : int, optional
-        Features of the rows before the maps.
+        Columns of the rows before the maps.
+    n_targets : int
+        Last columns that are targets, which stay as they are.
     """
 
     maps: tuple[FeatureMap, ...]
     n_in: int | None = None
+    n_targets: int = 0
 
     @classmethod
     def of(cls, feature_map: Any) -> Self | None:
@@ -529,7 +551,8 @@ class Lifting:
     @property
     def parameter(self) -> Any:
         """The parameter ``feature_map`` of these maps."""
-        given = [m.fitted or m if isinstance(m, Transformer) else m for m in self.maps]
+        maps = [m for m in self.maps if not isinstance(m, Binarize)]
+        given = [m.fitted or m if isinstance(m, Transformer) else m for m in maps]
         return given[0] if len(given) == 1 else given
 
     def bound(self, n_in: int) -> Self:
@@ -546,22 +569,28 @@ class Lifting:
     def widths(self) -> list[int]:
         """Features before the maps, and after each of them."""
         assert self.n_in is not None
-        widths = [self.n_in]
+        widths = [self.n_in - self.n_targets]
         for each in self.maps:
             widths.append(each._n_features_out(widths[-1]))
         return widths
 
     @property
     def n_out(self) -> int:
-        """Features of lifted rows."""
-        return self.widths[-1]
+        """Columns of lifted rows."""
+        return self.widths[-1] + self.n_targets
+
+    @property
+    def of_features(self) -> Self:
+        """The maps of the features alone, without targets beside them."""
+        n_in = None if self.n_in is None else self.n_in - self.n_targets
+        return replace(self, n_in=n_in, n_targets=0) if self.n_targets else self
 
     @property
     def nbytes(self) -> int:
         """Bytes of what the maps hold, and of the lifted rows in memory at a time, at most."""
         widths = self.widths
         held = sum(each._nbytes(n_in) for each, n_in in zip(self.maps, widths, strict=False))
-        return held + window_bytes(max(widths[1:]))
+        return held + window_bytes(max(widths[1:]) + self.n_targets)
 
     def dtype(self, dtype: np.dtype) -> np.dtype:
         """Return float32 for rows of float32 and of bytes, float64 for all others."""
@@ -571,6 +600,9 @@ class Lifting:
     def apply(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Write lifted rows."""
         values, last = np.asarray(rows, out.dtype), len(self.maps) - 1
+        if self.n_targets:
+            out[:, -self.n_targets :] = values[:, -self.n_targets :]
+            values, out = values[:, : -self.n_targets], out[:, : -self.n_targets]
         for number, (each, width) in enumerate(zip(self.maps, self.widths[1:], strict=True)):
             mapped = out if number == last else np.empty((len(values), width), out.dtype)
             each._apply(values, mapped)
@@ -580,20 +612,23 @@ class Lifting:
         """Return the maps if others are equal, as far as widths are known; otherwise None."""
         if other is None or self.maps != other.maps:
             return None
-        if self.n_in is not None and other.n_in not in (None, self.n_in):
+        known = self if other.n_in is None else other
+        if self.n_in is not None and (known.n_in, known.n_targets) != (self.n_in, self.n_targets):
             return None
         # A transformer that was loaded is only a fingerprint.
         complete = all(getattr(each, "fitted", each) is not None for each in self.maps)
-        return replace(self if complete else other, n_in=self.n_in or other.n_in)  # type: ignore[return-value]
+        found: Any = self if complete else other
+        return replace(found, n_in=known.n_in, n_targets=known.n_targets)
 
     def __str__(self) -> str:
-        width = "" if self.n_in is None else f" of {self.n_in} features"
+        width = "" if self.n_in is None else f" of {self.widths[0]} features"
         return f"{shown(self.maps[0] if len(self.maps) == 1 else list(self.maps))}{width}"
 
     def as_json(self) -> dict[str, Any]:
         """Return the maps as JSON."""
         maps = [{"map": type(each).__name__, **each._as_json()} for each in self.maps]
-        return {"maps": maps, "n_features_in": self.n_in}
+        beside = {"n_targets": self.n_targets} if self.n_targets else {}
+        return {"maps": maps, "n_features_in": self.n_in, **beside}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any] | None) -> Self | None:
@@ -606,9 +641,30 @@ class Lifting:
             maps.append(_MAPS[own.pop("map")]._from_json(own))
         if not maps:
             raise ValueError("it has no maps")
-        lifting, n_in = cls(tuple(maps)), values["n_features_in"]
+        n_in, n_targets = values["n_features_in"], values.get("n_targets", 0)
+        n_targets = as_integer("n_targets", n_targets, "an integer >= 0", 0)
+        lifting = cls(tuple(maps), None, n_targets)
+        least, expected = n_targets + 1, f"an integer >= {n_targets + 1}"
         return (
             lifting
             if n_in is None
-            else lifting.bound(as_integer("n_features_in", n_in, "an integer >= 1", 1))
+            else lifting.bound(as_integer("n_features_in", n_in, expected, least))
         )
+
+
+def restored_map(attributes: Mapping[str, Any], n_out: int) -> tuple[Lifting | None, int]:
+    """Return the map of a model that is loaded, and the width of rows before it.
+
+    Parameters
+    ----------
+    attributes : mapping
+        Those that the model was saved with.
+    n_out : int
+        Features of the model.
+    """
+    lifting = Lifting.from_json(attributes.get("feature_map"))
+    if lifting is None:
+        return None, n_out
+    if lifting.n_in is None or lifting.n_out != n_out:
+        raise ValueError(f"it has {n_out} features, and a feature map of others")
+    return lifting, lifting.n_in

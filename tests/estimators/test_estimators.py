@@ -77,6 +77,7 @@ def singular_checks(estimator):
         LinearDiscriminantAnalysis(),
         GaussianNB(),
         BernoulliNB(),
+        BernoulliNB(feature_map=RandomFeatures(20)),
         GaussianDiscriminantAnalysis("spherical", var_smoothing=1e-3),
         LinearDiscriminantAnalysis("eigen", shrinkage=0.1),
         QuadraticDiscriminantAnalysis(solver="eigen", shrinkage="auto"),

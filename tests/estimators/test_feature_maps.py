@@ -16,10 +16,11 @@ from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import Binarizer, StandardScaler
 
 import streamgda
 from streamgda import (
+    BernoulliNB,
     ClassMoments,
     DriftMonitor,
     GaussianDiscriminantAnalysis,
@@ -31,6 +32,7 @@ from streamgda import (
     Power,
     QuadraticDiscriminantAnalysis,
     RandomFeatures,
+    Ridge,
     RidgeClassifier,
     SeparabilitySelector,
     SlidingWindow,
@@ -83,7 +85,14 @@ ESTIMATORS = {
     "gda": GaussianDiscriminantAnalysis("tied", shrinkage="auto"),
     "nb": GaussianNB(),
 }
-RIDGE = RidgeClassifier(alphas=[0.1, 10.0])
+TARGETS = np.column_stack([X[:, 0] * X[:, 1], Y])
+HEADS = {
+    "ridge": (Ridge(alphas=[0.1, 10.0]), TARGETS[:, 0], "predict"),
+    "several targets": (Ridge(alpha=[0.1, 2.0]), TARGETS, "predict"),
+    "ridge classifier": (RidgeClassifier(alphas=[0.1, 10.0]), Y, "decision_function"),
+    "bernoulli": (BernoulliNB(binarize=0.5, alpha=0.1), Y, "predict_log_proba"),
+    "components": (streamgda.PCA(3), Y, "residual"),
+}
 
 
 # --- the generator and the maps --------------------------------------------------------------
@@ -249,16 +258,90 @@ def test_what_was_learnt_is_saved_resumed_and_forgotten(name):
     assert np.array_equal(from_moments.predict(X), estimator.predict(X))
 
 
-def test_ridge_regression_of_classes_behind_a_map():
-    found, wanted = (clone(RIDGE).set_params(feature_map=m) for m in (RELU, None))
-    found.fit(X, Y), wanted.fit(RELU.transform(X), Y)
-    assert found.alpha_ == wanted.alpha_
-    np.testing.assert_allclose(found.coef_, wanted.coef_, rtol=1e-6)
-    scores = found.decision_function(X)
-    np.testing.assert_allclose(scores, wanted.decision_function(RELU.transform(X)), rtol=1e-6)
-    loaded = RidgeClassifier.from_bytes(found.to_bytes())
-    assert np.array_equal(loaded.decision_function(X), scores)
-    assert loaded.feature_map == RELU
+@pytest.fixture(params=HEADS)
+def head(request):
+    """An estimator with a map, the same without, targets, and a method."""
+    plain, targets, method = HEADS[request.param]
+    return clone(plain).set_params(feature_map=RELU), clone(plain), targets, method
+
+
+def test_every_head_is_one_of_lifted_rows(head, tmp_path, in_this_thread):
+    lifting, plain, targets, method = head
+    plain.fit(RELU.transform(X), targets)
+    wanted = getattr(plain, method)(RELU.transform(X))
+    scores = getattr(lifting.fit(X, targets), method)(X)
+    np.testing.assert_allclose(scores, wanted, rtol=1e-6, atol=1e-9)
+    assert lifting.n_features_in_ == N
+    if hasattr(plain, "alpha_"):
+        assert lifting.alpha_ == plain.alpha_
+    if not isinstance(lifting, streamgda.PCA):
+        assert lifting.score(X, targets) == pytest.approx(plain.score(RELU.transform(X), targets))
+
+    stored = zarr.create_array(tmp_path / "X", data=X, chunks=(64, N))
+    lazy, codes = da.from_array(X, chunks=(70, N)), da.from_array(np.asarray(targets), chunks=70)
+    for rows, of_rows in ((stored, targets), (lazy, codes)):
+        found = getattr(clone(lifting).fit(rows, of_rows), method)(rows)
+        np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-6, atol=1e-9)
+
+
+def test_what_a_head_learnt_is_saved_resumed_and_forgotten(head):
+    lifting, _, targets, method = head
+    lifting.set_params(**{"alphas": None} if "alphas" in lifting.get_params() else {})
+
+    def scores(estimator):
+        return getattr(estimator, method)(X)
+
+    lifting.partial_fit(X[:250], targets[:250])
+    loaded = type(lifting).from_bytes(lifting.to_bytes())
+    assert loaded.get_params() == lifting.get_params()
+    assert np.array_equal(scores(loaded), scores(lifting))
+    loaded.partial_fit(X[250:], targets[250:])
+    whole = clone(lifting).fit(X, targets)
+    np.testing.assert_allclose(scores(loaded), scores(whole), rtol=1e-6, atol=1e-9)
+    loaded.forget(X[250:], targets[250:])
+    np.testing.assert_allclose(scores(loaded), scores(lifting), rtol=1e-6, atol=1e-9)
+
+    moments, params = lifting.moments_, lifting.get_params()
+    del params["feature_map"]
+    if isinstance(lifting, Ridge):
+        params["target"] = [*range(12, moments.n_features)]
+    found = type(lifting).from_moments(moments, **params)
+    assert found.get_params() == lifting.get_params()
+    assert found.n_features_in_ == N
+    np.testing.assert_allclose(scores(found), scores(lifting), rtol=1e-9, atol=1e-9)
+    other = RandomFeatures(12, random_state=4)
+    with pytest.raises(InvalidParameterError, match=r"random_state=4.*random_state=3"):
+        type(lifting).from_moments(moments, **params, feature_map=other)
+    with pytest.raises(MergeError, match="do not combine"):
+        moments + clone(lifting).set_params(feature_map=other).fit(X, targets).moments_
+    with pytest.raises(InvalidParameterError, match="call fit"):
+        lifting.set_params(feature_map=None).partial_fit(X, targets)
+
+
+def test_rows_are_binarised_behind_the_map():
+    nb = BernoulliNB(feature_map=RELU, binarize=0.5).partial_fit(X, Y)
+    ones = [(RELU.transform(X[k == Y]) > 0.5).sum(axis=0) for k in nb.classes_]
+    assert np.array_equal(nb.feature_count_, ones)
+    with pytest.raises(InvalidParameterError, match=r"threshold=0\.1.*threshold=0\.5"):
+        BernoulliNB.from_moments(nb.moments_, binarize=0.1)
+    with pytest.raises(InvalidDataError, match="not of zeros and ones"):
+        BernoulliNB(feature_map=RELU, binarize=None).fit(X, Y)
+    scaler = [RELU, Binarizer(threshold=0.5).fit(RELU.transform(X))]
+    given = BernoulliNB(feature_map=scaler, binarize=None).fit(X, Y)
+    assert np.array_equal(given.predict_proba(X), nb.predict_proba(X))
+
+
+def test_targets_stand_beside_lifted_features():
+    ridge = Ridge(feature_map=Normalize()).fit(X, X[:, 0])
+    features = accumulate(np.column_stack([X, X[:, 0]]), 0 * Y, feature_map=Normalize())
+    with pytest.raises(MergeError, match="do not combine"):
+        ridge.moments_ + features  # of as many columns, of which all are features
+    for moments, target in ((features, N), (ridge.moments_, 0), (ridge.moments_, [0, N])):
+        with pytest.raises(InvalidParameterError, match="no columns of the rows"):
+            Ridge.from_moments(moments, target=target)
+    pca = streamgda.PCA(2, feature_map=RELU).fit(X)
+    with pytest.raises(UnsupportedError, match=r"no inverse: fit an estimator without feature_map"):
+        pca.inverse_transform(pca.transform(X))
 
 
 def test_scores_of_zarr_and_dask_are_those_of_the_array(tmp_path, in_this_thread):
@@ -422,11 +505,3 @@ def test_moments_of_chosen_lifted_features_have_no_map():
     assert moments.project(moments.pca(3)).feature_map is None
     assert moments.select_classes([0, 1]).feature_map == RELU
     assert moments.reduce("diag").feature_map == RELU
-
-
-@pytest.mark.parametrize("kind", [streamgda.PCA, streamgda.BernoulliNB])
-def test_estimators_without_maps_refuse_moments_behind_one(kind):
-    X, y = blobs(100, 4)
-    moments = streamgda.accumulate(X, y, feature_map=RandomFeatures(10))
-    with pytest.raises(InvalidParameterError, match="this estimator takes no feature_map"):
-        kind.from_moments(moments)

@@ -16,7 +16,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.model_selection import GridSearchCV, GroupKFold, PredefinedSplit
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from streamgda import ClassMoments, Ridge, RidgeClassifier, accumulate, load
+from streamgda import ClassMoments, RandomFeatures, Ridge, RidgeClassifier, accumulate, load
 from streamgda.errors import (
     CollinearityWarning,
     InvalidDataError,
@@ -43,6 +43,7 @@ _PARTIAL_FIT = {"check_estimators_partial_fit_n_features", "check_n_features_in_
         Ridge(alphas=[0.1, 1.0], cv=2),
         RidgeClassifier(),
         RidgeClassifier(class_weight="balanced"),
+        Ridge(feature_map=RandomFeatures(20)),
     ]
 )
 def test_scikit_learn_checks(estimator, check):
