@@ -75,7 +75,7 @@ VALUES: dict[str, Callable[[], Any]] = {
     "objects": lambda: np.full(60, object()),
     "huge numbers": lambda: [HUGE] * 60,
     "a structured array": lambda: np.zeros(60, "i4,f4"),
-    "dates": lambda: np.full(60, np.datetime64("NaT")),
+    "dates": lambda: np.full(60, np.datetime64("NaT", "D")),
     "nested": lambda: [[1, 2], [3]],
     "a zarr group": lambda: zarr.create_group({}),
     "a closed store": _closed,

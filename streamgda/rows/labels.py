@@ -30,7 +30,7 @@ _EXACT = 1 << 53  # to which float64 holds all integers
 _SOME = 1 << 10  # labels that often include all classes
 _FEW = 1 << 9  # labels for which it is not worth finding the distinct ones first
 _ONE_LABEL = (str, bytes, Number, np.generic, datetime.date)
-_OF_NO_CLASS = {"U": "", "S": b"", "M": np.datetime64("NaT"), "m": np.timedelta64("NaT")}
+_OF_NO_CLASS = {"U": "", "S": b"", "M": np.datetime64("NaT", "s"), "m": np.timedelta64("NaT", "s")}
 
 Labels = Any  # an array, or CodedLabels
 

@@ -17,6 +17,7 @@ SITE = TOP / "docs"
 PAGES = sorted(set(SITE.rglob("*.md")) - set(SITE.glob("generated/**/*.md")))
 SLOW_BLOCK = re.compile(r"^```python slow\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"^```(?!text$)\w.*\n((?:.*\n)*?)```$", re.MULTILINE)  # also code that is not run
 
 
 PARAMETERS = [README, *(pytest.param(page, marks=pytest.mark.slow) for page in PAGES)]
@@ -38,6 +39,12 @@ def test_examples_run(page, tmp_path, monkeypatch):
         else:
             for line in text.splitlines():
                 run_command(line.removeprefix("$ "))
+
+
+def test_code_fits_on_a_page():
+    for page in [README, *PAGES]:
+        lines = [line for code in CODE.findall(page.read_text()) for line in code.splitlines()]
+        assert not [(page.name, line) for line in lines if len(line) > 88]
 
 
 @pytest.mark.slow

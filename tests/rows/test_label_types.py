@@ -92,7 +92,7 @@ def read_csv(path, like):
     with open(path, newline="", encoding="utf-8") as file:
         texts = [row[0] if row else "" for row in csv.reader(file)][1:]
     if isinstance(like, np.datetime64):
-        return [np.datetime64(text or "NaT") for text in texts]
+        return [np.datetime64(text or "NaT", "ns") for text in texts]
     if isinstance(like, bytes):
         return [text.encode() for text in texts]
     return texts if isinstance(like, str) else [type(like)(text) for text in texts]
@@ -136,7 +136,7 @@ def test_labels_come_back_whole_from_every_kind_of_result(drawn):
     model = QuadraticDiscriminantAnalysis().fit(X, y)
     expected = [classes[code] for code in CODES]
     assert plain(model.predict(X), like) == plain(expected, like)
-    none = {str: "", bytes: b"", np.datetime64: np.datetime64("NaT")}.get(type(like), -1)
+    none = {str: "", bytes: b"", np.datetime64: np.datetime64("NaT", "D")}.get(type(like), -1)
     expected[REJECTED] = none if rejected is None else rejected
     expected[INVALID] = none if invalid is None else invalid
     if none in classes and None in (rejected, invalid):

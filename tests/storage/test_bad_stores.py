@@ -229,7 +229,7 @@ BAD = {
     ),
     "NaN as a label": (arrays(y=bad_copy(LABELS, np.nan)), {}, r"y\[737\] is nan"),
     "half a label": (arrays(y=bad_copy(LABELS, 0.5)), {}, r"y\[737\] is 0\.5"),
-    "no date": (arrays(y=bad_copy(DATES, np.datetime64("NaT"))), {}, r"y\[737\] is NaT"),
+    "no date": (arrays(y=bad_copy(DATES, np.datetime64("NaT", "D"))), {}, r"y\[737\] is NaT"),
     "a label that is not expected": (
         arrays(y=bad_copy(LABELS, 9)),
         {"classes": [2, 1, 0]},
