@@ -40,6 +40,7 @@ def learning(material: Material) -> Item:
     varying = int((few.min(axis=0) < few.max(axis=0)).sum())
     return Item(
         "Learning curves over a stream",
+        (),
         "None of the documents studies the number of training images.",
         "learning",
         figure,

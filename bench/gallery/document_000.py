@@ -37,7 +37,9 @@ def boundaries() -> Item:
         X, y = true.sample(ROWS, random_state=0)
         fitted = QuadraticDiscriminantAnalysis().fit(X, y)
         ax.set_aspect("equal")
-        plot_decision_boundary(fitted, X, y, ax, s=9)
+        plot_decision_boundary(
+            fitted, X, y, ax, colors=("darkblue", "darkred"), line_color="white", s=9
+        )
         ax.set_title(f"{side}: fitted to {ROWS} rows")
         for name, model in (("as given", true), ("fitted", fitted)):
             A, b, c = QuadraticDiscriminants.of(model, origin=0).pair(1, 2)
@@ -45,6 +47,7 @@ def boundaries() -> Item:
             lines.append((side, name, *terms, numbers([2 * c])))
     return Item(
         "Decision boundary and probability plots",
+        ("decision boundaries, left", "decision boundaries, right"),
         "Two pairs of Gaussians in the plane, shaded by the posterior, with a white boundary. "
         "Left: priors 0.5, means (0, 2) and (3, 4), unit covariances; the boundary of the fitted "
         "model is 'almost linear'. Right: priors 0.6 and 0.4, means (0, 2) and again (0, 1) of the "
@@ -83,6 +86,7 @@ def digits(material: Material) -> Item:
     ink = variance > 0
     return Item(
         "Generated samples, naive Bayes on MNIST",
+        ("generated sample",),
         "One generated digit, drawn pixel by pixel, which 'looks pretty reasonable'.",
         "000-digits",
         figure,

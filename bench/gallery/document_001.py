@@ -51,7 +51,8 @@ def boundaries(material: Material) -> Item:
     def shown(lda: LinearDiscriminantAnalysis, ax: Any, directions: np.ndarray) -> None:
         rows = np.flatnonzero(np.isin(material.truth, lda.classes_))[:SHOWN]
         X, y = material.test[rows], material.truth[rows]
-        plot_decision_boundary(lda, X, y, ax, directions=directions, s=12)
+        parts = ("regions", "boundaries", "pairs", "points")
+        plot_decision_boundary(lda, X, y, ax, directions=directions, parts=parts, s=12)
 
     fisher = FisherDiscriminant.from_moments(two.moments_, shrinkage=1e-3).components[0]
     shown(two, axes[0], np.stack([fisher, two.moments_.pca(1)[0]]))
@@ -64,16 +65,18 @@ def boundaries(material: Material) -> Item:
     posterior = three.predict_proba(meeting[None])[0]
     return Item(
         "Figures 1 and 2: the boundary of two classes, the boundaries of three",
+        ("figure 1", "figure 2"),
         "Figure 1: a line between two classes. Figure 2: three lines that enclose a grey region "
         "where no class would win; it 'is impossible by construction', because the lines must meet "
         "in one point. Its inequalities, P1 < P3, P3 < P2 and P3 < P1, contradict each other.",
         "001-boundaries",
         figure,
         f"Test images of {THREE[0]} and {THREE[1]}, and of {THREE[0]}, {THREE[1]} and {THREE[2]}, "
-        f"in planes of the {material.X.shape[1]}-dimensional space. The white point is the meeting "
-        "point of the boundaries by `LinearDiscriminants.meeting`: there, the posteriors of the "
-        f"three classes are {numbers(posterior, 6)}. (There is no such point if the three means "
-        "are on a line: the boundaries are parallel.)",
+        f"in planes of the {material.X.shape[1]}-dimensional space. Dashed lines continue the "
+        "boundary of each pair where the third digit is more probable. The white point is the "
+        "meeting point of the boundaries by `LinearDiscriminants.meeting`: there, the posteriors "
+        f"of the three classes are {numbers(posterior, 6)}. (There is no such point if the three "
+        "means are on a line: the boundaries are parallel.)",
         caption="LDA's decision regions for two digits (left) and three digits (right), with test "
         "images, in planes along Fisher's directions: `plot_decision_boundary(lda, X, y, "
         "directions=fisher.components)`.",
@@ -126,6 +129,7 @@ def confusions(material: Material) -> Item:
     lines.append(("all test images", f"{100 * ACCURACY:.0f} %", *accuracies))
     return Item(
         "Figure 3: confusion table of LDA on MNIST",
+        ("figure 3, the table", "figure 3, the matrix"),
         f"A ten by ten table of fractions and its image, and the accuracy, {100 * ACCURACY:.0f} %. "
         "Each digit is classified as 0 far more often than as most others: 12 % of the 6s, 9 % of "
         "the 2s and 7s.",
@@ -151,6 +155,7 @@ def digits(material: Material) -> Item:
     plot_samples(material.lda, material.shape, 10, 0, axes)
     return Item(
         "Figure 4: generated samples",
+        ("figure 4",),
         "Ten generated images of each digit. 'Some of these samples are identifiable, others are "
         "less so.'",
         "001-digits",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -47,14 +48,23 @@ def program(name: str, X: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, list[n
 
 def models(material: Material) -> Item:
     X, t = material.points, material.targets
-    figure, axes = plt.subplots(1, 3, figsize=(15, 4.8), layout="constrained")
-    lines = []
-    for ax, (name, make) in zip(axes, MODELS.items(), strict=True):
-        model = make().fit(X, t)
+    figure, axes = plt.subplots(2, 3, figsize=(15, 9), layout="constrained")
+    qda = QuadraticDiscriminantAnalysis().fit(X, t)
+    panels = iter(axes.ravel())
+
+    def shown(model: Any, title: str, labels: np.ndarray = t, **options: Any) -> None:
+        ax = next(panels)
         ax.set_aspect("equal")
-        plot_decision_boundary(model, X, t, ax, s=10)
+        plot_decision_boundary(model, X, labels, ax, s=10, **options)
+        ax.set(title=title, xlabel="first", ylabel="second")
+
+    shown(qda, "the data", parts=["points"])
+    shown(qda, "QDA: the predicted classes", qda.predict(X), parts=["classes", "points"])
+    lines = []
+    for name, make in MODELS.items():
+        model = make().fit(X, t)
         right = model.score(X, t)
-        ax.set(title=f"{name}: accuracy {percent(right)}", xlabel="first", ylabel="second")
+        shown(model, f"{name}: accuracy {percent(right)}")
         posterior, covariances = program(name, X, t)
         predicted = posterior.argmax(axis=1)
         ours = getattr(model, "var_", None)
@@ -72,10 +82,21 @@ def models(material: Material) -> Item:
                 "; ".join(numbers(S[[0, 0, 1], [0, 1, 1]]) for S in shapes),
             )
         )
+    theirs = LinearDiscriminantAnalysis.from_parameters(
+        means=qda.means_, covariance=np.cov(X.T), priors=qda.priors_, classes=qda.classes_
+    )
+    shown(theirs, "LDA with the covariance of all inputs")
     aspect = np.array([np.sqrt(t_[0] / t_[1]) for t_ in GaussianNB().fit(X, t).var_])
     shares, means = np.bincount(t) / t.size, [X[t == c].mean(axis=0) for c in (0, 1)]
     return Item(
         "Figures of the data, the predictions and the decision boundaries",
+        (
+            "data",
+            "QDA: predictions",
+            "QDA: decision boundary",
+            "LDA: classes, distributions and boundary",
+            "naive Bayes: classes, distributions and boundary",
+        ),
         "500 points of two classes: the points by predicted class with the Gaussians of QDA, and "
         "by true class over its decision boundary; the same for LDA, and for naive Bayes, whose "
         "'class distributions are completely circular'.",
@@ -84,8 +105,8 @@ def models(material: Material) -> Item:
         f"The same points: priors {numbers(shares, 3)}, means ({numbers(means[0])}) and "
         f"({numbers(means[1])}) in the document's program and ours. The program divides "
         "covariances by n - 1, we divide by n (its own eq. 7). Its LDA uses the covariance of all "
-        "inputs; the correct one is that within classes (its eq. 10), which we use. (It imports "
-        "`numpy`, and then uses `np`.) For two "
+        "inputs (last picture); the correct one is that within classes (its eq. 10), which we use. "
+        "(It imports `numpy`, and then uses `np`.) For two "
         "classes, the boundary has the same direction with either, and for equal priors the same "
         "position; the posteriors differ, and for other priors or more classes the predictions "
         "differ too. The ellipses of naive Bayes have their axes along the features and are not "

@@ -14,6 +14,7 @@ from bench.report import Table
 from streamgda import (
     FisherDiscriminant,
     GaussianDiscriminantAnalysis,
+    GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     QuadraticDiscriminants,
@@ -23,6 +24,10 @@ from streamgda import (
 from streamgda.plots import plot_decision_boundary, plot_densities, plot_spectra
 
 I2 = np.eye(2)
+SLANTED = [[2.0, 1.2], [1.2, 1.0]]
+LENGTHS, AXES = (values[..., ::-1] for values in np.linalg.eigh(SLANTED))
+# A Gaussian with the covariance SLANTED is this one, turned by its axes.
+DIAGONAL = GaussianNB.from_parameters([[0.0, 0.0]], [LENGTHS], [1.0], [1])
 # Title, priors, means, covariances of the kinds in the document, which gives no numbers.
 KINDS: list[tuple[str, Any, Any, Any]] = [
     ("common, spherical", [0.5, 0.5], [[0, 0], [3, 1]], [I2, I2]),
@@ -30,6 +35,8 @@ KINDS: list[tuple[str, Any, Any, Any]] = [
     ("common, not spherical", [0.5, 0.5], [[0, 0], [3, 1]], [[[2, 1.4], [1.4, 1.5]]] * 2),
     ("spherical, of different size", [0.5, 0.5], [[0, 0], [1.5, 0.5]], [4 * I2, 0.6 * I2]),
     ("a parabola", [0.5, 0.5], [[0, 0], [0, 3]], [np.diag([3.0, 1]), I2]),
+    ("an ellipse", [0.5, 0.5], [[0, 0], [1, 0]], [np.diag([4.0, 2]), np.diag([1.0, 0.3])]),
+    ("a hyperbola", [0.5, 0.5], [[0, 0], [2, 1]], [np.diag([3.0, 0.5]), np.diag([0.5, 2])]),
     ("three classes, common", [1 / 3] * 3, [[0, 0], [4, 0], [1, 3]], [[[1.5, 0.5], [0.5, 1]]] * 3),
 ]
 SHOWN = 1  # digit whose threshold is drawn
@@ -37,6 +44,7 @@ SHOWN = 1  # digit whose threshold is drawn
 
 def section(material: Material) -> Section:
     items = [
+        gaussians(),
         shapes(material),
         spectra(material),
         one_dimension(),
@@ -49,6 +57,32 @@ def section(material: Material) -> Section:
     )
 
 
+def gaussians() -> Item:
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+    one = GaussianNB.from_parameters([[0.0]], [[1.0]], [1.0], [1])
+    plot_densities(one, ax=left)
+    left.set_xticks([-2, -1, 0, 1, 2], ["m - 2s", "m - s", "m", "m + s", "m + 2s"])
+    left.set(title="of one variable", xlabel="x", ylabel="density")
+    right.set_aspect("equal")
+    rows = DIAGONAL.sample(400, random_state=0)
+    parts = ["classes", "points"]
+    plot_decision_boundary(DIAGONAL, *rows, right, directions=AXES, parts=parts, s=9)
+    right.set(title="of two variables", xlabel="x1", ylabel="x2")
+    for ax in (left, right):
+        ax.legend().remove()
+    return Item(
+        "The Gaussian of one variable and of several",
+        ("univariate Gaussian", "multivariate Gaussian"),
+        "A bell-shaped density with mean mu and standard deviation sigma, and one of several "
+        "variables with mean mu and covariance S.",
+        "004-gaussians",
+        figure,
+        "Mean zero and unit variance; a covariance of [[2, 1.2], [1.2, 1]], and 400 rows drawn "
+        "from it. The ellipses, at one and two standard deviations, hold 39 % and 86 % of the "
+        "rows.",
+    )
+
+
 def shapes(material: Material) -> Item:
     X, t = material.points, material.targets
     moments = accumulate(X, t)
@@ -56,11 +90,12 @@ def shapes(material: Material) -> Item:
     for ax, name in zip(axes, ("spherical", "diag", "full"), strict=True):
         model = GaussianDiscriminantAnalysis.from_moments(moments, covariance_type=name)
         ax.set_aspect("equal")
-        plot_decision_boundary(model, X, t, ax, s=10)
+        plot_decision_boundary(model, X, t, ax, principal_axes=True, s=10)
         right = percent(model.score(X, t))
         ax.set(title=f"{name}: accuracy {right}", xlabel="first", ylabel="second")
     return Item(
         "Spherical, diagonal and general Gaussians",
+        ("spherical Gaussian", "diagonal Gaussian", "general Gaussian"),
         "Contours of a density: circles; 'axis-aligned ellipsoids centred at mu'; and rotated "
         "ellipsoids, whose axes are the eigenvectors of the covariance.",
         "004-shapes",
@@ -72,7 +107,13 @@ def shapes(material: Material) -> Item:
 
 def spectra(material: Material) -> Item:
     smoothed = GaussianDiscriminantAnalysis.from_moments(material.moments, var_smoothing=0.01)
-    figure, ax = plt.subplots(figsize=(8, 4.6), layout="constrained")
+    figure, (left, middle, ax) = plt.subplots(1, 3, figsize=(15, 4.6), layout="constrained")
+    for panel, directions, names in ((left, AXES, "x1 x2"), (middle, I2, "u1'x u2'x")):
+        options = {"directions": directions, "principal_axes": True, "parts": ["classes"]}
+        panel.set_aspect("equal")
+        plot_decision_boundary(DIAGONAL, ax=panel, **options)
+        panel.set(**dict(zip(("xlabel", "ylabel"), names.split(), strict=True)))
+        panel.legend().remove()
     plot_spectra(smoothed, ax)
     ax.legend(title="digit", ncols=2)
     values = np.linalg.eigvalsh(material.moments.reduce("tied").covariance())[::-1]
@@ -80,14 +121,17 @@ def spectra(material: Material) -> Item:
     ranks = [np.linalg.matrix_rank(S, hermitian=True) for S in material.moments.covariance()]
     return Item(
         "Eigendecomposition of the covariance",
+        ("ellipse with the axes u1 and u2",),
         "An ellipse with axes u1, u2 and eigenvalues lambda_1 >= lambda_2: a Gaussian 'is simply a "
         "rotated version of' one with a diagonal covariance.",
         "004-spectra",
         figure,
-        f"The eigenvalues of the ten digits' covariances, in {values.size} dimensions. {n_most} "
-        "axes hold 95 % of the variance within classes. The covariances have ranks of "
-        f"{min(ranks)} to {max(ranks)}, so that none has an inverse; var_smoothing adds the floor "
-        "on the right.",
+        "Left: a Gaussian with the axes u1 and u2, as long as a standard deviation along them. "
+        f"Middle: the same Gaussian along its axes, with the variances {numbers(LENGTHS)} and "
+        f"no covariance. Right: the eigenvalues of the ten digits' covariances, in {values.size} "
+        f"dimensions. {n_most} axes hold 95 % of the variance within classes. The covariances "
+        f"have ranks of {min(ranks)} to {max(ranks)}, so that none has an inverse; var_smoothing "
+        "adds the floor on the right.",
     )
 
 
@@ -97,7 +141,7 @@ def one_dimension() -> Item:
         "class 1 more frequent": ([0.8, 0.2], [1.0, 1.0]),
         "different variances": ([0.5, 0.5], [4.0, 0.5]),
     }
-    figure, axes = plt.subplots(1, 3, figsize=(15, 3.8), layout="constrained")
+    figure, (*axes, last) = plt.subplots(1, 4, figsize=(18, 3.8), layout="constrained")
     lines = []
     for ax, (name, (priors, variances)) in zip(axes, cases.items(), strict=True):
         means = [0.0, 2.0]
@@ -106,22 +150,39 @@ def one_dimension() -> Item:
         X, y = model.sample(2000, random_state=0)
         plot_densities(model, X, y, ax)
         ax.set(title=name, xlabel="x")
-        found = [line.get_xdata()[0] for line in ax.lines if line.get_linestyle() == "--"]
+        found = QuadraticDiscriminants.of(model).thresholds()
         formula = "a quadratic in x"
         if variances[0] == variances[1]:
             odds = np.log(priors[0] / priors[1])
             formula = f"{np.mean(means) + variances[0] * odds / (means[1] - means[0]):.4f}"
         lines.append((name, formula, numbers(found, 4)))
+    X, y = QuadraticDiscriminantAnalysis.from_moments(
+        exactly([0.5, 0.5], [[0], [2]], [[[1]]] * 2)
+    ).sample(40, random_state=0)
+    fitted = QuadraticDiscriminantAnalysis().fit(X, y)
+    plot_densities(fitted, ax=last)
+    for label, line in zip(fitted.classes_, last.lines, strict=False):
+        own = X[y == label, 0]
+        last.plot(own, np.zeros(own.size), "o", color=line.get_color(), clip_on=False)
+    last.set(title="estimated from the dots", xlabel="x")
+    found = QuadraticDiscriminants.of(fitted).thresholds()
+    lines.append(("estimated from the dots", "a quadratic in x", numbers(found, 4)))
     return Item(
         "Thresholds in one dimension",
+        (
+            "two classes on a line, with their training data",
+            "one-dimensional example, class 1 more frequent",
+            "one-dimensional example, different variances",
+        ),
         "Two densities over a line: with equal priors, the threshold x0 is where they cross; with "
         "pi_1 > pi_2, it 'is closer to the mean of class 2'; with different variances 'you may "
         "have two decision thresholds'.",
         "004-thresholds",
         figure,
-        "Means 0 and 2 (the document gives none), and 2,000 rows sampled from each model. The "
-        "formula is (m1 + m2) / 2 + s^2 ln(pi_1 / pi_2) / (m2 - m1).",
-        Table(("case", "formula", "drawn"), lines),
+        "Means 0 and 2 (the document gives none), and 2,000 rows sampled from each model; 40 rows "
+        "in the last picture, from which the model is estimated. `Discriminants.thresholds` "
+        "returns the numbers. The formula is (m1 + m2) / 2 + s^2 ln(pi_1 / pi_2) / (m2 - m1).",
+        Table(("case", "formula", "thresholds"), lines),
     )
 
 
@@ -139,7 +200,7 @@ def kind_of(A: np.ndarray) -> str:
 
 
 def rules() -> Item:
-    figure, axes = plt.subplots(2, 3, figsize=(15, 8.4), layout="constrained")
+    figure, axes = plt.subplots(2, 4, figsize=(19, 8.4), layout="constrained")
     lines = []
     for ax, (title, priors, means, covariances) in zip(axes.ravel(), KINDS, strict=True):
         model = QuadraticDiscriminantAnalysis.from_moments(exactly(priors, means, covariances))
@@ -159,6 +220,13 @@ def rules() -> Item:
         )
     return Item(
         "Common covariance, different covariances, several classes",
+        (
+            "common covariance, examples 1 to 3",
+            "different covariances, example 1",
+            "different covariances, example 3",
+            "many other possibilities",
+            "several classes, linear boundaries",
+        ),
         "Examples without numbers. Common covariance: a line half-way between the means; closer to "
         "class 2 if pi_1 > pi_2; slanted if the covariance is not spherical. Different "
         "covariances: a circle around the narrower class; 'a parabolic boundary'; 'many other "
@@ -200,6 +268,7 @@ def fisher() -> Item:
         )
     return Item(
         "Fisher's linear discriminant",
+        ("two projections, one better than the other",),
         "Two projections of two classes, one 'better than' the other: means apart, and variance "
         "within classes small. J(w) = (w m1 - w m2)^2 / w S w is largest for w ~ S^-1 (m1 - m2). "
         "'Look familiar?'",
@@ -241,6 +310,7 @@ def threshold(material: Material) -> Item:
     means = np.mean(digits, axis=0)
     return Item(
         "The rule w x >= theta, with theta fitted",
+        (),
         "No figure: 'common practice: choose w as above, but fit theta to minimise "
         "training/validation error', because theta is correct only if the model fits perfectly.",
         "004-fitted",

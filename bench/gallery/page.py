@@ -22,6 +22,8 @@ class Item:
     ----------
     title : str
         Name of the figure or table in the document.
+    figures : tuple of str
+        Figures and tables of the document that ours shows.
     theirs : str
         Description of the document's figure, with its numbers.
     name : str
@@ -39,6 +41,7 @@ class Item:
     """
 
     title: str
+    figures: tuple[str, ...]
     theirs: str
     name: str
     figure: Any
@@ -78,8 +81,11 @@ class Section:
     items: list[Item]
 
     def markdown(self, pictures: str) -> str:
-        """Return heading and items."""
-        return "\n\n".join([f"## {self.title}", *(item.markdown(pictures) for item in self.items)])
+        """Return heading, the list of the document's figures, and items."""
+        figures = [(figure, item.title) for item in self.items for figure in item.figures]
+        listed = [Table(("figure of the document", "drawn in"), figures).markdown()]
+        items = [item.markdown(pictures) for item in self.items]
+        return "\n\n".join([f"## {self.title}", *listed[: len(figures)], *items])
 
 
 def page(sections: Iterable[Section], pictures: str, made_of: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 from scipy import linalg, special
+from sklearn.utils import check_random_state
 
 from streamgda import storage
 from streamgda.errors import (
@@ -34,6 +35,7 @@ from streamgda.storage.format import check_number
 from streamgda.storage.saved import State
 
 SOLVERS = ("svd", "lsqr", "eigen")
+_TIE = 2.0**-40  # of the largest: discriminants that differ by less are equal up to rounding
 
 
 @dataclass(frozen=True)
@@ -268,6 +270,82 @@ class Discriminants:
         """
         return np.asarray(special.softmax(self(X), axis=1))
 
+    def predict(self, X: Any, random_state: Any = None) -> np.ndarray:
+        r"""Return the class of the largest discriminant, one of them at random if several tie.
+
+        This is the rule of document 001: a row on the boundary is assigned "randomly (and with
+        equal probability)". Discriminants tie if they differ by at most :math:`2^{-40}` of the
+        largest, which is rounding. `predict` of the estimators takes the first class of a tie.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_rows, n_features)
+            Rows.
+        random_state : int, RandomState instance or None
+            Seed or generator of random numbers.
+
+        Returns
+        -------
+        ndarray, shape (n_rows,)
+            Predicted classes.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows that are not numbers, or of another number of features.
+
+        Examples
+        --------
+        >>> from streamgda import LinearDiscriminantAnalysis, LinearDiscriminants
+        >>> lda = LinearDiscriminantAnalysis().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1])
+        >>> LinearDiscriminants.of(lda).predict([[2.0], [4.5], [4.5], [4.5], [7.0]], 0)
+        array([0, 1, 0, 0, 1])
+        """
+        values = self(X)
+        best = values.max(axis=1, keepdims=True)
+        tied = values >= best - _TIE * np.maximum(np.abs(best), 1)
+        drawn = 1 - check_random_state(random_state).random_sample(values.shape)
+        return np.asarray(self.classes[np.where(tied, drawn, 0).argmax(axis=1)])
+
+    def thresholds(self) -> np.ndarray:
+        r"""Return the points at which the most probable class changes, along one feature.
+
+        Two classes of one variance have one, :math:`(m_1 + m_2) / 2 + \sigma^2 \ln(\pi_1 / \pi_2)
+        / (m_2 - m_1)`; of different variances, two or none (document 004).
+
+        Returns
+        -------
+        ndarray, shape (n_thresholds,)
+            Thresholds, sorted.
+
+        Raises
+        ------
+        InvalidParameterError
+            For a model of several features; ``moments.select_features([i])`` and
+            ``moments.project(directions)`` have the moments of one.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB, QuadraticDiscriminants
+        >>> nb = GaussianNB.from_parameters([[0.0], [2.0]], [[4.0], [0.5]], [0.5, 0.5], [1, 2])
+        >>> QuadraticDiscriminants.of(nb).thresholds().round(4)
+        array([0.9288, 3.6427])
+        """
+        model = self.model
+        if model.n_features != 1:
+            raise InvalidParameterError(
+                f"a model of {model.n_features} features has no thresholds; expected one feature: "
+                f"moments.select_features([i]) or moments.project(directions) have its moments"
+            )
+        if not model.features.size:  # the feature is constant
+            return np.empty(0)
+        seen = np.flatnonzero(model.priors > 0)
+        structure, unit = model.structure, np.ones((1, 1))
+        variances = [
+            structure.variances_along(model.roots[structure.group(int(k))], unit)[0] for k in seen
+        ]
+        return thresholds_between(model.means[seen, 0], np.array(variances), model.priors[seen])
+
     def _function(self, number: int) -> Any:
         raise NotImplementedError
 
@@ -441,6 +519,37 @@ class QuadraticDiscriminants(Discriminants):
         return Quadratic(
             A, self._all_features(direction), float(c + model.log_priors[number]), self.origin
         )
+
+
+def thresholds_between(means: np.ndarray, variances: np.ndarray, priors: np.ndarray) -> np.ndarray:
+    r"""Return the points at which the class of the largest density times prior changes, sorted.
+
+    Two classes are equally probable where the difference :math:`a z^2 + b z + c` of their
+    log-densities is zero. Roots at which a third class is more probable are left out.
+
+    Parameters
+    ----------
+    means, variances, priors : ndarray, shape (n_classes,)
+        Numbers of each class along a direction; variances above zero.
+    """
+    used = priors > 0
+    origin, unit = means[used].mean(), np.sqrt(variances[used].max())
+    means, variances = (means[used] - origin) / unit, variances[used] / unit**2
+    # Coefficients of each log-density, shape (3, n_classes).
+    constants = np.log(priors[used]) - 0.5 * (np.log(variances) + means**2 / variances)
+    terms = np.stack([-0.5 / variances, means / variances, constants])
+    found = []
+    for k in range(means.size - 1):
+        a, b, c = terms[:, k + 1 :] - terms[:, [k]]
+        a = np.where(np.abs(a) > _TIE * np.abs(terms[0, k]), a, 0)  # variances equal up to rounding
+        with np.errstate(divide="ignore", invalid="ignore"):  # where there is no root
+            q = -0.5 * (b + np.copysign(np.sqrt(b * b - 4 * a * c), b))
+            roots = np.concatenate([q / a, c / q])
+        roots = roots[np.isfinite(roots)]
+        values = (terms[0] * roots[:, None] + terms[1]) * roots[:, None] + terms[2]
+        best = values.max(axis=1)
+        found.append(roots[values[:, k] >= best - _TIE * np.maximum(np.abs(best), 1)])
+    return np.unique(np.concatenate([*found, np.empty(0)])) * unit + origin
 
 
 def discriminant_directions(

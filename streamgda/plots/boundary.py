@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from streamgda.runtime.parameters import as_integer, as_numbers, refuse
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_PARTS = ("regions", "boundaries", "pairs", "classes", "points")
 _LEVELS = "posteriors between 0 and 1"
 _DEVIATIONS = "numbers of standard deviations above 0"
 _REACH = 3  # standard deviations shown of each class
@@ -47,6 +49,7 @@ def plot_decision_boundary(
     *,
     features: Sequence[int | str] | None = None,
     directions: Any = None,
+    parts: Sequence[str] = ("regions", "boundaries", "classes", "points"),
     deviations: Sequence[float] = (1, 2),
     levels: Sequence[float] = (),
     principal_axes: bool = False,
@@ -75,6 +78,11 @@ def plot_decision_boundary(
         Numbers or names; by default, of more than two, the directions of best separation.
     directions : array-like, shape (2, n_features), optional
         Directions instead, such as ``moments.pca(2)``.
+    parts : sequence of {"regions", "boundaries", "pairs", "classes", "points"}
+        Parts to draw: the plane shaded by the posterior; the boundaries between regions; the
+        dashed line where the classes of each pair are equally probable, also where a third one is
+        more probable; means, ellipses and axes of the classes; the rows. ``["points"]`` shows
+        nothing but the data.
     deviations : sequence of float
         Sizes of the ellipses in standard deviations.
     levels : sequence of float
@@ -101,7 +109,7 @@ def plot_decision_boundary(
     Raises
     ------
     InvalidParameterError
-        If features or directions do not span a plane.
+        If features or directions do not span a plane, or a part, level or colour is unknown.
 
     Examples
     --------
@@ -112,6 +120,8 @@ def plot_decision_boundary(
     4
     """
     projection = Projection.of(estimator, 2, features, directions)
+    if isinstance(parts, str) or not set(parts) <= set(_PARTS):
+        raise refuse("parts", parts, f"a list of some of {', '.join(_PARTS)}")
     resolution = as_integer("resolution", resolution, "an integer from 2 to 10000", 2, 10_000)
     radii = as_numbers("deviations", deviations, _DEVIATIONS, finite=True)
     if radii.ndim != 1 or not (radii > 0).all():
@@ -125,7 +135,16 @@ def plot_decision_boundary(
     palette = _palette(colors, n_classes)
     positions = np.stack(np.meshgrid(*pixels), axis=-1).reshape(-1, 2)
     posterior = projection.log_posterior(positions).reshape(resolution, resolution, -1)
-    _draw_plane(ax, *pixels, posterior, palette, line_color)
+    ax.set(xlim=pixels[0][[0, -1]], ylim=pixels[1][[0, -1]])
+    if "regions" in parts:
+        _shade(ax, *pixels, posterior, palette)
+    finite = np.maximum(posterior, _LEAST)
+    if "pairs" in parts:
+        for a, b in combinations(np.flatnonzero(projection.priors > 0), 2):
+            gap = finite[..., a] - finite[..., b]
+            _draw_line(ax, *pixels, gap, line_color, linewidths=0.8, linestyles="dashed")
+    if "boundaries" in parts:
+        _draw_boundaries(ax, *pixels, finite, line_color)
     for k in range(n_classes if shown.size else 0):
         lines = ax.contour(
             *pixels,
@@ -135,7 +154,14 @@ def plot_decision_boundary(
             linewidths=0.8,
         )
         ax.clabel(lines, fontsize="x-small")
-    _draw_classes(ax, projection, radii, palette, principal_axes)
+    if "classes" in parts:
+        _draw_classes(ax, projection, radii, palette, principal_axes)
+    else:
+        radii = radii[:0]
+        for label, colour in zip(projection.labels, palette, strict=True):  # for the legend
+            ax.plot([], [], "o", color=colour, label=str(label))
+    if "points" not in parts:
+        points = None
     if points is not None:
         _draw_points(ax, points, palette, kwargs)
     # Without classes if these are named at their means.
@@ -189,15 +215,10 @@ def _palette(colors: Sequence[Any] | None, n_classes: int) -> np.ndarray:
     return palette
 
 
-def _draw_plane(
-    ax: Axes,
-    across: np.ndarray,
-    up: np.ndarray,
-    log_posterior: np.ndarray,
-    palette: np.ndarray,
-    line_color: Any,
+def _shade(
+    ax: Axes, across: np.ndarray, up: np.ndarray, log_posterior: np.ndarray, palette: np.ndarray
 ) -> None:
-    """Shade the plane by the posterior, and draw the boundaries."""
+    """Shade the plane by the posterior."""
     paper, _ = paper_and_ink(ax)
     pale = mixed(palette, paper, 0.5)
     half = [(line[1] - line[0]) / 2 for line in (across, up)]  # posteriors of pixel centres
@@ -213,26 +234,32 @@ def _draw_plane(
         aspect=ax.get_aspect(),
         interpolation="bilinear",
     )
-    if log_posterior.shape[-1] > 1:
-        _draw_lines(ax, across, up, np.maximum(log_posterior, _LEAST), line_color)
     ax.set(xlim=across[[0, -1]], ylim=up[[0, -1]])
 
 
-def _draw_lines(
+def _draw_boundaries(
     ax: Axes, across: np.ndarray, up: np.ndarray, posterior: np.ndarray, line_color: Any
 ) -> None:
     """Draw a line where each class leads by nothing, unless an earlier one has drawn it."""
-    _, ink = paper_and_ink(ax)
+    if posterior.shape[-1] == 1:
+        return
     second, first = np.moveaxis(np.argsort(posterior, axis=-1)[..., -2:], -1, 0)
     width = 1.2 if posterior.shape[-1] <= 10 else 0.8
-    colour = tuple(ink) if line_color is None else line_color
-    style: dict[str, Any] = {"levels": [0], "colors": [colour], "linewidths": width}
     for k in np.unique(first):
         rival = np.where(first == k, second, first)
         lead = posterior[..., k] - np.take_along_axis(posterior, rival[..., None], -1)[..., 0]
         lead = np.ma.masked_where(rival < k, lead)
-        if lead.count() and lead.min() < 0 < lead.max():
-            ax.contour(across, up, lead, **style)
+        _draw_line(ax, across, up, lead, line_color, linewidths=width)
+
+
+def _draw_line(
+    ax: Axes, across: np.ndarray, up: np.ndarray, lead: Any, line_color: Any, **style: Any
+) -> None:
+    """Draw a line where values are zero, if they are anywhere."""
+    _, ink = paper_and_ink(ax)
+    colour = tuple(ink) if line_color is None else line_color
+    if np.ma.count(lead) and lead.min() < 0 < lead.max():
+        ax.contour(across, up, lead, levels=[0], colors=[colour], **style)
 
 
 def _draw_classes(

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.optimize import brentq
 
 from streamgda.errors import InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier
+from streamgda.models.discriminants import thresholds_between
 from streamgda.plots.figures import add_legend, axes_of, colours_of, mixed, paper_and_ink
 from streamgda.plots.projection import Projection
 from streamgda.runtime.parameters import as_integer, as_numbers
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _REACH = 3.5  # standard deviations shown of each class
 _RESOLUTION = 500
 _MOST_ROWS = 100_000  # in histograms
+_MOST_LISTED = 4  # thresholds in the legend
 
 
 def plot_densities(
@@ -39,7 +40,8 @@ def plot_densities(
     r"""Plot the class densities along a direction, and the thresholds between them.
 
     Along w, class k has the density :math:`\pi_k N(z; w^T m_k, w^T \Sigma_k w)` at :math:`z =
-    w^T x`. Dashed lines mark where the class of the largest density changes.
+    w^T x`. Dashed lines mark where the class of the largest density changes; the legend lists
+    these thresholds, which `Discriminants.thresholds` returns for a model of one feature.
 
     Parameters
     ----------
@@ -82,6 +84,8 @@ def plot_densities(
     >>> thresholds = [line.get_xdata()[0] for line in ax.lines if line.get_linestyle() == "--"]
     >>> [round(float(z), 2) for z in thresholds]
     [2.25, 4.89]
+    >>> ax.get_legend().get_texts()[-1].get_text()
+    'thresholds 2.25, 4.89'
     """
     if X is not None and y is None:
         raise InvalidParameterError("X without y; histograms need the labels of the rows")
@@ -111,22 +115,18 @@ def _draw_densities(ax: Axes, line: Projection, colours: np.ndarray, style: dict
     _, ink = paper_and_ink(ax)
     reach = _REACH * np.sqrt(variances)
     z = np.linspace((means - reach).min(), (means + reach).max(), _RESOLUTION)
-    with np.errstate(divide="ignore"):  # a prior may be zero
-        constants = np.log(line.priors) - 0.5 * np.log(2 * np.pi * variances)
-
-    def logs(at: Any) -> np.ndarray:
-        return constants - 0.5 * (at - means) ** 2 / variances
-
-    densities = logs(z[:, None])
-    for label, density, colour in zip(line.labels, np.exp(densities).T, colours, strict=True):
+    densities = line.priors * np.exp(-0.5 * (z[:, None] - means) ** 2 / variances)
+    densities /= np.sqrt(2 * np.pi * variances)
+    for label, density, colour in zip(line.labels, densities.T, colours, strict=True):
         own: dict[str, Any] = {"color": mixed(colour, ink, 0.2), "label": str(label)}
         ax.plot(z, density, **own | style)
-    best = densities.argmax(axis=1)
-    for i in np.flatnonzero(best[1:] != best[:-1]):
-        pair = best[i : i + 2]
-        threshold = brentq(lambda at, pair=pair: np.subtract(*logs(at)[pair]), z[i], z[i + 1])
-        ax.axvline(threshold, color=ink, linestyle="--", linewidth=1)
+    found = thresholds_between(means, variances, line.priors)
+    found = found[(found > z[0]) & (found < z[-1])]
+    lines = [ax.axvline(at, color=ink, linestyle="--", linewidth=1) for at in found]
     ax.set_xlim(z[0], z[-1])
+    if 1 <= found.size <= _MOST_LISTED:
+        name = "threshold" if found.size == 1 else "thresholds"
+        lines[0].set_label(f"{name} {', '.join(f'{at:.3g}' for at in found)}")
 
 
 def _draw_histograms(

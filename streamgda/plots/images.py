@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.errors import InvalidParameterError
 from streamgda.estimators.moment_classifier import MomentClassifier
+from streamgda.models.discriminants import LinearDiscriminants
 from streamgda.plots.figures import grid_of, means_of
 from streamgda.runtime.parameters import as_integer, check_type
 
@@ -21,9 +22,14 @@ _MEANS_IN_A_ROW = 5
 
 
 def plot_means(
-    estimator: MomentClassifier, shape: Sequence[int], axes: Any = None, **kwargs: Any
+    estimator: MomentClassifier,
+    shape: Sequence[int],
+    axes: Any = None,
+    *,
+    weights: bool = False,
+    **kwargs: Any,
 ) -> np.ndarray:
-    """Plot the mean of each class as an image.
+    r"""Plot the mean of each class, or its weights, as an image.
 
     Parameters
     ----------
@@ -33,8 +39,13 @@ def plot_means(
         Shape of an image.
     axes : array of matplotlib.axes.Axes, optional
         At least one per class with rows; a new figure by default.
+    weights : bool
+        Show the weights :math:`w_k = \Sigma^{-1} (m_k - o)` of the linear discriminants of
+        `LinearDiscriminants` about the mean o of all classes: ink where they are positive (red)
+        speaks for the class, where they are negative (blue) against it.
     **kwargs
-        Passed to `matplotlib.axes.Axes.imshow`; `cmap` is ``"gray_r"`` by default.
+        Passed to `matplotlib.axes.Axes.imshow`; `cmap` is ``"gray_r"`` by default, and
+        ``"RdBu_r"`` for weights.
 
     Returns
     -------
@@ -44,11 +55,12 @@ def plot_means(
     Raises
     ------
     InvalidParameterError
-        If the shape does not match the number of features, or there are too few axes.
+        If the shape does not match the number of features, there are too few axes, or the
+        estimator has a covariance for each class, and no weights.
 
     Examples
     --------
-    >>> from streamgda import GaussianNB
+    >>> from streamgda import GaussianNB, LinearDiscriminantAnalysis
     >>> from streamgda.datasets import load_digits
     >>> from streamgda.plots import plot_means
     >>> X, y = load_digits()
@@ -56,14 +68,22 @@ def plot_means(
     >>> axes = plot_means(GaussianNB().fit(X, y), (8, 6))
     >>> [ax.get_title() for ax in axes]
     ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9']
+    >>> lda = LinearDiscriminantAnalysis("lsqr", shrinkage=0.1).fit(X, y)
+    >>> axes = plot_means(lda, (8, 6), weights=True)
     """
     shape = _image_shape(shape, estimator)
     seen, means = means_of(estimator)
-    labels, means = estimator.classes_[seen], means[seen]
+    labels, images = estimator.classes_[seen], means[seen]
+    low, high, style = images.min(), images.max(), kwargs
+    if weights:
+        discriminants = LinearDiscriminants.of(estimator)
+        images = np.array([discriminants.of_class(label).w for label in labels])
+        high = np.abs(images).max()
+        low, style = -high, {"cmap": "RdBu_r"} | kwargs
     columns = min(labels.size, _MEANS_IN_A_ROW)
     axes = grid_of(axes, math.ceil(labels.size / columns), columns, labels.size)
-    for ax, label, mean in zip(axes, labels, means, strict=True):
-        _show_image(ax, mean, shape, means.min(), means.max(), kwargs)
+    for ax, label, image in zip(axes, labels, images, strict=True):
+        _show_image(ax, image, shape, low, high, style)
         ax.set_title(str(label))
     return axes
 

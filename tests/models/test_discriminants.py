@@ -142,6 +142,35 @@ def test_parallel_boundaries_do_not_meet():
 # --- what is refused ----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)
+def test_thresholds_are_where_the_prediction_changes(covariance_type):
+    random = np.random.default_rng(1)
+    y = random.integers(0, 4, 400)
+    X = (random.normal(size=400) * (1 + y) + 1e3 + 2.5 * y)[:, None]
+    gda = GaussianDiscriminantAnalysis(covariance_type, priors=[0.5, 0.3, 0.2, 0]).fit(X, y)
+    found = QuadraticDiscriminants.of(gda).thresholds()
+    z = np.linspace(X.min() - 50, X.max() + 50, 100_001)
+    changed = np.flatnonzero(np.diff(gda.predict(z[:, None])))
+    assert found.size
+    np.testing.assert_allclose(found, (z[changed] + z[changed + 1]) / 2, atol=z[1] - z[0])
+    if covariance_type.startswith("tied"):
+        np.testing.assert_allclose(found, LinearDiscriminants.of(gda).thresholds())
+    with pytest.raises(InvalidParameterError, match="select_features"):
+        QuadraticDiscriminants.of(GaussianDiscriminantAnalysis().fit(*blobs())).thresholds()
+
+
+def test_ties_are_broken_at_random():
+    lda = LinearDiscriminantAnalysis().fit([[1.0], [3.0], [6.0], [8.0]], ["a", "a", "b", "b"])
+    discriminants = LinearDiscriminants.of(lda)
+    rows = np.repeat([[2.0], [4.5], [8.0]], 1000, axis=0)
+    first, tied, last = np.split(discriminants.predict(rows, random_state=0), 3)
+    assert (first == "a").all()
+    assert (last == "b").all()
+    assert abs((tied == "a").mean() - 0.5) < 0.05
+    assert (discriminants.predict(rows, 0) == discriminants.predict(rows, 0)).all()
+    assert (lda.predict(rows[1000:2000]) == "a").all()
+
+
 def test_classes_without_rows_and_priors_of_zero():
     X, y = blobs()
     fitted = GaussianDiscriminantAnalysis("tied").partial_fit(X, y, classes=[0, 1, 2, 3])

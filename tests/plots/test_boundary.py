@@ -20,6 +20,7 @@ from streamgda import (
     GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
+    LinearDiscriminants,
     QuadraticDiscriminantAnalysis,
     plots,
 )
@@ -334,3 +335,30 @@ def test_levels_axes_and_colours_are_those_asked_for():
     ):
         with pytest.raises(InvalidParameterError, match=r"levels=|colors="):
             plots.plot_decision_boundary(lda, ax=Figure().subplots(), **wrong)
+
+
+def test_parts_are_those_asked_for() -> None:
+    X, y = blobs()
+    lda = LinearDiscriminantAnalysis(priors=[0.6, 0.2, 0.2]).fit(X, y)
+    meeting = LinearDiscriminants.of(lda).meeting(0, 1, 2)
+
+    def drawn(*parts: str) -> Axes:
+        return plots.plot_decision_boundary(lda, X, y, Figure().subplots(), parts=parts)
+
+    data = drawn("points")
+    assert not data.images
+    assert not ellipses(data)
+    assert legend(data) == ["0", "1", "2"]
+    np.testing.assert_allclose(scattered(data).get_offsets(), X)
+    assert not [c for c in drawn("classes", "regions").collections if isinstance(c, PathCollection)]
+    pairs = drawn("pairs")
+    lines = [c.get_paths()[0].vertices for c in pairs.collections if isinstance(c, ContourSet)]
+    assert len(lines) == 3  # each through the point at which all meet, and on beyond it
+    for line, (a, b) in zip(lines, ((0, 1), (0, 2), (1, 2)), strict=True):
+        odds = LinearDiscriminants.of(lda).pair(a, b)
+        assert np.abs(odds(line)).max() < 1e-6 * np.abs(odds(X)).max()
+        along = (line - meeting) @ (line[-1] - line[0])
+        assert along.min() < 0 < along.max()
+    for wrong in ("points", ["shade"]):
+        with pytest.raises(InvalidParameterError, match="parts="):
+            plots.plot_decision_boundary(lda, parts=wrong)

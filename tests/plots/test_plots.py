@@ -112,7 +112,8 @@ def test_densities_are_of_the_rows_projected_on_a_direction(covariance_type: str
     expected = changes(z, np.argmax(joint, axis=0))
     assert len(expected)
     np.testing.assert_allclose(thresholds(ax), expected, atol=z[1] - z[0])
-    assert legend(ax) == ["0", "1", "2"]
+    listed = ", ".join(f"{at:.3g}" for at in thresholds(ax))
+    assert legend(ax) == ["0", "1", "2", f"threshold{'s'[: len(expected) > 1]} {listed}"]
     areas = [bar.get_width() * bar.get_height() for bar in ax.patches]
     np.testing.assert_allclose(sum(areas), 1)
 
@@ -189,6 +190,17 @@ def test_means_of_colour_images_are_scaled_to_colours() -> None:
     shown = np.array([ax.images[0].get_array() for ax in axes])
     assert shown.shape == (3, 2, 2, 3)
     assert (shown.min(), shown.max()) == (0, 1)
+
+
+def test_weights_are_those_of_the_linear_discriminants() -> None:
+    lda = LinearDiscriminantAnalysis("lsqr").fit(*images())
+    axes = plots.plot_means(lda, (3, 4), weights=True)
+    shown = np.array([ax.images[0].get_array().ravel() for ax in axes])
+    np.testing.assert_allclose(np.diff(shown, axis=0), np.diff(lda.coef_, axis=0))
+    low, high = axes[0].images[0].get_clim()
+    assert -low == high == np.abs(shown).max()
+    with pytest.raises(InvalidParameterError, match="no linear discriminants"):
+        plots.plot_means(GaussianNB().fit(*images()), (3, 4), weights=True)
 
 
 def test_means_go_on_axes_that_are_given() -> None:
