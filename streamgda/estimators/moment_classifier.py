@@ -490,7 +490,9 @@ class MomentEstimator(RowEstimator):
                 return False
             if classes is not None and not self._is_declared(classes):
                 return False
-            rows, changes, derived = X, moments.changes, Derived()
+            rows, changes, derived = X, moments.changes, held["_derived"]
+            if derived:
+                derived = Derived()
             if type(self)._summed is not MomentEstimator._summed:
                 rows = settings._summed(Rows(X, y)).X
             try:
@@ -858,6 +860,10 @@ class MomentEstimator(RowEstimator):
     def _scorer(self, method: str, **options: Any) -> Scorer:
         if method not in self._model_methods or not hasattr(self, method) or options:
             self._refuse_method(method)
+        scorer: Scorer = self._once(f"{method} of rows", partial(self._make_scorer, method))
+        return scorer
+
+    def _make_scorer(self, method: str) -> Scorer:
         model = self._model_for(method)  # once: another thread may replace it
         name, axis = self._model_methods[method]
         width = None if axis is None else len(getattr(model, axis))

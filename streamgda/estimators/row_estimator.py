@@ -231,7 +231,8 @@ class Scorer:
         about : dict, optional
             More of the fingerprint.
         """
-        if out is None and is_plain(rows) and all(value is None for value in options.values()):
+        planned = any(value is not None for value in options.values()) if options else False
+        if out is None and not planned and is_plain(rows):
             return self.function(rows, 0)  # nothing to read, to plan or to describe
         classes, fill = self.model.classes, None
         by_class = self.columns == classes.size and not self.method.endswith("transform")
@@ -292,6 +293,10 @@ class RowEstimator(Saved, BaseEstimator):
         """Score rows by a method with options of its own."""
         self._check_options(method, scoring)
         scorer = self._scorer(method, **options)
+        usual = not scoring and type(X) is np.ndarray and method not in _GAPS
+        if usual and scorer.of_features and not scorer.of_rows and _fit_already(self, X):
+            scores = scorer.score(X)  # nothing is left to recognise or to check
+            return in_single(scores) if scorer.single and X.dtype == np.float32 else scores
         out, fill = scoring.pop("out", None), scoring.pop("fill", None)
         planned = {name: scoring.pop(name, None) for name in ("keys", "max_memory")}
         on_missing = scoring.pop("on_missing", _GAPS.get(method, "raise"))

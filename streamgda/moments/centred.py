@@ -90,6 +90,12 @@ class NotFinite(Exception):  # noqa: N818
     """A sum is not finite; the caller knows where the rows came from, and names the value."""
 
 
+# A function that adds rows and their codes in one kernel call to the arrays of sums, the types of
+# rows that it takes, and how many rows in all. Rows are C-contiguous. It returns False, with
+# nothing changed, for values that may be too large.
+AddingAtOnce = tuple[Callable[[np.ndarray, np.ndarray], bool], tuple[np.dtype, ...], float]
+
+
 class Sums(ABC):
     """Base of `CentredSums` and `ExactSums`.
 
@@ -223,10 +229,9 @@ class Sums(ABC):
             n_rows //= 2
         return n_rows
 
-    def add_at_once(self, X: np.ndarray, codes: np.ndarray) -> None:
-        """Add rows of one of the types of `taken_at_once`, in a single kernel call."""
-        rows: Any = as_kernel_rows(X, X.dtype), codes, NO_WEIGHTS  # sooner made than `Coded`
-        self._add_few(rows, LEAST_ROWS)
+    @abstractmethod
+    def adding_at_once(self) -> AddingAtOnce:
+        """Return a function that adds up to `most_at_once` rows, and what it takes."""
 
     def _uses_blas_threads(self, n_rows: int) -> bool:
         """Return True if BLAS might use several threads to add that many rows, if it is let."""
@@ -551,9 +556,16 @@ class CentredSums(Sums):
     def _changes_at_once(self, dtype: np.dtype, weights: np.ndarray) -> bool:
         return not weights.size or self.squares is not None
 
-    def taken_at_once(self) -> tuple[tuple[np.dtype, ...], float]:
-        """Return the types of rows that `add_at_once` takes, and how many rows there may be."""
-        return _FLOATS, np.inf
+    def adding_at_once(self) -> AddingAtOnce:
+        """Return a function that adds up to `most_at_once` rows, and what it takes."""
+        squares = _NO_SQUARES if self.squares is None else self.squares
+        state = LARGE, self.count, squares, self.mean, self.mean_low, self.packed
+        add: Any = self.structure.add_few  # plain tuples are sooner made than `Coded`
+
+        def add_rows(X: np.ndarray, codes: np.ndarray) -> bool:
+            return bool(add((X, codes, NO_WEIGHTS), LEAST_ROWS, *state))
+
+        return add_rows, _FLOATS, np.inf
 
     def _uses_blas_threads(self, n_rows: int) -> bool:
         return self.structure.matrix and may_use_blas_threads(n_rows, self.n_features)

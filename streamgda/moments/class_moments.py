@@ -67,37 +67,38 @@ class FewRows:
         Sums to which rows are added in place.
     changes : int
         Number of changes of the moments that this is valid for.
+    add : callable
+        Adds rows for which there are `codes`; see `AddingAtOnce`.
     """
 
-    __slots__ = ("_dtypes", "_left", "_most", "_table", "_width", "changes", "sums")
+    __slots__ = ("_dtypes", "_left", "_most", "_table", "_width", "add", "changes", "sums")
 
     def __init__(self, sums: Any, classes: np.ndarray, changes: int) -> None:
-        self.sums = sums
-        self.changes = changes
+        self.sums, self.changes = sums, changes
+        self.add, self._dtypes, self._left = sums.adding_at_once()
         self._width = sums.n_features
         self._most = sums.most_at_once
-        self._dtypes, self._left = sums.taken_at_once()
         self._table: Any = label_codes.integer_table(classes)
         if self._table is None:
             self._most = 0
 
     def codes(self, X: np.ndarray, y: np.ndarray) -> np.ndarray | None:
         """Return the class of each row of a matrix; None unless `add` takes rows and labels."""
-        n_rows, width = X.shape
+        n_rows = len(X)
         if (
             not 0 < n_rows <= self._most
-            or width != self._width
+            or X.shape[1] != self._width
             or y.shape != (n_rows,)
+            or y.dtype != _INT64
             or X.dtype not in self._dtypes
             or n_rows > self._left
         ):
             return None
         return label_codes.look_up(y, *self._table)
 
-    def add(self, X: np.ndarray, codes: np.ndarray) -> None:
-        """Add rows in a single kernel call; raise `NotFinite`, with nothing changed, for others."""
-        self.sums.add_at_once(X, codes)
-        self._left -= len(codes)
+    def added(self, n_rows: int) -> None:
+        """Count rows that `add` has added."""
+        self._left -= n_rows
         self.changes += 1
 
 
@@ -610,23 +611,23 @@ class ClassMoments(Moments):
 
         Returns False, with nothing changed, for all other rows and if a sum is not finite.
         """
-        if X.ndim != 2 or len(X) > LEAST_ROWS or y.dtype != _INT64 or self._lifting is not None:
+        if X.ndim != 2 or len(X) > LEAST_ROWS:
             return False
         with self._lock:
             few = self._few
             if few is None or few.changes != self.changes or few.sums is not self._sums:
-                if self._sums is None or self._keeps_fourth:
+                if self._sums is None or self._keeps_fourth or self._lifting is not None:
                     return False
                 self._few = few = FewRows(self._sums, self._classes, self.changes)
             codes = few.codes(X, y)
             if codes is None:
                 return False
+            X = np.ascontiguousarray(X)
             self.changes += 1
-            try:
-                few.add(X, codes)
-            except NotFinite:
+            if not few.add(X, codes):
                 self.changes -= 1
                 return False
+            few.added(len(codes))
         return True
 
     def _summable(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from streamgda.kernels.sums import two_sum
-from streamgda.moments.centred import CentredSums, Sums, check_fourth
+from streamgda.moments.centred import AddingAtOnce, CentredSums, Sums, check_fourth
 from streamgda.moments.covariance_types import Structure
 from streamgda.moments.parallel import Coded
 from streamgda.rows.arrays import INTEGERS, RowType, row_type
@@ -100,11 +100,17 @@ class ExactSums(Sums):
     def _changes_at_once(self, dtype: np.dtype, weights: np.ndarray) -> bool:
         return row_type(dtype).reach <= self.reach
 
-    def taken_at_once(self) -> tuple[tuple[np.dtype, ...], float]:
-        """Return types that do not widen the reach, and the rows for which sums stay exact."""
+    def adding_at_once(self) -> AddingAtOnce:
+        """Return a function of types that do not widen the reach, while sums stay exact."""
+        add, state = self.structure.add_integers, (self.count, self.total, self.packed)
+
+        def add_rows(X: np.ndarray, codes: np.ndarray) -> bool:
+            add(X, codes, 1, *state)
+            return True
+
         taken = tuple(dtype for dtype in INTEGERS if row_type(dtype).reach <= self.reach)
         most = min(_EXACT_ROWS - 1, _EXACT_LIMIT // max(1, self.reach) ** 2)
-        return taken, most - int(self.count.sum())
+        return add_rows, taken, most - int(self.count.sum())
 
     def _add_few(self, rows: Coded, block_rows: int) -> None:
         self._add_on_threads(rows, 1)

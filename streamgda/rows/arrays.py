@@ -225,7 +225,7 @@ def is_plain(X: Any) -> bool:
 
 
 NO_WEIGHTS = np.empty(0)
-NO_WEIGHTS.setflags(write=False)  # as those that `as_kernel_rows` returns
+_HALF, _SINGLE = np.dtype(np.float16), np.dtype(np.float32)
 _WIDENED_ELEMENTS = 1 << 18  # that are worth a call on another thread
 WINDOW_BYTES = 1 << 26  # rows that are grouped by class at a time
 
@@ -271,26 +271,23 @@ def copied(X: Any) -> Any:
 
 
 def as_kernel_rows(X: Any, dtype: np.dtype) -> Any:
-    """Return `X`, or a copy of it, as a C-contiguous read-only array of a data type.
+    """Return `X`, or a copy of it, as a C-contiguous array of a data type, for reading.
 
     Sparse rows stay sparse.
-
-    Memory maps are often read-only; making every array so lets one compiled kernel serve both.
     """
     if type(X) is CompressedRows:
         return X.astype(dtype)
     if type(X) is OrderedRows:
         return X
-    if X.dtype == np.float16 and dtype == np.float32:  # numpy takes several times as long
-        bits = np.ascontiguousarray(X, np.float16).reshape(-1).view(np.uint16)
-        rows = np.empty(X.shape, dtype)
-        step = max(_WIDENED_ELEMENTS, -(-bits.size // threads.n_threads()))
-        parts = (slice(i, i + step) for i in range(0, bits.size, step))
-        out = rows.reshape(-1)
-        threads.run(lambda some: widen_halves(bits[some], out[some]), ((some,) for some in parts))
-    else:
-        rows = np.ascontiguousarray(X, dtype).view()
-    rows.setflags(write=False)
+    if X.dtype != _HALF or dtype != _SINGLE:
+        return np.ascontiguousarray(X, dtype)
+    # numpy takes several times as long
+    bits = np.ascontiguousarray(X, _HALF).reshape(-1).view(np.uint16)
+    rows = np.empty(X.shape, dtype)
+    step = max(_WIDENED_ELEMENTS, -(-bits.size // threads.n_threads()))
+    parts = (slice(i, i + step) for i in range(0, bits.size, step))
+    out = rows.reshape(-1)
+    threads.run(lambda some: widen_halves(bits[some], out[some]), ((some,) for some in parts))
     return rows
 
 

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError, SparseDataError
+from streamgda.kernels.sums import all_below
 from streamgda.rows.arrays import (
     NO_WEIGHTS,
     SKIP_OR_FILL,
@@ -124,13 +125,13 @@ def as_weights(sample_weight: Any, n_rows: int, first_row: int = 0) -> np.ndarra
     return weights
 
 
-_FEW_VALUES = 1 << 10  # that are tested sooner than NumPy is told to ignore overflow
+_COMPILED = np.dtype(np.float64), np.dtype(np.float32)  # types that a kernel reads
 
 
 def all_finite(values: np.ndarray) -> bool:
     """Return True if all floating-point values are finite."""
-    if values.size <= _FEW_VALUES:
-        return bool(np.isfinite(values).all())
+    if values.dtype in _COMPILED and values.flags.forc:
+        return bool(all_below(values.reshape(-1, order="A"), np.inf))
     # The sum, which takes less time and no memory, leaves a doubt if it is not finite.
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(values.sum())) or bool(np.isfinite(values).all())

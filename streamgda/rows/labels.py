@@ -25,6 +25,7 @@ from streamgda.runtime.parameters import refuse, shown
 
 _TABLE = 1 << 20  # largest range of integers that are looked up in a table
 _PART = 1 << 17  # labels that a thread looks up at a time
+_INT64 = np.dtype(np.int64)
 _MOST = np.iinfo(np.int64).max
 _EXACT = 1 << 53  # to which float64 holds all integers
 _SOME = 1 << 10  # labels that often include all classes
@@ -486,8 +487,10 @@ def look_up(
     It is None if the table lacks a label, or holds a negative number for it. With `consecutive`,
     the table subtracts `low`; the result may then be `labels` itself, and must not be modified.
     """
-    plain = labels.dtype == np.int64 and labels.flags.carray
+    plain = labels.dtype == _INT64 and labels.flags.carray
     at_once = plain and consecutive and low == 0
+    if at_once and labels.size == 1:  # sooner than a kernel is called
+        return labels if 0 <= labels.item() < table.size else None
     if at_once and labels.size <= _PART:
         return labels if all_within(labels, 0, table.size) else None
     codes = labels if at_once else np.empty(labels.size, np.int64)
