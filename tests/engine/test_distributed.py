@@ -55,7 +55,10 @@ from streamgda.storage.saved import state_of
 # --- on every scheduler -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "dtype"), [("full", np.float64), ("LDA", np.uint8)])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("full", np.float64), pytest.param("LDA", np.uint8, marks=pytest.mark.slow)],
+)
 def test_every_scheduler_fits_and_scores(scheduler, a_task_for_each_block, name, dtype):
     X, y = blobs(N_ROWS)
     X = bytes_of(X) if dtype == np.uint8 else X

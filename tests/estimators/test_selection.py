@@ -646,6 +646,7 @@ def test_unusable_parameters(params, groups, match):
 # --- the default grid -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_accuracy_is_that_of_the_best_of_scikit_learn(monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
     found = import_module("bench.choice").compare("wine", *load_wine(return_X_y=True), n_splits=2)

@@ -453,6 +453,7 @@ def huge_zip(path, member=None):
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peaks are read from /proc")
+@pytest.mark.slow
 def test_bombs(tmp_path):
     """A process that loads them never allocates much memory."""
     files = MOMENTS.files
