@@ -939,7 +939,9 @@ class MomentEstimator(RowEstimator):
                 estimator.feature_names_in_ = np.array(names, object)
             return estimator
         moments = restore(ClassMoments, attributes["moments"], arrays_within(arrays, "moments"))
-        estimator._adopt(moments, unfitted(cls, attributes))
+        settings = unfitted(cls, attributes)
+        joined_maps(settings._kept(), moments)
+        estimator._adopt(moments, settings)
         estimator.n_features_in_ = estimator._restored_width(attributes)
         names = restored_names(attributes, estimator.n_features_in_)
         if names is not None:

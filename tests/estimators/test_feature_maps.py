@@ -42,6 +42,7 @@ from streamgda import (
     distance,
 )
 from streamgda.errors import (
+    FormatError,
     InvalidDataError,
     InvalidParameterError,
     MemoryBudgetError,
@@ -49,6 +50,7 @@ from streamgda.errors import (
     UnsupportedError,
 )
 from streamgda.moments.feature_maps import Lifting, _matrix, normal_numbers
+from streamgda.storage.saved import restore
 
 X, Y = blobs(400)
 N = X.shape[1]
@@ -490,6 +492,14 @@ def test_maps_and_widths_that_do_not_match_are_refused():
     grouped = GroupedMoments(feature_map=RELU).update(X, Y, Y)
     with pytest.raises(MergeError, match="do not combine"):
         grouped + GroupedMoments(feature_map=seed).update(X, Y, Y)
+
+
+@pytest.mark.parametrize("part", ["params", "model", "moments"])
+def test_a_file_of_parts_behind_different_maps_is_refused(part):
+    attributes, arrays = GaussianNB(feature_map=RELU).fit(X, Y)._state()
+    attributes[part]["feature_map"]["maps"][0]["random_state"] += 1
+    with pytest.raises(FormatError, match=r"random_state=4|different features"):
+        restore(GaussianNB, attributes, arrays)
 
 
 def test_gaussians_behind_a_map_are_not_drawn():
