@@ -6,7 +6,6 @@ import http.server
 import os
 import random
 import threading
-import time
 from collections import Counter
 
 
@@ -25,8 +24,9 @@ class Server(http.server.ThreadingHTTPServer):
     def behave(self):
         self.failing, self.status, self.times, self.seconds = "", 500, 0, 0.0
         self.go_on = threading.Event()
-        self.asked, self.delay = Counter(), 0.0
-        self.at_once = self.most_at_once = 0
+        self.asked = Counter()
+        self.at_once = self.most_at_once = self.together = 0
+        self.changed = threading.Condition()
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
@@ -34,19 +34,28 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         super().__init__(*arguments, directory=arguments[2].folder)
 
     def do_GET(self):
-        self.server.asked[self.path] += 1
+        with self.server.changed:
+            self.server.asked[self.path] += 1
+            n_asked = self.server.asked[self.path]
         fails = self.path.startswith(self.server.failing or "nothing")
-        if fails and self.server.asked[self.path] <= self.server.times:
+        if fails and n_asked <= self.server.times:
             if self.server.go_on.wait(self.server.seconds):
                 return  # the client is gone
             if self.server.status:
                 self.send_error(self.server.status)
                 return
-        self.server.at_once += 1
-        self.server.most_at_once = max(self.server.most_at_once, self.server.at_once)
-        time.sleep(self.server.delay)
-        self.server.at_once -= 1
+        self.wait_for_others()
         super().do_GET()
+
+    def wait_for_others(self):
+        """Wait until as many requests as the test expects have been made at a time."""
+        server = self.server
+        with server.changed:
+            server.at_once += 1
+            server.most_at_once = max(server.most_at_once, server.at_once)
+            server.changed.notify_all()
+            server.changed.wait_for(lambda: server.most_at_once >= server.together, 60)
+            server.at_once -= 1
 
     def send_head(self):
         if os.path.isdir(self.translate_path(self.path)):

@@ -38,7 +38,6 @@ _FEWEST_ROWS = 1 << 8  # of a slab, unless chunks are larger: each slab costs a 
 _SCRATCH_BYTES = 3 << 25  # what kernels pack, group and cast at a time, if threads and rows are few
 _ROW_BYTES = 64  # of the code of a row, its position in the order of the classes, and so on
 _MATRICES = 5  # temporary ones of a thread that factorises a covariance
-_AHEAD_BYTES = 1 << 27  # requested from a remote store beyond slabs that are read, at most
 _HELD_BYTES = 1 << 26  # of labels, at most
 _LABELS = 1 << 20  # that are counted at a time
 
@@ -115,7 +114,7 @@ def plan_rows(
             f"max_memory, or use covariance_type='tied' or 'diag', fewer features, or smaller "
             f"chunks (rechunk the store)"
         )
-    spare = min(allowed - state - required, _AHEAD_BYTES)
+    spare = allowed - state - required
     ahead = spare // max(1, sum(source.row_bytes for source in sources)) // X.unit * X.unit
     return n_rows, rows.each(lambda source: source.reading_ahead(ahead))
 

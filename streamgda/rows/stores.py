@@ -19,7 +19,7 @@ from streamgda.rows.names import names_of_array
 from streamgda.rows.sources import RowSource
 from streamgda.runtime.retry import brief, with_retries
 from streamgda.storage.opening import innermost, named, path_of
-from streamgda.storage.requests import RequestError, Requests
+from streamgda.storage.requests import MOST, RequestError, Requests
 
 _FEW_CHUNKS = 16  # whose sizes are looked up
 _LARGE_BYTES = 1 << 25  # of an array whose chunks are
@@ -33,11 +33,13 @@ class StoredRows(RowSource):
     Attributes
     ----------
     ahead : int
-        Rows that are requested from a remote store beyond those that are read.
+        Rows that may be requested from a remote store beyond those that are read.
+    requests : Requests, optional
+        What has been requested.
     """
 
     ahead: int = 0
-    _requests: Requests = field(default_factory=Requests, init=False, repr=False, compare=False)
+    requests: Requests | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def accepts(cls, X: Any) -> bool:
@@ -137,7 +139,7 @@ class StoredRows(RowSource):
         """
         if not hasattr(getattr(self.values, "store", None), "request"):
             return with_retries(read)
-        requests = self._requests if self.ahead else Requests()
+        requests = self.requests or Requests(self._requested_bytes)
         return requests.read(self.values.store, self._keys(index), read)
 
     def _keys(self, index: Any) -> Iterator[str]:
@@ -166,11 +168,18 @@ class StoredRows(RowSource):
         """Return a source that requests so many rows beyond those that are read."""
         if not hasattr(getattr(self.values, "store", None), "request"):
             return self
-        return replace(self, ahead=n_rows)
+        most = 2 * MOST * self._requested_bytes // max(1, self.row_bytes)
+        return replace(self, ahead=min(n_rows, most), requests=Requests(self._requested_bytes))
+
+    @property
+    def _requested_bytes(self) -> int:
+        """Bytes of a chunk, or of a whole shard."""
+        return int(self.values.dtype.itemsize) * math.prod(self.values.shards or self.values.chunks)
 
     def close(self) -> None:
         """Drop what was requested and not read."""
-        self._requests.end()
+        if self.requests is not None:
+            self.requests.end()
 
     def _with_missing(self, part: np.ndarray) -> np.ndarray:
         """Return strings with None in place of the missing label that the array names, if any.

@@ -28,8 +28,6 @@ WHOLE = {"write_empty_chunks": True}  # configuration of arrays without missing 
 MARK = "streamgda_scores"  # the attribute of arrays of scores that keeps how far they are written
 _LONGEST = 200  # characters of a name in a message
 
-_CONNECTIONS = 256  # of a client of S3
-
 _ENDINGS = ("", ".zarr", ".zip", ".partial")  # of new arrays and groups
 
 # Names of the files of zarr, format 3. It writes each under the first name, and then renames it.
@@ -418,7 +416,9 @@ def locate(
     if isinstance(store, str):
         options = dict(storage_options or {})
         if re.match(r"s3a?://", store):  # whose client makes ten requests at a time
-            options.setdefault("config_kwargs", {"max_pool_connections": _CONNECTIONS})
+            from streamgda.storage.requests import MOST  # noqa: PLC0415  (it needs asyncio)
+
+            options.setdefault("config_kwargs", {"max_pool_connections": MOST})
         url = zarr.storage.FsspecStore.from_url(store, options, read_only=read_only)
         return url, ""
     return store, ""

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
+from time import monotonic as clock
 from typing import Any, TypeVar
 
 from streamgda.errors import ReadError
 
 Result = TypeVar("Result")
 
-AT_ONCE = 256  # requests at a time, unless zarr's configuration says otherwise
-_ZARRS_OWN = 10  # its default, which is for the disk
+FIRST = 64  # most requests at a time before any has been answered
+MOST = 512  # requests at a time: each has a connection
+_FIRST_BYTES = 1 << 25  # of the chunks that these requests are for
+_LONGER = 2  # times the shortest request: such a one has waited for others on the link
+_ZARRS_OWN = 10  # requests at a time of zarr's configuration, which is for the disk
 
 
 class RequestError(ReadError):
@@ -37,13 +43,27 @@ class RequestError(ReadError):
 class Requests:
     """Chunks that are requested before they are read: many at a time, in the order of reading.
 
+    Their number follows from the time that requests take. As long as some take less than twice that
+    of the shortest, the link is not full: each of them adds one to the number, which doubles it in
+    the time of one request, until about bandwidth times latency, in bytes, is under way. As many
+    chunks again may wait to be read. A number that the user gives zarr's configuration stays.
+
     zarr itself reads few at a time. What one call has requested beyond what it reads is there for
     the next one. Copies and pickles have requested nothing.
+
+    Parameters
+    ----------
+    chunk_bytes : int
+        Bytes of a chunk, of which a few large ones are enough to begin with.
     """
 
-    def __init__(self) -> None:
-        self._tasks: dict[str, asyncio.Task[Any]] = {}
+    def __init__(self, chunk_bytes: int = 1) -> None:
+        self._at_once = max(2, min(FIRST, _FIRST_BYTES // max(1, chunk_bytes)))
+        self._most = MOST
+        self._shortest = math.inf  # seconds
         self._slots: asyncio.Semaphore | None = None
+        self._tasks: dict[str, asyncio.Task[Any]] = {}  # of chunks requested and not read
+        self._waiting: OrderedDict[str, None] = OrderedDict()  # chunks to be requested, in order
         self._ended = False
 
     def __reduce__(self) -> tuple[type[Requests], tuple[()]]:
@@ -59,7 +79,7 @@ class Requests:
 
         outer = _current.set(self)
         try:
-            sync(self._start(store, dict.fromkeys(keys)))
+            sync(self._start(store, OrderedDict.fromkeys(keys)))
             return read()
         except BaseException:
             self.end()
@@ -67,33 +87,56 @@ class Requests:
         finally:
             _current.reset(outer)
 
-    async def _start(self, store: Any, keys: dict[str, None]) -> None:
+    async def _start(self, store: Any, keys: OrderedDict[str, None]) -> None:
         import zarr  # noqa: PLC0415
 
         if self._slots is None:
             given = zarr.config.get("async.concurrency")
-            self._slots = asyncio.Semaphore(AT_ONCE if given == _ZARRS_OWN else given)
+            if given != _ZARRS_OWN:
+                self._at_once = self._most = given
+            self._slots = asyncio.Semaphore(self._at_once)
         self._ended = False
         for key in self._tasks.keys() - keys:
             self._tasks.pop(key).cancel()
-        for key in keys:
-            if key not in self._tasks:
-                self._tasks[key] = asyncio.create_task(self._in_turn(store, key))
-                self._tasks[key].add_done_callback(_seen)
+        for key in self._tasks:
+            del keys[key]
+        self._waiting = keys
+        self._request_more(store)
 
-    async def _in_turn(self, store: Any, key: str) -> Any:
+    def _request_more(self, store: Any) -> None:
         from zarr.core.buffer import default_buffer_prototype  # noqa: PLC0415
 
+        while self._waiting and len(self._tasks) < 2 * self._at_once:
+            key = self._waiting.popitem(last=False)[0]
+            answer = self._in_turn(store, key, default_buffer_prototype())
+            self._tasks[key] = asyncio.create_task(answer)
+            self._tasks[key].add_done_callback(_seen)
+
+    async def _in_turn(self, store: Any, key: str, prototype: Any) -> Any:
         assert self._slots is not None
         async with self._slots:
-            return await store.request(key, default_buffer_prototype())
+            start = clock()
+            value = await store.request(key, prototype)
+            self._learn(clock() - start)
+            return value
+
+    def _learn(self, seconds: float) -> None:
+        """Make one more request at a time if this one took little longer than the shortest."""
+        assert self._slots is not None
+        self._shortest = min(self._shortest, seconds)
+        short = seconds < _LONGER * self._shortest
+        if short and self._slots.locked() and self._at_once < self._most:
+            self._at_once += 1
+            self._slots.release()
 
     async def value_of(self, store: Any, key: str, prototype: Any) -> Any:
         """Return the value of a key that may have been requested."""
         if self._ended:
             raise asyncio.CancelledError
+        self._waiting.pop(key, None)
         task = self._tasks.pop(key, None)
-        return await (store.request(key, prototype) if task is None else task)
+        self._request_more(store)
+        return await (self._in_turn(store, key, prototype) if task is None else task)
 
     def end(self) -> None:
         """Cancel what was requested and not read."""
@@ -104,6 +147,7 @@ class Requests:
             sync(self._cancel())
 
     async def _cancel(self) -> None:
+        self._waiting.clear()
         while self._tasks:
             self._tasks.popitem()[1].cancel()
 
