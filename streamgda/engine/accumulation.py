@@ -343,7 +343,7 @@ def accumulate_into(
     ClassMoments
         `moments`, or new ones.
     """
-    rows = rows.in_place() if moments._sums_on_device else rows
+    rows = rows.in_place() if moments._sums_in_place else rows
     X = None if options else rows.at_once
     if X is not None:
         y = one_class(X) if rows.y is None else rows.y
@@ -406,7 +406,7 @@ def accumulate_again(
 def _accumulated(asked: Accumulation, rows: Rows) -> Moments:
     """Choose how rows are accumulated: with `_accumulated_batches` the only place that does."""
     moments, rows = asked.empty(), rows.opened()
-    rows = rows.in_place() if moments._sums_on_device else rows
+    rows = rows.in_place() if moments._sums_in_place else rows
     asked = replace(asked, feature_names=rows.X.feature_names)
     if rows.executor == "dask":
         return on_dask().accumulate(asked, rows)

@@ -144,8 +144,8 @@ class Moments(Saved):
         return 0
 
     @property
-    def _sums_on_device(self) -> bool:
-        """True if rows on a device are summed there; otherwise they are copied."""
+    def _sums_in_place(self) -> bool:
+        """True if rows are summed where they are, on a device or by columns; or else copied."""
         return False
 
     def _description(self) -> dict[str, Any]:

@@ -315,6 +315,8 @@ class Sums(ABC):
                 add = partial(threads.call_serial_blas, add)
             add(Coded(as_kernel_rows(X, dtype), codes, weights), block_rows)
             return self
+        if large:  # the rows are read several times
+            rows = Coded(np.asarray(X), codes, weights)
         if large and self.structure.wide(d):
             uninterrupted(self._add_many, rows)
             return self

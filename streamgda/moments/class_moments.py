@@ -30,8 +30,10 @@ from streamgda.moments.statistics import statistics_of, sums_of
 from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows
 from streamgda.rows.arrays import NO_WEIGHTS, as_slab, narrowed, row_type, unmasked
+from streamgda.rows.columns import ColumnRows
 from streamgda.rows.invalid_rows import (
     CHECK_SUMS,
+    UNMASKED,
     RowRule,
     as_maskable_matrix,
     refuse_not_finite,
@@ -533,7 +535,7 @@ class ClassMoments(Moments):
         return scratch_bytes(self._structure, n_features)
 
     @property
-    def _sums_on_device(self) -> bool:
+    def _sums_in_place(self) -> bool:
         return self._lifting is None and not self._keeps_fourth
 
     def _update(
@@ -549,9 +551,9 @@ class ClassMoments(Moments):
         usual = rule is CHECK_SUMS and sample_weight is None and decay is None
         if usual and type(X) is np.ndarray and type(y) is np.ndarray and self._add_at_once(X, y):
             return self
-        X, named = (X, None) if type(X) is np.ndarray else named_rows(X)
+        X, named = (X, None) if type(X) in UNMASKED else named_rows(X)
         sparse = self._lifting is None and not self._structure.matrix
-        X = as_maskable_matrix(X, sparse, device=self._sums_on_device)
+        X = as_maskable_matrix(X, sparse, in_place=self._sums_in_place)
         y = rule.as_labels(y, first_row)
         with self._lock:
             self._check_shapes(X, y)
@@ -587,7 +589,7 @@ class ClassMoments(Moments):
                 label_codes.check_expected(y, codes, classes, expected, first_row, numbers)
             sums: Any = self._sums if classes is self._classes else self._with_classes(classes)
             if type(sums) is not CentredSums:  # not isinstance, slow for abstract classes
-                if type(X) is np.ndarray and not weights.size:
+                if type(X) in (np.ndarray, ColumnRows) and not weights.size:
                     X = narrowed(X)
                 sums = self._summable(sums, X, weights, classes.size)
             rows, scale = Coded(X, codes, weights), None if self._keeps_fourth else decay

@@ -222,8 +222,8 @@ class Rows:
         return "dask" if any(s.executor == "dask" for s in self.sources) else "process"
 
     def in_place(self) -> Self:
-        """Return the rows such that those on a device are read there, as `DeviceArray`."""
-        return replace(self, X=self.X.in_place()) if type(self.X) is TensorRows else self
+        """Return the rows such that they are read where they are, on a device or by columns."""
+        return replace(self, X=self.X.in_place()) if isinstance(self.X, RowSource) else self
 
     def each(self, function: Callable[[Any], Any]) -> Self:
         """Return what a function makes of the rows and of what is beside them."""

@@ -186,7 +186,7 @@ def row_type(dtype: np.dtype) -> RowType:
     return found
 
 
-def narrowed(X: np.ndarray) -> np.ndarray:
+def narrowed(X: Any) -> Any:
     """Return rows of 32- or 64-bit integers as those of the first smaller type that holds them all.
 
     They are a view of the lowest bytes. All other rows are returned unchanged.
@@ -196,8 +196,9 @@ def narrowed(X: np.ndarray) -> np.ndarray:
     >>> narrowed(np.array([[3, 200], [0, 255]])).dtype, narrowed(np.array([[70_000]])).dtype
     (dtype('uint8'), dtype('int64'))
     """
-    if X.dtype.kind not in "iu" or X.itemsize < 4:
+    if X.dtype.kind not in "iu" or X.dtype.itemsize < 4:
         return X
+    X = np.asarray(X)
     least = most = 0
     step = max(1, _LIMITED_ELEMENTS // max(1, X.shape[1]))
     for start in range(0, len(X), step):

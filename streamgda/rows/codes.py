@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.kernels.sums import WORD, number_entries
+from streamgda.rows.columns import ColumnRows
 from streamgda.runtime import threads
 
 _PART = 1 << 17  # labels that a thread numbers at a time
@@ -83,6 +84,8 @@ def concatenated(parts: Sequence[Any]) -> Any:
     """Return consecutive parts of labels or rows as one."""
     if len(parts) == 1:
         return parts[0]
+    if all(type(part) is ColumnRows for part in parts):
+        return ColumnRows.concatenated(parts)
     if not all(type(part) is CodedLabels for part in parts):
         masked = any(isinstance(part, np.ma.MaskedArray) for part in parts)
         return (np.ma if masked else np).concatenate(parts)

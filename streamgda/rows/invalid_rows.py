@@ -19,6 +19,7 @@ from streamgda.rows.arrays import (
     row_type,
     unmasked,
 )
+from streamgda.rows.columns import ColumnRows
 from streamgda.rows.grids import has_gaps
 from streamgda.rows.in_memory import SparseRows, as_array
 from streamgda.rows.labels import (
@@ -34,10 +35,10 @@ from streamgda.rows.sparse import CompressedRows, refuse_type
 from streamgda.rows.tensors import DeviceArray, on_device
 from streamgda.runtime.parameters import as_numbers, refuse, shown
 
-UNMASKED = np.ndarray, CompressedRows, DeviceArray  # rows of exactly these types have no mask
+UNMASKED = np.ndarray, CompressedRows, ColumnRows, DeviceArray  # exactly these have no mask
 
 
-def as_matrix(X: Any, first_row: int = 0, sparse: bool = False, device: bool = False) -> Any:
+def as_matrix(X: Any, first_row: int = 0, sparse: bool = False, in_place: bool = False) -> Any:
     """Return rows as a two-dimensional array of real numbers, without copying such an array.
 
     Parameters
@@ -47,8 +48,9 @@ def as_matrix(X: Any, first_row: int = 0, sparse: bool = False, device: bool = F
         Number of the first row in a larger array, from which errors count.
     sparse : bool
         Return sparse matrices and arrays as `CompressedRows`; otherwise they are refused.
-    device : bool
-        Return tensors on a device as `DeviceArray`; otherwise they are copied.
+    in_place : bool
+        Return tensors on a device as `DeviceArray`, and `ColumnRows` unchanged; otherwise they are
+        copied.
 
     Raises
     ------
@@ -56,18 +58,20 @@ def as_matrix(X: Any, first_row: int = 0, sparse: bool = False, device: bool = F
         For sparse matrices, objects that are not numbers, complex numbers and other shapes, and
         for masked values.
     """
-    X = as_maskable_matrix(X, sparse, device)
+    X = as_maskable_matrix(X, sparse, in_place)
     return X if type(X) in UNMASKED else unmasked(X, "X", first_row)
 
 
-def as_maskable_matrix(X: Any, sparse: bool = False, device: bool = False) -> Any:
+def as_maskable_matrix(X: Any, sparse: bool = False, in_place: bool = False) -> Any:
     """Return rows as `as_matrix` does; as a masked array if, and only if, values are masked."""
-    if type(X) is not np.ndarray:
+    if type(X) is ColumnRows:
+        X = X if in_place and X.dtype.kind != "b" else np.asarray(X)
+    elif type(X) is not np.ndarray:
         if SparseRows.accepts(X):
             if not sparse:
                 refuse_sparse(X)
             return X if type(X) is CompressedRows else CompressedRows.of(X)
-        tensor = on_device(X) if device else None
+        tensor = on_device(X) if in_place else None
         X = as_array(X, "X") if tensor is None else tensor
     if X.dtype.kind == "O":
         try:
@@ -507,6 +511,7 @@ def rows_to_count(
     InvalidDataError
         For weights that cannot be used, or an invalid row if that is an error.
     """
+    X = np.asarray(X) if type(X) is ColumnRows else X
     n = X.shape[0]
     counts, weights, n_skipped = labels_to_count(y, sample_weight, rule, first_row)
     y = without_mask(y)

@@ -13,6 +13,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.rows.arrays import as_slab
+from streamgda.rows.columns import ColumnRows
 from streamgda.rows.grids import Grid
 from streamgda.runtime.parameters import shown
 from streamgda.storage.opening import refuse_half_written
@@ -93,6 +94,8 @@ class RowSource:
     mapping : Mapping, optional
         Transformation that is applied to rows when they are read. All other attributes describe
         the rows before it.
+    resident : bool
+        Rows are read where they are, on a device or by columns, and not copied to an array.
     """
 
     values: Any
@@ -104,6 +107,7 @@ class RowSource:
     columns: int = 0
     start: int = 0
     mapping: Transformation | None = None
+    resident: bool = False
 
     def __post_init__(self) -> None:
         """Refuse scores that are half-written: the only place where any rows pass."""
@@ -219,6 +223,10 @@ class RowSource:
         """Return a source that requests so many rows beyond those that are read."""
         return self
 
+    def in_place(self) -> Self:
+        """Return a source that reads rows where they are, unless it transforms them."""
+        return replace(self, resident=True) if self.mapping is None else self
+
     def release(self) -> None:
         """Release memory that reading has taken and that can be read again."""
 
@@ -284,7 +292,9 @@ class RowSource:
             If they cannot be read.
         """
         first = self.start + start
-        rows = self._slice(first, self.start + min(stop, self.n_rows))
+        rows: Any = self._slice(first, self.start + min(stop, self.n_rows))
+        if type(rows) is ColumnRows and not self.resident:
+            rows = np.asarray(rows)
         return rows if self.mapping is None else self.mapping.function(rows, first)
 
     def whole(self) -> np.ndarray:

@@ -16,6 +16,7 @@ from narwhals.exceptions import DuplicateError
 
 from streamgda.errors import InvalidDataError
 from streamgda.rows.codes import CodedLabels, coded, concatenated, distinct
+from streamgda.rows.columns import ColumnRows
 from streamgda.rows.forward import Blocks, ForwardRows
 from streamgda.rows.grids import is_polygons
 from streamgda.rows.names import as_names
@@ -281,17 +282,20 @@ def _types(head: Frame, name: str, count_nulls: Callable[[str], int]) -> list[np
     return types
 
 
-def _of_pandas(frame: Frame, dtype: np.dtype) -> np.ndarray:
+def _of_pandas(frame: Frame, dtype: np.dtype) -> Any:
     """Return columns of pandas as rows; missing values in columns of any type are NaN in floats."""
     native = frame.to_native()
-    options = {"na_value": np.nan} if dtype.kind == "f" else {}
-    objects = [name for name, kind in native.dtypes.items() if kind == _OBJECT]
+    kinds = native.dtypes.items()
+    objects = [name for name, kind in kinds if kind == _OBJECT]
+    plain = all(isinstance(kind, np.dtype) for _, kind in kinds)
+    options = {} if plain or dtype.kind != "f" else {"na_value": np.nan}  # pandas looks for them
     try:
         if objects:
             native = native.where(native.notna(), np.nan)
-        return np.ascontiguousarray(native.to_numpy(dtype=dtype, **options), dtype)
+        rows = np.asarray(native.to_numpy(dtype=dtype, **options), dtype)
     except (TypeError, ValueError, OverflowError) as error:
         raise _not_numbers(objects, error) from None
+    return rows if rows.flags.c_contiguous else ColumnRows.of([*rows.T], dtype)
 
 
 def _not_numbers(columns: list[Any], error: Exception) -> InvalidDataError:
@@ -301,8 +305,11 @@ def _not_numbers(columns: list[Any], error: Exception) -> InvalidDataError:
     )
 
 
-def rows_of(frame: Frame, dtype: np.dtype) -> np.ndarray:
+def rows_of(frame: Frame, dtype: np.dtype) -> Any:
     """Return columns of other libraries as rows of a type."""
+    if frame.implementation.is_pyarrow():
+        batches = frame.to_native().to_batches()
+        return concatenated([feature_matrix(b.columns, dtype, b.num_columns) for b in batches])
     name = {"b": "Boolean", "i": "Int", "u": "UInt", "f": "Float"}[dtype.kind]
     kind = getattr(nw, name if dtype.kind == "b" else f"{name}{dtype.itemsize * 8}")
     objects = [column for column, found in frame.schema.items() if found == nw.Object]
@@ -313,7 +320,7 @@ def rows_of(frame: Frame, dtype: np.dtype) -> np.ndarray:
             raise _not_numbers(objects, error) from None
     if any(column != kind for column in frame.schema.values()):
         frame = frame.select(nw.all().cast(kind))
-    return np.ascontiguousarray(frame.to_numpy(), dtype)
+    return ColumnRows.of([column.to_numpy() for column in frame.iter_columns()], dtype)
 
 
 def _label_type(column: nw.Series[Any], count_nulls: Callable[[str], int]) -> np.dtype:
@@ -495,28 +502,24 @@ def _family(dtype: np.dtype) -> str:
     return "n" if dtype.kind in "biuf" else dtype.kind
 
 
-def feature_matrix(columns: list[Any], dtype: np.dtype, width: int) -> np.ndarray:
-    """Return columns of numbers, or one of lists, as a matrix of a width.
+def feature_matrix(columns: list[Any], dtype: np.dtype, width: int) -> Any:
+    """Return columns of numbers, or one of lists, as rows of a width.
 
     Missing floats are NaN, and missing integers masked.
     """
     if list_width(columns[0].type):
         values, missing = _numbers(_flattened(_plain(columns[0]), width))
-        rows = values.astype(dtype, copy=False).reshape(-1, width)
-        return rows if missing is None else np.ma.array(rows, mask=missing.reshape(rows.shape))
-    n_rows = len(columns[0])
-    matrix = np.empty((n_rows, len(columns)), dtype)
-    mask: np.ndarray | None = None
-    for number, column in enumerate(columns):
-        values, missing = _numbers(column)
-        if missing is None or values.dtype.kind == "f":
-            matrix[:, number] = values
-            continue
-        matrix[:, number] = np.where(missing, np.nan if dtype.kind == "f" else 0, values)
-        if dtype.kind != "f":
-            mask = np.zeros(matrix.shape, bool) if mask is None else mask
-            mask[:, number] = missing
-    return matrix if mask is None else np.ma.array(matrix, mask=mask)
+        matrix = values.astype(dtype, copy=False).reshape(-1, width)
+        return matrix if missing is None else np.ma.array(matrix, mask=missing.reshape(-1, width))
+    found = [_numbers(column) for column in columns]
+    if dtype.kind == "f":
+        found = [(v if m is None else np.where(m, np.nan, v), None) for v, m in found]
+    rows = ColumnRows.of([values for values, _ in found], dtype)
+    if all(missing is None for _, missing in found):
+        return rows
+    nothing = np.zeros(len(rows), bool)
+    mask = np.stack([nothing if missing is None else missing for _, missing in found], 1)
+    return np.ma.array(np.asarray(rows), mask=mask)
 
 
 def _flattened(column: Any, width: int) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
@@ -85,13 +85,10 @@ class TensorRows(RowSource):
     ----------
     namespace, device : object
         Those of the tensor.
-    resident : bool
-        Rows are read as `DeviceArray`.
     """
 
     namespace: Any = None
     device: Any = None
-    resident: bool = False
 
     in_memory = True
 
@@ -114,10 +111,9 @@ class TensorRows(RowSource):
                 ArrayRows.of(np.asarray(values), name)
         return cls(values, values.shape, dtype, name, namespace=xp, device=device)
 
-    def in_place(self) -> RowSource:
-        """Return a source that reads rows where they are, if that is a device."""
-        reads = type(self.values) is DeviceArray and self.mapping is None
-        return replace(self, resident=True) if reads else self
+    def in_place(self) -> Self:
+        """Return a source that reads rows as `DeviceArray`, if that is where they are."""
+        return super().in_place() if type(self.values) is DeviceArray else self
 
     def _slice(self, start: int, stop: int) -> Any:
         rows = self.values[start:stop]

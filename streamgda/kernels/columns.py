@@ -1,0 +1,37 @@
+"""Rows written from columns that are separate arrays."""
+
+import ctypes
+
+import numpy as np
+from numba import carray, types
+
+from streamgda.kernels import intrinsic_of, kernel
+
+_BLOCK_ROWS = 64  # that stay in a near cache while one column after another is written
+
+
+def _numbers_at(address, like):
+    return ctypes.cast(int(address), ctypes.POINTER(np.ctypeslib.as_ctypes_type(like.dtype)))
+
+
+@intrinsic_of(_numbers_at)
+def numbers_at(typing, address, like):
+    """Return a pointer to numbers of the type of an array, given its address."""
+    kind = types.CPointer(like.dtype)
+
+    def generate(context, builder, signature, arguments):
+        return builder.inttoptr(arguments[0], context.get_value_type(kind))
+
+    return kind(types.uint64, like), generate
+
+
+@kernel
+def write_rows(addresses, first, out):
+    """Write rows from the row `first` on of columns, given by the addresses of these."""
+    n, d = out.shape
+    for start in range(0, n, _BLOCK_ROWS):
+        rows = out[start : start + _BLOCK_ROWS]
+        for j in range(d):
+            column = carray(numbers_at(addresses[j], out), first + n)[first + start :]
+            for r in range(rows.shape[0]):
+                rows[r, j] = column[r]

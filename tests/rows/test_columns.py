@@ -1,0 +1,62 @@
+"""Rows by their columns: any part of them, and every way in which moments read them."""
+
+import numpy as np
+import pytest
+
+import streamgda
+from streamgda.errors import InvalidDataError
+from streamgda.rows.columns import ColumnRows
+from streamgda.storage.saved import state_of
+
+pa = pytest.importorskip("pyarrow")
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "u1", "i2", "?"])
+def test_any_rows_are_those_of_the_array(dtype):
+    X = np.random.default_rng(0).integers(0, 2, (700, 3)).astype(dtype)
+    parts = (X[:100], X[100:101], X[101:])
+    rows = ColumnRows.concatenated([ColumnRows.of([*part.T], X.dtype) for part in parts])
+    assert (rows.shape, rows.dtype, rows.nbytes, len(rows)) == (X.shape, X.dtype, X.nbytes, 700)
+    picked = np.array([699, 0, 100, 99, 100])
+    for index in (slice(None), slice(98, 103), slice(101, 700), slice(5, 2), slice(3, None, 50)):
+        np.testing.assert_array_equal(np.asarray(rows[index]), X[index])
+        np.testing.assert_array_equal(np.asarray(rows[5:][index]), X[5:][index])
+    for index in (picked, np.arange(700) % 3 == 0):
+        np.testing.assert_array_equal(rows[index], X[index])
+    np.testing.assert_array_equal(rows.row(100), X[100])
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "diag", "tied"])
+@pytest.mark.parametrize(
+    ("n", "d", "n_classes", "dtype"),
+    [
+        (50, 3, 2, "f8"),
+        (40_000, 3, 2, "f4"),
+        (3000, 200, 2, "f8"),
+        (4000, 40, 700, "f8"),
+        (3000, 5, 3, "i8"),
+    ],
+)
+def test_moments_of_a_table_in_chunks_have_the_bits_of_the_array(
+    covariance_type, n, d, n_classes, dtype
+):
+    random = np.random.default_rng(0)
+    X, y = random.normal(300, 90, (n, d)).astype(dtype), random.integers(0, n_classes, n)
+    cuts = [slice(0, n // 3), slice(n // 3, n // 3 + 1), slice(n // 3 + 1, n)]
+    columns = [pa.chunked_array([X[cut, j] for cut in cuts]) for j in range(d)]
+    table = pa.table(columns, [f"f{j}" for j in range(d)])
+    weights = random.integers(0, 3, n).astype(float)
+    for options in ({}, {"sample_weight": weights}, {"on_invalid": "skip"}):
+        options["covariance_type"] = covariance_type
+        found, expected = (
+            state_of(streamgda.accumulate(rows, y, **options))[1] for rows in (table, X)
+        )
+        assert all(np.array_equal(found[name], expected[name]) for name in expected)
+
+
+def test_an_invalid_value_is_named_by_its_row():
+    X = np.zeros((20_000, 3))
+    X[12_345, 1] = np.nan
+    table = pa.table([*X.T], ["a", "b", "c"])
+    with pytest.raises(InvalidDataError, match="row 12345, column 1 is nan"):
+        streamgda.accumulate(table, np.arange(len(X)) % 2)
