@@ -349,7 +349,8 @@ def _keys(store: Any, inside: str) -> Iterator[str]:
         try:
             keys = sync(listed())
         except Exception as error:
-            if type(error).__name__ != "IcechunkError":  # it holds nodes only, and none is here
+            # Icechunk holds nodes only, and none is here.
+            if all(kind.__name__ != "IcechunkError" for kind in type(error).__mro__):
                 raise
             keys = []
         yield from (key.removeprefix(start) for key in keys)

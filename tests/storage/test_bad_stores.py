@@ -101,12 +101,11 @@ def test_the_chunk_is_named(tmp_path, way, damage):
     assert issubclass(ReadError, OSError)
 
 
-def test_an_empty_shard_is_a_missing_one_to_zarr(tmp_path):
+def test_an_empty_shard_is_an_error(tmp_path):
     write(tmp_path / "rows", "shards")
     empty(tmp_path / "rows" / "X" / "c" / "7" / "0")
-    filled = accumulate(*open_store(tmp_path / "rows", missing="fill"))
-    assert filled.class_count.sum() == N_ROWS
-    with pytest.raises(ReadError, match=r"rows 700 to 749, .*X/c/7/0 is missing"):
+    message = r"rows 700 to 749, .*(X/c/7/0 is missing|shard is too short)"
+    with pytest.raises(ReadError, match=message):  # zarr 3.1 takes it for a missing one
         accumulate(*open_store(tmp_path / "rows"))
 
 
