@@ -33,6 +33,7 @@ from streamgda.rows.labels import are_missing
 from streamgda.rows.names import join_names
 from streamgda.rows.sources import RowSource
 from streamgda.rows.table_files import chosen, is_table, open_table, refuse_other_kinds
+from streamgda.runtime import threads
 from streamgda.runtime.parameters import as_flag, as_integer, refuse, renamed
 from streamgda.runtime.table_options import ColumnNames, TableOptions
 from streamgda.storage.guards import replaced_group
@@ -52,6 +53,7 @@ _PATH = str | os.PathLike  # type: ignore[type-arg]  # isinstance takes no other
 Block = tuple[np.ndarray, ...]  # (X, y), or (X,) without labels
 
 _CHUNK_BYTES = 4 << 20
+_WRITTEN_BYTES = 16 << 20  # of chunks that are written at a time, unless one has more
 _IDX_BYTES = 1 << 17  # of IDX files that are read at a time
 _NUMBER_KINDS = "biuf"
 _TEXT_KINDS = "USOT"  # of objects, those that are strings
@@ -86,7 +88,8 @@ def convert(
     """Write rows and labels to a zarr group that every estimator can read in chunks.
 
     The group (zarr format 3) holds ``X``, rows x features in chunks of whole rows, and ``y``, if
-    there are labels. At most one block of the source and one chunk are in memory at a time.
+    there are labels. A few blocks of the source, and chunks of 16 MiB or one that is larger, are in
+    memory at a time: some are written while the next ones are read.
 
     Parameters
     ----------
@@ -197,7 +200,9 @@ def convert(
             raise InvalidDataError("the rows have no features; expected at least one")
         if chunk_rows is None:
             chunk_rows = max(1, _CHUNK_BYTES // (first[0].shape[1] * dtypes[0].itemsize))
-        chunks = _chunks(chain([first], blocks), min(chunk_rows, n_rows or chunk_rows), dtypes)
+        row_bytes = first[0].shape[1] * dtypes[0].itemsize
+        together = max(1, _WRITTEN_BYTES // (chunk_rows * row_bytes)) * chunk_rows
+        chunks = _chunks(chain([first], blocks), min(together, n_rows or together), dtypes)
         del first
         with writing(store):
             group = stack.enter_context(replaced_group(store, check, grows=True))
@@ -431,19 +436,27 @@ def _write(
     progress: Callable[[int, int | None], object] | None,
     store: Any,
 ) -> None:
-    """Write chunks to arrays, which grow unless the number of rows is known."""
+    """Write chunks to arrays, which grow unless the number of rows is known.
+
+    Some chunks are encoded and written while the next ones are read.
+    """
     arrays: list[Any] = []
-    done = 0
-    for chunk in chunks:
-        start, done = done, done + len(chunk[0])
-        if n_rows is not None and done > n_rows:
-            raise InvalidDataError(f"expected {n_rows} rows, but the source has {done} or more")
+    written = reported = 0
+
+    def report() -> None:
+        nonlocal reported
+        while progress is not None and reported < written:
+            reported = min(reported + chunk_rows, written)
+            progress(reported, n_rows)
+
+    def write(chunk: Block, start: int, done: int) -> None:
+        nonlocal written
         with writing(store):
             for name, values in zip("Xy", chunk, strict=False) if not arrays else ():
                 array = group.create_array(
                     name,
                     shape=(n_rows or 0, *values.shape[1:]),
-                    chunks=(len(values) or chunk_rows, *values.shape[1:]),
+                    chunks=(min(len(values), chunk_rows) or chunk_rows, *values.shape[1:]),
                     dtype=str if values.dtype.kind == "T" else values.dtype,
                     config=WHOLE,
                 )
@@ -452,10 +465,21 @@ def _write(
                 if n_rows is None:
                     array.resize((done, *array.shape[1:]))
                 array[start:done] = values
-        if progress is not None and len(chunk[0]):
-            progress(done, n_rows)
-    if n_rows is not None and done < n_rows:
-        raise InvalidDataError(f"expected {n_rows} rows, but the source has only {done}")
+        written = done
+
+    def placed() -> Iterator[tuple[Block, int, int]]:
+        done = 0
+        for chunk in chunks:
+            start, done = done, done + len(chunk[0])
+            if n_rows is not None and done > n_rows:
+                raise InvalidDataError(f"expected {n_rows} rows, but the source has {done} or more")
+            yield chunk, start, done
+            report()
+        if n_rows is not None and done < n_rows:
+            raise InvalidDataError(f"expected {n_rows} rows, but the source has only {done}")
+
+    threads.in_background(write, placed())
+    report()
 
 
 def _chunks(blocks: Iterable[Block], n: int, dtypes: list[np.dtype]) -> Iterator[Block]:

@@ -25,7 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from streamgda.datasets import GaussianStream, convert
+from streamgda.datasets import GaussianStream, conversion, convert
 from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,
@@ -363,8 +363,9 @@ class TestTarget:
 
 
 @pytest.mark.parametrize("kind", ["batches", "idx", "csv", "npy", "zarr", "dask"])
-def test_memory_does_not_grow_with_the_rows(tmp_path, kind):
+def test_memory_does_not_grow_with_the_rows(tmp_path, kind, monkeypatch):
     rows = 200_000
+    monkeypatch.setattr(conversion, "_WRITTEN_BYTES", 200_000)
     if kind == "batches":
         source = [np.ones((1000, 20), np.uint8)] * (rows // 1000)
     elif kind == "csv":
