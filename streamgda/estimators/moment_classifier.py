@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack, overload
 import numpy as np
 from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.base import ClassifierMixin, clone
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda import engine, storage
@@ -41,6 +40,7 @@ from streamgda.estimators.row_estimator import (
 )
 from streamgda.models.calibration import best_temperature
 from streamgda.models.model import check_classes, check_priors
+from streamgda.models.sampling import as_random_numbers
 from streamgda.models.shrinkage import TWO_PASSES
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import FORGOTTEN
@@ -69,7 +69,6 @@ from streamgda.runtime.parameters import (
     as_number,
     as_numbers,
     check_type,
-    refuse,
     shown,
 )
 from streamgda.storage.saved import (
@@ -1514,11 +1513,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         labels = None if y is None else as_labels([y] if np.ndim(y) == 0 else y)
         if labels is not None and np.ndim(y) and labels.size != n_samples:
             raise InvalidParameterError(f"y has {labels.size} labels for {n_samples} samples")
-        try:
-            return n_samples, check_random_state(random_state), labels
-        except ValueError:
-            expected = "an integer from 0 to 2**32 - 1, a RandomState, or None"
-            raise refuse("random_state", random_state, expected) from None
+        return n_samples, as_random_numbers(random_state), labels
 
     # --- conversion -------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 from scipy import linalg, special
-from sklearn.utils import check_random_state
 
 from streamgda import storage
 from streamgda.errors import (
@@ -21,6 +20,7 @@ from streamgda.errors import (
 from streamgda.models.covariance import Covariances, Regularisation, average, estimate, factorise
 from streamgda.models.gaussian import GaussianModel, gaps_to
 from streamgda.models.model import Model, check_classes, check_width, checked_rows
+from streamgda.models.sampling import as_random_numbers
 from streamgda.models.shrinkage import AUTO, fourth_of_scaled, shrinkage_of
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import class_variance
@@ -304,7 +304,7 @@ class Discriminants:
         values = self(X)
         best = values.max(axis=1, keepdims=True)
         tied = values >= best - _TIE * np.maximum(np.abs(best), 1)
-        drawn = 1 - check_random_state(random_state).random_sample(values.shape)
+        drawn = 1 - as_random_numbers(random_state).random_sample(values.shape)
         return np.asarray(self.classes[np.where(tied, drawn, 0).argmax(axis=1)])
 
     def thresholds(self) -> np.ndarray:

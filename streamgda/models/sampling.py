@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.models.covariance import Covariances
@@ -19,6 +20,7 @@ from streamgda.moments.covariance_types import Structure
 from streamgda.rows import as_source
 from streamgda.rows.labels import find
 from streamgda.runtime import threads
+from streamgda.runtime.parameters import refuse
 from streamgda.storage.opening import WHOLE, as_target, check_new, creating
 
 _BLOCK = 1 << 11  # rows that share a random stream
@@ -123,6 +125,15 @@ class Sampler:
             own = noise[rows]
             X[np.ix_(rows, self.features)] += own @ root.T if root.ndim == 2 else own * root
         return X, codes
+
+
+def as_random_numbers(random_state: Any) -> np.random.RandomState:
+    """Return the random numbers of a seed or generator; refuse anything else by name."""
+    try:
+        return check_random_state(random_state)
+    except ValueError:
+        expected = "an integer from 0 to 2**32 - 1, a RandomState, or None"
+        raise refuse("random_state", random_state, expected) from None
 
 
 def codes_to_sample(labels: np.ndarray, classes: np.ndarray, values: np.ndarray) -> np.ndarray:
