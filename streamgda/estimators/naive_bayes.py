@@ -405,10 +405,11 @@ class BernoulliNB(MomentClassifier):
         return alpha
 
     def _summed(self, rows: Rows) -> Rows:
-        X, rule, lifting = rows.X, rows.rule, self._kept()["feature_map"]
-        self._check_alpha(X.shape[1] if lifting is None else lifting.bound(X.shape[1]).n_out)
-        if lifting is not None:
+        X, rule = rows.X, rows.rule
+        if self.feature_map is not None:
+            self._check_alpha(self._kept()["feature_map"].bound(X.shape[1]).n_out)
             return rows
+        self._check_alpha(X.shape[1])
         plain = type(X) is np.ndarray and rule is CHECK_SUMS and rows.weight is None
         if plain and X.size <= _AT_ONCE:
             return replace(rows, X=binarise(X, self._threshold()))

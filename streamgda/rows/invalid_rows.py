@@ -88,11 +88,11 @@ def as_maskable_matrix(X: Any, sparse: bool = False, in_place: bool = False) -> 
 
 
 def refuse_sparse(X: Any) -> NoReturn:
-    """Raise `SparseDataError` for rows that need covariances between features."""
+    """Raise `SparseDataError` for rows of which covariances or lifted rows would be dense."""
     raise SparseDataError(
         f"X is a sparse {getattr(X, 'format', 'csr')} matrix; dense rows are needed (covariances "
-        f"between features fill in the zeros): pass row blocks of X.toarray(), or use GaussianNB, "
-        f"BernoulliNB or covariance_type='diag'"
+        f"between features, and feature maps, fill in the zeros): pass row blocks of X.toarray(), "
+        f"or use GaussianNB, BernoulliNB or covariance_type='diag' without a feature_map"
     )
 
 
