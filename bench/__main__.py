@@ -23,7 +23,7 @@ from rich.markup import escape
 from rich.table import Table
 from threadpoolctl import threadpool_info
 
-from bench import limits, peers, report
+from bench import cost, limits, peers, report
 from bench.measure import Plan, reason
 from streamgda.kernels.processors import SHAPE
 from streamgda.runtime import threads
@@ -39,6 +39,8 @@ SUITES = {
     "curves": "curves",
     "memory": "memory",
     "remote": "remote",
+    "cluster": "cluster",
+    "workers": "workers",
     "scale": "scale",
     "select": "select",
     "accuracy": "accuracy",
@@ -55,6 +57,7 @@ PAGES = (  # with tables
     "README.md",
     "docs/guide/performance.md",
     "docs/guide/choosing.md",
+    "docs/guide/clusters.md",
     "docs/guide/models.md",
     "docs/guide/least-squares-digits.md",
 )
@@ -168,7 +171,7 @@ def version_of(package: str) -> str:
 def renew(results: Path, root: Path) -> None:
     """Write the saved results to RESULTS.md and to the tables of the pages below a folder."""
     saved = json.loads(results.read_text())
-    texts = report.tables(saved)
+    texts = report.tables(saved) | cost.tables(saved)
     for page in PAGES:
         (root / page).write_text(report.renewed((root / page).read_text(), texts))
     (root / "bench" / "RESULTS.md").write_text(report.results(saved))

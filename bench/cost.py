@@ -1,56 +1,100 @@
-"""Estimate the cost of a fit on a cluster: ``python -m bench.cost [--save] [--readme]``.
+"""Model of a fit on a cluster: what its machines read, add, merge and send, and its scheduler does.
 
-The rates of one worker are measured. The time and traffic of many workers follow from them, from
-the parts into which `streamgda.engine.dask` cuts the rows, and from the depth of the merge tree.
+`bench.cluster` measures the rates of the model, and compares it with passes on this machine.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-import tempfile
-import time
-import warnings
-from collections.abc import Callable
-from copy import copy
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-import streamgda
-from bench import data, report
-from streamgda.datasets import convert
+from bench import report
 from streamgda.engine.dask.parts import part_bytes
 from streamgda.moments.covariance_types import structure_of
-from streamgda.runtime import threads
 from streamgda.runtime.memory import readable
 
-HERE = Path(__file__).resolve().parent
-SAVED = HERE / "cost.json"
-PAGE = HERE.parent / "docs" / "guide" / "clusters.md"
-ROWS, FEATURES, CLASSES = 10**9, 784, 10
-WORKERS = (1, 10, 100, 1000)
-REPEATS = 5
+BYTES = 10**13
+MACHINES, THREADS = 100, 8
+LINK = 1.25e9  # bytes a second that a machine receives: 10 Gbit/s
+MODEL = "the model"
+_STATES = 3  # of a task: its own, and two while they are merged
+_SLABS = 2 << 25  # bytes of the rows of a task: those that are added, and those read ahead
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Rows of one type, and the moments that are made of them."""
+
+    features: int
+    dtype: str
+    classes: int
+    kind: str = "full"
+
+    @property
+    def name(self) -> str:
+        """Name in the tables."""
+        of = f"{self.features:,} {self.dtype}, {self.classes:,} classes"
+        return of if self.kind == "full" else f"{of}, {self.kind}"
+
+    @property
+    def state(self) -> int:
+        """Bytes of the moments."""
+        return structure_of(self.kind).state_bytes(self.classes, self.features)
+
+
+WORKLOADS = (
+    Workload(784, "uint8", 10),
+    Workload(64, "float32", 1000),
+    Workload(2048, "float32", 10),
+    Workload(2048, "float32", 1000, "tied"),
+    Workload(512, "float32", 1000),
+)
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Rates of one worker with one thread, and of the connection between two workers.
+    """Rates of a worker with one thread, of the connection between two, and of the scheduler.
 
     Attributes
     ----------
-    rows : float
-        Rows per second: read from zarr, decoded and added to full moments.
+    add : dict of str to float
+        Bytes of rows per second read from zarr, decoded and added, by names of workloads.
+    make : float
+        Bytes of a state per second that is made of few rows: what a part costs beside its rows.
     merge : float
-        Seconds to merge two states.
-    bandwidth : float
-        Bytes per second of a state sent from one worker to another over loopback.
+        Bytes of a state per second that is merged with another one.
+    send : float
+        Bytes of a state per second sent from one worker to another over loopback.
+    start : float
+        Seconds of a worker for a task that does nothing.
+    task : float
+        Seconds of the scheduler's thread for a task.
+    held : float
+        Bytes of the process of client and scheduler for a task.
     """
 
-    rows: float
+    add: dict[str, float]
+    make: float
     merge: float
-    bandwidth: float
+    send: float
+    start: float
+    task: float
+    held: float
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Machines, the threads of each, and the bytes a second that one receives."""
+
+    machines: int = MACHINES
+    threads: int = THREADS
+    link: float = LINK
+
+    @property
+    def slots(self) -> int:
+        """Tasks that run at a time."""
+        return self.machines * self.threads
 
 
 @dataclass(frozen=True)
@@ -60,153 +104,150 @@ class Cost:
     Attributes
     ----------
     parts : int
-        Number of parts into which the rows are cut.
-    reading, merging, moving : float
-        Seconds on the busiest worker.
+        Number of parts into which the rows are cut, each of which is a task.
+    reading, sending : float
+        Seconds of the link of a machine, for rows and for moments of other machines.
+    adding, merging : float
+        Seconds of the busiest thread, for rows, and for moments that are made and merged.
+    scheduling : float
+        Seconds of the scheduler.
     last : float
         Seconds after the last part: one path through the merge tree, and the result to the client.
-    moved : float
-        Bytes sent between machines: moments, never rows.
+    memory : float
+        Bytes of a machine: moments, and slabs of rows.
+    held : float
+        Bytes of the scheduler.
     """
 
     parts: int
     reading: float
+    sending: float
+    adding: float
     merging: float
-    moving: float
+    scheduling: float
     last: float
-    moved: float
+    memory: float
+    held: float
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """Seconds of whatever works at the same time."""
+        return {
+            "link": self.reading + self.sending,
+            "threads": self.adding + self.merging,
+            "scheduler": self.scheduling,
+        }
 
     @property
     def seconds(self) -> float:
         """Total time."""
-        return self.reading + self.merging + self.moving + self.last
+        return max(self.limits.values()) + self.last
 
 
-def cost(rates: Rates, workers: int, rows: int = ROWS) -> Cost:
-    """Return the cost of a fit to uint8 rows on a number of workers."""
-    state = structure_of("full").state_bytes(CLASSES, FEATURES)
-    part_rows = part_bytes(rows * FEATURES, state) / FEATURES
-    parts = math.ceil(rows / part_rows)
-    each = math.ceil(parts / workers)  # on the busiest worker
-    moves = state / rates.bandwidth
-    elsewhere = 1 - 1 / workers  # probability that a pair is on two workers
+def cost(rates: Rates, work: Workload, cluster: Cluster, n_bytes: float = BYTES) -> Cost:
+    """Return the cost of a fit to rows of so many bytes."""
+    parts = math.ceil(n_bytes / part_bytes(int(n_bytes), work.state))
+    each = math.ceil(parts / cluster.slots)  # of the busiest thread
+    make, merge = work.state / rates.make, work.state / rates.merge
+    move = work.state / min(rates.send, cluster.link)
+    elsewhere = 1 - 1 / cluster.machines  # probability that a pair is on two machines
+    n_tasks = 2 * parts - 1
     return Cost(
         parts,
-        each * part_rows / rates.rows,
-        (each - 1) * rates.merge,
-        (each - 1) * elsewhere * moves,
-        math.ceil(math.log2(workers)) * (rates.merge + moves) + moves,
-        (parts - 1) * elsewhere * state + state,
+        n_bytes / cluster.machines / cluster.link,
+        (parts - 1) / cluster.machines * elsewhere * move,
+        each * n_bytes / parts / rates.add[work.name],
+        each * (make + 2 * rates.start) + (each - 1) * merge,
+        n_tasks * rates.task,
+        math.ceil(math.log2(min(parts, cluster.slots))) * (merge + move) + move,
+        cluster.threads * (_STATES * work.state + _SLABS),
+        n_tasks * rates.held,
     )
-
-
-# --- measuring ----------------------------------------------------------------------------------
-
-
-def measured() -> Rates:
-    """Measure the rates of this machine."""
-    _, X, y, _, _ = data.mnist(False)
-    with tempfile.TemporaryDirectory() as folder, threads.limit(1):
-        convert(X, Path(folder) / "rows.zarr", labels=y)
-        rows, labels = streamgda.open_store(Path(folder) / "rows.zarr")
-        taken = _fastest(lambda: streamgda.accumulate(rows, labels))
-        state = streamgda.accumulate(rows, labels)
-        merged = _fastest(lambda: state + state)
-    return Rates(len(X) / taken, merged, state.nbytes / _moved(state))
-
-
-def _fastest(call: Callable[[], object]) -> float:
-    call()
-    times = []
-    for _ in range(REPEATS):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
-def _moved(state: streamgda.ClassMoments) -> float:
-    """Return the seconds to send a state from one worker to another, with serialization."""
-    from distributed import Client, LocalCluster, wait
-
-    def fetched(value: Any) -> float:
-        held = client.scatter(value, workers=[here], direct=False)
-
-        def fetch() -> float:
-            fresh = client.submit(copy, held, workers=[here], pure=False)
-            wait(fresh)
-            start = time.perf_counter()
-            wait(client.submit(id, fresh, workers=[there], pure=False))
-            return time.perf_counter() - start
-
-        return min(fetch() for _ in range(REPEATS + 1))
-
-    with (
-        LocalCluster(2, threads_per_worker=1, dashboard_address=":0") as cluster,
-        Client(cluster) as client,
-    ):
-        here, there = client.scheduler_info()["workers"]
-        return fetched(state) - fetched(None)
 
 
 # --- showing ------------------------------------------------------------------------------------
 
+_ADD, _HELD = "read, decode and add: ", "memory of the scheduler for a task"
+_MAKE, _MERGE, _SEND = "make a state of few rows", "merge two states", "send a state"
+_START, _TASK = "run an empty task", "schedule a task"
+
+
+def rows_of(rates: Rates) -> list[tuple[str, float, str]]:
+    """Return the rates with what they measure and their units."""
+    return [
+        *((f"{_ADD}{name}", rate / 1e6, "MB/s") for name, rate in rates.add.items()),
+        (_MAKE, rates.make / 1e6, "MB/s"),
+        (_MERGE, rates.merge / 1e6, "MB/s"),
+        (_SEND, rates.send / 1e6, "MB/s"),
+        (_START, rates.start, "s"),
+        (_TASK, rates.task, "s"),
+        (_HELD, rates.held / 1e3, "kB"),
+    ]
+
+
+def rates_of(rows: report.Rows) -> Rates:
+    """Return rates from saved rows."""
+    found = {row["work"]: row["ours"] for row in rows}
+    add = {name[len(_ADD) :]: 1e6 * rate for name, rate in found.items() if name.startswith(_ADD)}
+    make, merge, send = (1e6 * found[name] for name in (_MAKE, _MERGE, _SEND))
+    return Rates(add, make, merge, send, found[_START], found[_TASK], 1e3 * found[_HELD])
+
 
 def table(rates: Rates) -> str:
-    """Return the cost for each number of workers as Markdown."""
-    head = (
-        "workers",
-        "seconds",
-        "reading",
-        "merging",
-        "sending",
-        "last merges",
-        "moments sent",
-    )
+    """Return the cost of each workload as Markdown, and the rates that it is computed from."""
+    head = ("rows", "moments", "parts", "link", "threads", "scheduler", "last merges", "in all")
     lines = []
-    for workers in WORKERS:
-        found = cost(rates, workers)
-        parts = (found.seconds, found.reading, found.merging, found.moving, found.last)
-        seconds = (report.quantity(part, "s") if part else "0 s" for part in parts)
-        lines.append((f"{workers:,}", *seconds, readable(found.moved)))
+    for work in WORKLOADS:
+        found = cost(rates, work, Cluster())
+        most = max(found.limits, key=found.limits.__getitem__)
+        limits = (
+            f"**{report.quantity(seconds, 's')}**"
+            if name == most
+            else report.quantity(seconds, "s")
+            for name, seconds in found.limits.items()
+        )
+        lines.append(
+            (
+                *(work.name, readable(work.state), f"{found.parts:,}", *limits),
+                *(report.quantity(seconds, "s") for seconds in (found.last, found.seconds)),
+                *(readable(found.memory), readable(found.held)),
+            )
+        )
+    made = report.Table((*head, "memory of a machine", "of the scheduler"), lines).markdown()
+    each = ", ".join(f"{rate / 1e6:,.0f} ({name})" for name, rate in rates.add.items())
+    return (
+        f"{made}\n\nRates of a worker with one thread, measured: MB a second read from zarr, "
+        f"decoded and added: {each}; of moments {readable(rates.make)} a second made of few rows, "
+        f"{readable(rates.merge)} merged, and {readable(rates.send)} sent to another worker over "
+        f"loopback; {report.quantity(rates.start, 's')} of a worker for a task, "
+        f"{report.quantity(rates.task, 's')} and {rates.held / 1e3:,.0f} kB of the scheduler. Each "
+        f"machine has {THREADS} such threads and receives {readable(LINK)} a second."
+    )
+
+
+def checks(rows: report.Rows) -> str:
+    """Return what was measured on this machine beside what the model predicts, as Markdown."""
+    lines = [
+        (
+            row["work"],
+            report.quantity(row["ours"], row["unit"]),
+            report.quantity(row["theirs"], row["unit"]),
+            report.times(row["ours"] / row["theirs"]),
+        )
+        for row in rows
+        if row["peer"] == MODEL
+    ]
+    head = ("simulated on this machine", "measured", "predicted", "measured / predicted")
     return report.Table(head, lines).markdown()
 
 
-def caption(rates: Rates) -> str:
-    """Return the measured rates that the table is computed from."""
-    found = cost(rates, 1)
-    return (
-        f"Measured on one thread: {rates.rows:,.0f} rows per second read from zarr, decoded and "
-        f"added, {report.quantity(rates.merge, 's')} to merge two moments of "
-        f"{readable(found.moved)}, and "
-        f"{readable(rates.bandwidth)} per second from one worker to another over loopback. "
-        f"The rows, {readable(ROWS * FEATURES)} before compression, are cut into {found.parts:,} "
-        f"parts, each of which is read once. The table does not include the bandwidth limit of "
-        f"the store or the time of the scheduler."
-    )
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.cost", description=__doc__)
-    parser.add_argument(
-        "--save", action="store_true", help=f"measure, and write bench/{SAVED.name}"
-    )
-    parser.add_argument(
-        "--readme", action="store_true", help=f"update {PAGE.name} from saved rates"
-    )
-    options = parser.parse_args()
-    if options.save or not options.readme:
-        warnings.simplefilter("ignore")  # constant pixels
-        rates = measured()
-        if options.save:
-            SAVED.write_text(json.dumps(asdict(rates), indent=1) + "\n")
-    else:
-        rates = Rates(**json.loads(SAVED.read_text()))
-    text = f"{table(rates)}\n\n{caption(rates)}"
-    print(text)
-    if options.readme:
-        PAGE.write_text(report.between(PAGE.read_text(), "cost", text))
-
-
-if __name__ == "__main__":
-    main()
+def tables(saved: dict[str, Any]) -> dict[str, str]:
+    """Return the tables of the page on clusters, by their marks."""
+    suites = report.by_suite(saved)
+    made, workers = suites.get("cluster", []), suites.get("workers", [])
+    texts = {}
+    if made and not any("failed" in row for row in made):
+        texts = {"cost": table(rates_of(made)), "simulated": checks(made)}
+    if workers:
+        texts["workers"] = report.short(workers).markdown()
+    return texts

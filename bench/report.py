@@ -94,7 +94,7 @@ def short(rows: Rows) -> Table:
 def _ratio(row: dict[str, Any]) -> tuple[str, ...]:
     unit = row["unit"]
     if row["ratio"] is None:
-        ratio, spread = f"no result ({row['missing']})", ""
+        ratio, spread = f"no result ({row['missing']})" if row["missing"] else "", ""
     else:
         ratio, spread = f"**{times(row['ratio'])}**", " to ".join(map(times, row["spread"]))
     reached = {True: "yes", False: "no", None: ""}[row["reached"]]

@@ -1,4 +1,4 @@
-"""Suite `scale`: a store much larger than the memory budget; two workers against one.
+"""Suite `scale`: a store much larger than the memory budget.
 
 The store is generated once and deleted afterwards: 20 GB of uint8 rows with 784 features, in
 zarr's default compression. Each pass runs in a separate process, so that its memory and time can
@@ -11,22 +11,18 @@ import json
 import subprocess
 import sys
 import tempfile
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import zarr
 
 from bench import data
-from bench.measure import OURS, Plan, Row, Target, in_turn, rows_of
+from bench.measure import OURS, Plan, Row, Target, rows_of
 
 BYTES = 20 * 10**9
 CHUNK_ROWS = 4096
 MAX_MEMORY = 512 * 10**6
-WORKERS_ROWS = 2_000_000  # rows for the cluster
-EFFICIENCY = 0.9
 
 # Code of each pass; slab() returns the rows of a slab under the budget.
 _PASSES = {
@@ -86,7 +82,6 @@ def run(plan: Plan) -> Iterator[Row]:
                 targets={"": Target(1.0, "<= max_memory")},
                 unit="MiB",
             )
-        yield from workers(plan, folder / "rows.zarr")
 
 
 def make(path: Path, n_rows: int, quick: bool) -> None:
@@ -114,42 +109,3 @@ def _pass(work: str, folder: Path) -> tuple[float, float]:
     )
     seconds, peak = json.loads(done.stdout.splitlines()[-1])
     return seconds, peak
-
-
-def workers(plan: Plan, path: Path) -> Iterator[Row]:
-    """Compare two worker processes of one thread each with one."""
-    import streamgda
-
-    X, y = streamgda.open_store(path)
-    n_rows = min(WORKERS_ROWS, X.shape[0])
-    times: dict[str, list[float]] = {}
-    for name, n_workers in ((OURS, 2), ("one worker", 1)):
-        with _cluster(n_workers) as client:
-
-            def fit(active: Any = client) -> object:
-                import dask.array as da
-
-                rows, labels = da.from_zarr(X)[:n_rows], da.from_zarr(y)[:n_rows]
-                return streamgda.accumulate(rows, labels)
-
-            found, missing = in_turn({name: fit}, min(plan.repeats, 3))
-            if missing:
-                raise RuntimeError(missing[name])
-            times |= found
-    yield from rows_of(
-        f"{n_rows:,} x 784 uint8 from zarr, full moments, two workers",
-        (None, ""),
-        times,
-        targets={"": Target(2 * EFFICIENCY, f"efficiency >= {EFFICIENCY:g}")},
-    )
-
-
-def _cluster(n_workers: int) -> Any:
-    """Return a client of workers with one thread; closing it closes the cluster."""
-    from distributed import Client
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return Client(
-            n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=":0"
-        )

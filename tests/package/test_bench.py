@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MARKS = ("speed", "skew", "memory", "accuracy", "choice", "cost", "stability")
+MARKS = (
+    *("speed", "skew", "memory", "accuracy", "choice", "stability"),
+    *("cost", "simulated", "workers"),
+)
 
 
 @pytest.fixture
@@ -72,8 +75,7 @@ def test_the_readme_has_the_rows_it_names(bench):
 
 
 def test_pages_have_a_place_for_each_table(bench):
-    pages = {*bench.PAGES, "docs/guide/clusters.md"}
-    text = "\n".join((ROOT / page).read_text() for page in pages)
+    text = "\n".join((ROOT / page).read_text() for page in bench.PAGES)
     for mark in MARKS:
         assert text.count(f"<!-- {mark}: start -->") == text.count(f"<!-- {mark}: end -->") == 1
 
@@ -111,16 +113,24 @@ def test_target_is_for_the_fastest_peer_of_a_name(bench):
 
 def test_cost_of_a_fit_on_a_cluster(bench):
     cost = import_module("bench.cost")
-    rates = cost.Rates(rows=1e5, merge=0.02, bandwidth=1e9)
-    alone, ten, many = (cost.cost(rates, workers) for workers in (1, 10, 1000))
-    assert alone.parts == ten.parts == many.parts
-    assert alone.reading == pytest.approx(1e4, rel=0.01)
-    assert alone.merging == pytest.approx((alone.parts - 1) * 0.02)
-    assert alone.moving == 0
+    work = cost.Workload(784, "uint8", 10)
+    rates = cost.Rates({work.name: 1e8}, 2e9, 1e9, 4e9, 1e-3, 1e-4, 1e4)
+    assert cost.rates_of([{"work": of, "ours": n} for of, n, _ in cost.rows_of(rates)]) == rates
     state = 8 * 10 * (1 + 2 * 784 + 784 * 785 // 2)
-    assert alone.moved == state
-    assert ten.moved == pytest.approx(state + (ten.parts - 1) * 0.9 * state)
-    assert many.last == pytest.approx(10 * (0.02 + state / 1e9) + state / 1e9)
-    assert alone.seconds / 10 == pytest.approx(ten.seconds, rel=0.03)
-    saved = cost.Rates(**json.loads((ROOT / "bench" / "cost.json").read_text()))
-    assert cost.table(saved) in cost.PAGE.read_text()
+    alone, ten, many = (cost.cost(rates, work, cost.Cluster(n, 1, 1e9)) for n in (1, 10, 1000))
+    n = alone.parts
+    assert n == ten.parts == many.parts == 8192
+    assert alone.adding == pytest.approx(1e5)
+    assert alone.merging == pytest.approx(n * (state / 2e9 + 2e-3) + (n - 1) * state / 1e9)
+    assert alone.sending == 0
+    assert alone.scheduling == pytest.approx((2 * n - 1) * 1e-4)
+    assert ten.sending == pytest.approx((n - 1) / 10 * 0.9 * state / 1e9)
+    assert many.last == pytest.approx(10 * (state / 1e9 + state / 1e9) + state / 1e9)
+    assert many.seconds == many.adding + many.merging + many.last
+
+
+@pytest.mark.slow
+def test_a_suite_simulates_a_cluster(bench, plan):
+    found = [*import_module("bench.cluster").run(plan)]
+    assert [row.work for row in found if row.peer][-1].startswith("states of 20 workers")
+    assert len(found) == 11
