@@ -34,6 +34,7 @@ SUITES = {
     "score": "score",
     "stream": "stream",
     "zarr": "zarr_store",
+    "frames": "frames",
     "startup": "startup",
     "skew": "skew",
     "curves": "curves",

@@ -10,7 +10,7 @@ from typing import Any
 Rows = list[dict[str, Any]]
 
 # Suites whose rows have targets.
-TIMED = ("fit", "score", "stream", "zarr", "startup", "skew", "scale", "select")
+TIMED = ("fit", "score", "stream", "zarr", "frames", "startup", "skew", "scale", "select")
 # Tasks and peers of the README's table: the main uses, and what is slower.
 HEADLINES = (
     ("MNIST uint8, full, moments", "OpenBLAS ssyrk"),
