@@ -22,7 +22,7 @@ def types(session: nox.Session) -> None:
     session.run("mypy", "tests/typing_cases.py")
 
 
-@nox.session(python=["3.11", "3.12", "3.13", "3.14"])
+@nox.session(python=["3.11", "3.12", "3.13"])
 def tests(session: nox.Session) -> None:
     """Run the tests: `nox -s tests-3.13 -- tests/models -x` runs some on one Python."""
     session.install("-e", ".[test]")

@@ -480,8 +480,9 @@ class QuadraticDiscriminants(Discriminants):
 
     That of class k, about the origin :math:`o`, is
 
-    .. math:: A_k = -\Sigma_k^{-1} / 2, \quad b_k = \Sigma_k^{-1} (m_k - o), \quad
-              c_k = -(m_k - o)^T \Sigma_k^{-1} (m_k - o) / 2 - \ln |\Sigma_k| / 2 + \ln \pi_k
+    .. math:: A_k = -\Sigma_k^{-1} / 2, \quad b_k = \Sigma_k^{-1} (m_k - o)
+
+    .. math:: c_k = -(m_k - o)^T \Sigma_k^{-1} (m_k - o) / 2 - \ln |\Sigma_k| / 2 + \ln \pi_k
 
     and that of a pair of classes the difference of theirs. It is half of that in document 000
     (eq. 26-28), which multiplies the equation of the boundary by two, and that in 001 (eq. 17-19)

@@ -109,8 +109,9 @@ def separability(
     ========================== ========================= ================================
 
     .. math:: M = g^T \Sigma^{-1} g, \quad B = \frac M8
-              + \frac12 \ln \frac{|\Sigma|}{\sqrt{|\Sigma_i| |\Sigma_j|}}, \quad
-              K_{ij} = \frac12 \left( \mathrm{tr}\, \Sigma_j^{-1} \Sigma_i - d
+              + \frac12 \ln \frac{|\Sigma|}{\sqrt{|\Sigma_i| |\Sigma_j|}}
+
+    .. math:: K_{ij} = \frac12 \left( \mathrm{tr}\, \Sigma_j^{-1} \Sigma_i - d
               + g^T \Sigma_j^{-1} g - \ln \frac{|\Sigma_i|}{|\Sigma_j|} \right)
 
     where :math:`g = m_i - m_j` and :math:`\Sigma = (\Sigma_i + \Sigma_j) / 2`. Priors do not count.
