@@ -134,7 +134,7 @@ def test_certified_results(name):
     found = [mine.intercept_, *mine.coef_]
     np.testing.assert_allclose(found, rows.coefficients, rtol=10.0 ** -DIGITS[name])
     assert mine.r2_ == pytest.approx(rows.r2, abs=1e-12)
-    scale = 1e-8 * np.std(rows.y)
+    scale = 3e-8 * np.std(rows.y)  # the root of some rounding errors
     deviation = np.sqrt(mine.residual_variance_)
     assert deviation == pytest.approx(rows.residual_deviation, rel=1e-7, abs=scale)
     if rows.residual_deviation:
