@@ -46,6 +46,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "generated/examples",
     "filename_pattern": r"\.py$",
+    "capture_repr": ("_repr_html_",),  # not that of axes
     "image_srcset": ["2x"],
     "doc_module": ("streamgda",),
     "reference_url": {"streamgda": None},

@@ -99,6 +99,7 @@ for name in HOSPITALS:
     ]
     scores = [100 * model.score(rows[name], labels[name]) for model in (*single, together)]
     accuracy[name] = np.mean(scores[:-1]), scores[-1]
+    print(f"{name:>7}: right by one other hospital %.1f %%, by all others %.1f %%" % accuracy[name])
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
 place = np.arange(len(HOSPITALS))
@@ -120,9 +121,9 @@ right.set_title("the model of all, with rows of one")
 # Groups
 # ------
 #
-# Moments of groups answer questions between groups. Is the difference between hospitals larger than
-# that between diagnoses? With hospitals as classes, LDA finds the direction in which their
-# instruments differ. Labels are replaced by `relabel`, without rows.
+# Moments of groups answer questions between groups. In which quantities do the instruments differ?
+# With hospitals as classes, LDA finds the directions in which they differ most. Labels are
+# replaced by `relabel`, without rows.
 
 healthy = [
     ClassMoments.from_bytes(message).select_classes(["healthy"]).relabel({"healthy": name})

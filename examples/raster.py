@@ -1,99 +1,114 @@
-"""Classify the pixels of a large scene, out of core
-=================================================
+"""A scene and its fields, out of core
+====================================
 
-``python examples/raster.py [size] [folder]``
+A satellite image larger than memory is classified by training fields, whose polygons somebody has
+drawn: it is read, classified and written again line of blocks by line of blocks, so that memory
+holds a few lines of blocks at a time.
 
-The scene is synthetic: six bands of noise around the reflectances of five invented land covers. It
-is written, read, classified and written again line of blocks by line of blocks, so that memory
-holds a few lines of blocks at a time. A tenth of the pixels has a label, as fields have that
-somebody has visited.
+The scene is synthetic: six bands of noise around the reflectances of five invented land covers, in
+patches of 32 x 32 pixels of ten metres.
 """
 
 import os
-import sys
 import tempfile
 from pathlib import Path
 
+import geopandas
+import matplotlib.pyplot as plt
 import numpy as np
 import rasterio
-import rasterio.transform
-import rasterio.windows
+import shapely
+from rasterio.transform import from_origin
+from rasterio.windows import Window
 
 from streamgda import QuadraticDiscriminantAnalysis, accumulate, open_store
+from streamgda.plots import plot_decision_boundary, plot_separability
 
-BLOCK = 256
-SIZE = 600 if os.environ.get("STREAMGDA_EXAMPLES") == "small" else 3000
+SMALL = os.environ.get("STREAMGDA_EXAMPLES") == "small"
+SIZE, BLOCK, PATCH = (512 if SMALL else 3072), 256, 32
+COVERS = np.array(["forest", "maize", "meadow", "rye", "water"])
+temporary = tempfile.TemporaryDirectory()
+scene, fields, result = (
+    Path(temporary.name) / name for name in ("scene.tif", "fields.gpkg", "classes.tif")
+)
 
+# %%
+# The scene
+# ---------
 
-def write_scene(folder: Path, size: int) -> None:
-    """Write scene.tif, and fields.tif with the labels of a tenth of the pixels."""
-    random = np.random.default_rng(0)
-    centres = random.integers(500, 3000, (6, 6, 1, 1))
-    form = {"driver": "GTiff", "height": size, "width": size, "tiled": True}
-    form |= {"blockxsize": BLOCK, "blockysize": BLOCK, "crs": "EPSG:32632"}
-    form["transform"] = rasterio.transform.from_origin(500_000, 5_000_000, 10, 10)
-    with (
-        rasterio.open(folder / "scene.tif", "w", count=6, dtype="uint16", **form) as scene,
-        rasterio.open(folder / "fields.tif", "w", count=1, dtype="uint8", **form) as fields,
-    ):
-        for start in range(0, size, BLOCK):
-            lines = min(BLOCK, size - start)
-            coarse = random.integers(1, 6, (-(-lines // 32), -(-size // 32)))
-            cover = np.kron(coarse, np.ones((32, 32), int))[:lines, :size]
-            bands = np.concatenate([c[cover, 0, 0][None] for c in centres])
-            bands = bands + random.normal(scale=200, size=bands.shape)
-            window = ((start, start + lines), (0, size))
-            scene.write(bands.clip(1, 65535).astype(np.uint16), window=window)
-            known = np.where(random.random(cover.shape) < 0.1, cover, 0)
-            fields.write(known[None].astype(np.uint8), window=window)
+random = np.random.default_rng(0)
+centres = random.integers(500, 3000, (5, 6))
+patches = random.integers(0, 5, (SIZE // PATCH, SIZE // PATCH))
+truth = np.kron(patches, np.ones((PATCH, PATCH), np.uint8))
+grid = from_origin(500_000, 5_000_000, 10, 10)
+form = {"driver": "GTiff", "height": SIZE, "width": SIZE, "tiled": True, "crs": "EPSG:32632"}
+form |= {"blockxsize": BLOCK, "blockysize": BLOCK, "transform": grid}
+with rasterio.open(scene, "w", count=6, dtype="uint16", **form) as file:
+    for start in range(0, SIZE, BLOCK):
+        bands = centres[truth[start : start + BLOCK]].transpose(2, 0, 1)
+        bands = bands + random.normal(scale=400, size=bands.shape)
+        window = ((start, start + BLOCK), (0, SIZE))
+        file.write(bands.clip(1, 65535).astype(np.uint16), window=window)
 
+# %%
+# The fields
+# ----------
+#
+# Polygons inside of some patches, with the cover that was found there, in another coordinate
+# reference system (degrees), as a GPS writes them.
 
-def main(size: int, folder: Path) -> None:
-    """Write a scene, learn from its labelled pixels, and write the class of every pixel."""
-    write_scene(folder, size)
-    X, _ = open_store(folder / "scene.tif")
-    labels, _ = open_store(folder / "fields.tif")
-    moments = accumulate(X, labels, unlabelled=0)
-    model = QuadraticDiscriminantAnalysis.from_moments(moments)
-    classes = model.predict(X, out=folder / "classes.tif")
-    print(f"synthetic scene: {moments.class_count.sum():,} labelled pixels of {X.n_rows:,}")
-    print(f"classes of all pixels: classes.tif, {classes.shape}")
-    show(model, folder)
+rows, columns = np.divmod(random.choice(patches.size, patches.size // 8, False), len(patches))
+shapes = [
+    shapely.Polygon([grid * ((c + x) * PATCH, (r + y) * PATCH) for x, y in corners])
+    for r, c in zip(rows, columns, strict=True)
+    for corners in [[(0.1, 0.2), (0.9, 0.1), (0.8, 0.9), (0.2, 0.8)]]
+]
+frame = geopandas.GeoDataFrame(
+    {"cover": COVERS[patches[rows, columns]]}, geometry=shapes, crs="EPSG:32632"
+)
+frame.to_crs(4326).to_file(fields)
 
+# %%
+# One pass, and one to classify
+# -----------------------------
+#
+# The polygons are reprojected and rasterised in the windows that are read. Pixels outside of them
+# do not count.
 
-def show(model: QuadraticDiscriminantAnalysis, folder: Path) -> None:
-    """Draw a corner of the scene, of the labels and of the classes, and the model."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        return
-    from streamgda.plots import plot_decision_boundary
+X, _ = open_store(scene)
+labels, _ = open_store(fields, label="cover")
+moments = accumulate(X, labels)
+model = QuadraticDiscriminantAnalysis.from_moments(moments)
+model.predict(X, out=result)
+print(f"{len(frame)} fields: {moments.class_count.sum():,} training pixels of {X.n_rows:,}")
+with rasterio.open(result) as file:
+    classes = file.read(1)
+    print(file.tags()["streamgda_classes"])
+print(f"{(classes == truth + 1).mean():.1%} of all pixels have their cover")
 
-    corner = rasterio.windows.Window(0, 0, BLOCK, BLOCK)
-    pictures = {}
-    for name in ("scene", "fields", "classes"):
-        with rasterio.open(folder / f"{name}.tif") as file:
-            pictures[name] = file.read(window=corner)
-    figure, axes = plt.subplots(1, 4, figsize=(15, 4), layout="constrained")
-    bands = pictures["scene"][:3].transpose(1, 2, 0).astype(float)
-    axes[0].imshow(((bands - bands.min()) / (bands.max() - bands.min())).clip(0, 1))
-    axes[0].set_title("three of six bands")
-    colours = plt.matplotlib.colors.ListedColormap(
-        ["white", *plt.color_sequences["petroff10"][: model.classes_.size]]
-    )
-    for ax, name, title in zip(
-        axes[1:], ("fields", "classes"), ("labels of some pixels", "classes of all"), strict=False
-    ):
-        image = pictures[name][0]
-        ax.imshow(image, cmap=colours, vmin=-0.5, vmax=colours.N - 0.5, interpolation="nearest")
-        ax.set_title(title)
-    for ax in axes[:3]:
-        ax.set(xticks=[], yticks=[])
-    plot_decision_boundary(model, ax=axes[3])
-    axes[3].set_title("land covers in the model")
-    figure.savefig(folder / "classes.png")
+# %%
+# A corner of the scene, its fields, and the classes of all pixels.
 
+corner = Window(0, 0, BLOCK, BLOCK)
+with rasterio.open(scene) as file:
+    bands = file.read([1, 2, 3], window=corner).transpose(1, 2, 0).astype(float)
+colours = plt.matplotlib.colors.ListedColormap(plt.color_sequences["petroff10"][:5])
+extent = (*(grid * (0, BLOCK))[:1], *(grid * (BLOCK, 0))[:1], (grid * (0, BLOCK))[1], 5_000_000)
+figure, panels = plt.subplots(1, 3, figsize=(13, 4.4), layout="constrained", sharey=True)
+panels[0].imshow(((bands - bands.min()) / np.ptp(bands)).clip(0, 1), extent=extent)
+panels[0].set_title("three of six bands")
+frame.plot("cover", ax=panels[1], cmap=colours, legend=True, legend_kwds={"fontsize": "small"})
+panels[1].set(title="training fields", xlim=extent[:2], ylim=extent[2:])
+panels[2].imshow(classes[:BLOCK, :BLOCK], cmap=colours, extent=extent, interpolation="nearest")
+panels[2].set_title("classes of all pixels")
+for ax in panels:
+    ax.set(xticks=[], yticks=[])
 
-if __name__ == "__main__":
-    size = int(sys.argv[1]) if len(sys.argv) > 1 else SIZE
-    main(size, Path(sys.argv[2] if len(sys.argv) > 2 else tempfile.mkdtemp()))
+# %%
+# Which covers are hard to tell apart? The Jeffries-Matusita distance of remote sensing says it from
+# the moments, and the plane of best separation shows it.
+
+figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.8), layout="constrained")
+plot_separability(model, ax=left)
+plot_decision_boundary(model, ax=right)
+temporary.cleanup()

@@ -1,8 +1,6 @@
 """Distances: p-values, a label for rows of no class, and distances relative to all rows."""
 
-import importlib.util
 from dataclasses import replace
-from pathlib import Path
 
 import naive
 import numpy as np
@@ -386,13 +384,3 @@ def test_one_root_serves_many_wide_classes(dtype):
     expected = naive.squared_mahalanobis(rows.astype(float), fitted.means_, S)
     rtol = 1e-9 if dtype == np.float64 else 1e-5
     np.testing.assert_allclose(fitted.mahalanobis(rows), expected, rtol=rtol)
-
-
-def test_the_example_finds_rows_of_unknown_classes(capsys):
-    path = Path(__file__).parents[2] / "examples" / "unknown_classes.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
-    plain, relative = example.main(n_classes=60, n_features=64, n_rows=50)
-    assert 0.5 < plain < relative - 0.05
-    assert f"{plain:.3f}, of the relative one: {relative:.3f}" in capsys.readouterr().out
