@@ -10,12 +10,16 @@ by 13 people. For comparison, the same images are shuffled: nothing drifts then,
 differs is due to the order alone.
 """
 
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
 
 from streamgda import DriftMonitor, GaussianDiscriminantAnalysis, prequential
+from streamgda.errors import ConstantFeatureWarning
 
+warnings.simplefilter("ignore", ConstantFeatureWarning)  # pixels that are empty so far
 BATCH, FIRST = 20, 400  # rows
 images, digits = load_digits(return_X_y=True)
 shuffled = np.random.default_rng(0).permutation(len(digits))
