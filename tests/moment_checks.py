@@ -109,9 +109,9 @@ TILES = {"_PART_FEATURES": 7, "_TILES_BYTES": 1}
 PIECES = WIDE | TASKS | TILES | {"WINDOW_BYTES": 1, "_PART_ELEMENTS": 1}
 PATHS = {
     "whole": {},
-    "blocks": {"_BLOCK_ELEMENTS": 1},
+    "blocks": {"_BLOCK_ELEMENTS": 1, "_SMALL_WORK": 0},
     "segments": {"_BLOCK_ELEMENTS": 1, "_SEGMENT_ELEMENTS": 1},
-    "segments of blocks": {"_BLOCK_ELEMENTS": 1, "_SEGMENT_ELEMENTS": 700 * 40},
+    "segments of blocks": {"_BLOCK_ELEMENTS": 1, "_SEGMENT_ELEMENTS": 500 * 40},
     "ranges of classes": LARGE_STATE | {"_RANGE_STATE": 1},
     "ranges of groups": LARGE_STATE | {"WINDOW_BYTES": 1, "_ORDERED_ROWS": 100, "_LARGE_RANGE": 1},
     "large": WIDE,

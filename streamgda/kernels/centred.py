@@ -13,7 +13,7 @@ from streamgda.kernels import (
     kernel,
     shared_kernel,
 )
-from streamgda.kernels.products import FEW_ROWS, add_few, add_gram
+from streamgda.kernels.products import FEW_ROWS, add_few, add_gram, empty_rows
 from streamgda.kernels.sums import group_rows, scalar_two_sum
 from streamgda.kernels.vectors import (
     LANES,
@@ -84,21 +84,20 @@ def _add_row_squares(builder, r, k, w, _, pivots, sums, squares, n_parts, n_clas
 
 
 @kernel
-def add_centred(
-    X, codes, weights, block_rows, limit, count, squares, mean, mean_low, rows, scatter
-):
+def add_centred(X, codes, weights, block_rows, limit, count, squares, mean, mean_low, scatter):
     """Add rows to counts, means and scatter matrices; return False if not all are finite.
 
     Each block is read twice, for its class means and for its scatter about them. The first block
     with a sum that is not finite, or with values or weights beyond `limit`, ends the call, and is
     not added. If `limit` is `LARGE`, squares cannot overflow. `squares` are the sums of the squared
-    weights, or empty. `rows` is scratch space, see `empty_rows`.
+    weights, or empty.
 
     This is one long function because each that a kernel calls takes long to compile.
     """
     n_classes, d = mean.shape
     shared = n_classes // scatter.shape[0]  # number of classes that share a scatter
     numbers, vectors = np.empty(n_classes), np.empty((3, n_classes, d))
+    rows = empty_rows(X.shape[0], d, n_classes)
     starts, order = np.empty(n_classes, np.intp), np.empty(min(block_rows, X.shape[0]), np.intp)
     width = d if rows.shape[0] > FEW_ROWS else 0
     magnitude, features, product = np.empty(d), np.empty(d, np.intp), np.empty((width, width))
@@ -158,9 +157,10 @@ def add_centred_squares(
     """
     n_classes, d = mean.shape
     shared, width = n_classes // scatter.shape[0], padded_width(d)
-    numbers, totals = np.empty(n_classes), np.empty(n_classes)
+    numbers, totals = np.empty((2, n_classes))
     part_sums, parts = np.empty((2, _PARTS, n_classes, width))
-    vectors, sums = np.empty((3, n_classes, width)), np.empty((n_classes, width))
+    work = np.empty((4, n_classes, width))  # one allocation, as a single row takes little longer
+    vectors, sums = work[:3], work[3]
     for first in range(0, codes.shape[0], block_rows):
         last = min(first + block_rows, codes.shape[0])
         sample, repeated = min(_SAMPLE, last - first), 0

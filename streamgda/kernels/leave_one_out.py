@@ -73,6 +73,32 @@ def removed_squares(columns, codes, centres, ridges, alpha, beta, gamma, distanc
 
 
 @fast_kernel
+def removed_products(codes, alpha, gamma, gaps, offsets, scores):
+    """Replace joint scores by squared distances without the row, for one covariance of all classes.
+
+    The score of class k was ``offsets[k]`` less half of the squared distance to its mean. `gaps`
+    are the squared distances between the means, shape (n_classes, n_classes): they give the
+    products of deviations from two means.
+    """
+    n_classes, n_rows = scores.shape
+    own, inverse, factors = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK)
+    for start in range(0, n_rows, _BLOCK):
+        n = min(_BLOCK, n_rows - start)
+        classes = codes[start : start + n]
+        for r in range(n):
+            k, lost = classes[r], gamma[start + r]
+            inverse[r] = 1 / alpha[start + r]
+            own[r] = 2 * (offsets[k] - scores[k, start + r]) * inverse[r]
+            factors[r] = lost / (1 - lost * own[r])
+        for k in range(n_classes):
+            x, gap, offset = scores[k, start : start + n], gaps[k], offsets[k]
+            for r in range(n):
+                square = 2 * (offset - x[r]) * inverse[r]
+                product = 0.5 * (square + own[r] - gap[classes[r]] * inverse[r])
+                x[r] = square + factors[r] * (product * product)
+
+
+@fast_kernel
 def own_variances(X, features, codes, centres, lows, precisions, changes, distances, logs):
     """Write the same for the centres of the rows' own classes, of rows by variances.
 

@@ -6,7 +6,7 @@ all of them are left out, so that border pixels of images cost no multiplication
 
 import numpy as np
 
-from streamgda.kernels import inline_kernel, inner_kernel, kernel
+from streamgda.kernels import inline_kernel, inner_kernel, kernel, shared_kernel
 from streamgda.kernels.blas import cross, gram
 from streamgda.kernels.sums import row_start
 
@@ -32,6 +32,7 @@ def may_use_blas_threads(n_rows, n_features):
     return n_features > _FEW_FEATURES and n_rows * n_features**2 > _SERIAL_WORK
 
 
+@shared_kernel
 def empty_rows(n_rows, n_features, n_classes):
     """Return empty scratch space for the centred rows of a product, and the gaps between means.
 

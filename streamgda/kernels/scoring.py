@@ -495,40 +495,92 @@ _LN2 = float.fromhex("0x1.62e42fefa0000p-1"), float.fromhex("0x1.cf79abc9e3b39p-
 _TAYLOR = tuple((1 / np.cumprod([1.0, *range(1, 14)])).tolist())
 _LEAST = -708.0  # exp of anything less is not a normal number
 FAR = -_LEAST  # scores that are further below the largest have probability zero
-# Adding this to n leaves n + 1023, the exponent of 2^n, in the last bits.
-_TO_BITS = 1.5 * 2.0**52 + 1023
-
+_TO_BITS = 1.5 * 2.0**52  # adding this to a whole number leaves it in the last bits
 
 # Rows whose exponentials stay in the first cache, and values.
 _EXP_ROWS, _EXP_VALUES = 256, 1 << 13
 
 
+def _times_power(x, n):
+    return x * 2.0 ** (n - _TO_BITS)
+
+
+@intrinsic_of(_times_power)
+def times_power(typing, x, n):
+    """Return ``x 2^n`` of positive x, given n plus `_TO_BITS`, by adding n to the exponent."""
+
+    def generate(context, builder, signature, arguments):
+        number = ir.IntType(64)
+        x, n = (builder.bitcast(value, number) for value in arguments)
+        return builder.bitcast(builder.add(x, builder.shl(n, number(52))), ir.DoubleType())
+
+    return types.float64(types.float64, types.float64), generate
+
+
 @inline_kernel
-def _exponentials(x, powers, bits):
-    """Write ``exp(x[r])`` in place, for x <= 0.
+def _exponential(x):
+    """Return ``exp(x)``, for x <= 0.
 
     The result is accurate to two units in the last place, and zero below -708. The function is
     written out so that the compiler vectorises it: ``x = n ln 2 + t``, with ``exp(t)`` from its
-    Taylor series, in groups of four terms that do not depend on each other. `powers` is scratch
-    space, and `bits` are the same bytes as integers.
+    Taylor series, in groups of four terms that do not depend on each other.
     """
-    c = _TAYLOR
-    for r in range(x.size):
-        t = x[r] if x[r] > _LEAST else _LEAST
-        powers[r] = t * _LOG2_E + _TO_BITS
-        n = powers[r] - _TO_BITS
-        t = (t - n * _LN2[0]) - n * _LN2[1]
-        t2 = t * t
-        t4 = t2 * t2
-        s = c[12] + c[13] * t
-        s = s * t4 + ((c[8] + c[9] * t) + (c[10] + c[11] * t) * t2)
-        s = s * t4 + ((c[4] + c[5] * t) + (c[6] + c[7] * t) * t2)
-        s = s * t4 + ((c[0] + c[1] * t) + (c[2] + c[3] * t) * t2)
-        x[r] = s if x[r] >= _LEAST else 0.0
-    for r in range(x.size):
-        bits[r] <<= 52  # n + 1023 becomes the exponent
-    for r in range(x.size):
-        x[r] *= powers[r]
+    c, t = _TAYLOR, x if x > _LEAST else _LEAST
+    shifted = t * _LOG2_E + _TO_BITS
+    n = shifted - _TO_BITS
+    t = (t - n * _LN2[0]) - n * _LN2[1]
+    t2 = t * t
+    t4 = t2 * t2
+    s = c[12] + c[13] * t
+    s = s * t4 + ((c[8] + c[9] * t) + (c[10] + c[11] * t) * t2)
+    s = s * t4 + ((c[4] + c[5] * t) + (c[6] + c[7] * t) * t2)
+    s = s * t4 + ((c[0] + c[1] * t) + (c[2] + c[3] * t) * t2)
+    return times_power(s, shifted) if x >= _LEAST else 0.0
+
+
+def _put_products(values, factors, out):
+    out[...] = (values[:, : len(out)] * factors[: len(out)]).T
+
+
+@intrinsic_of(_put_products)
+def put_products(typing, values, factors, out):
+    """Write ``values[k, r] * factors[r]`` to ``out[r, k]`` for all rows of `out`.
+
+    The loop is written in LLVM's vector types, because a compiler would scatter vectors.
+    """
+    if {array.layout for array in (values, factors, out)} != {"C"}:
+        return None  # no match: pointers and no strides are used
+
+    def generate(context, builder, signature, arguments):
+        values, factors, out = as_structures(context, builder, signature, arguments)
+        _, width = cgutils.unpack_tuple(builder, values.shape)
+        n_rows, n_classes = cgutils.unpack_tuple(builder, out.shape)
+        index, vector = width.type, ir.VectorType(ir.DoubleType(), LANES)
+
+        def put(r, n, load):
+            """Write `n` rows from row r on."""
+            start = builder.gep(out.data, [builder.mul(r, n_classes)])
+            w = load(builder.gep(factors.data, [r]))
+            with cgutils.for_range(builder, n_classes, intp=index) as loop:
+                at = builder.add(builder.mul(loop.index, width), r)
+                products = builder.fmul(load(builder.gep(values.data, [at])), w)
+                for i in range(n):
+                    lane = ir.IntType(32)(i)
+                    value = products if n == 1 else builder.extract_element(products, lane)
+                    place = builder.add(builder.mul(index(i), n_classes), loop.index)
+                    builder.store(value, builder.gep(start, [place]))
+
+        def load_vector(place):
+            return builder.load(vector_at(builder, place, 0, vector), align=8)
+
+        zero, whole = index(0), builder.and_(n_rows, index(-LANES))
+        with cgutils.for_range_slice(builder, zero, whole, index(LANES), index) as (r, _):
+            put(r, LANES, load_vector)
+        with cgutils.for_range_slice(builder, whole, n_rows, index(1), index) as (r, _):
+            put(r, 1, builder.load)
+        return context.get_dummy_value()
+
+    return types.void(values, factors, out), generate
 
 
 @contracting_kernel
@@ -542,8 +594,7 @@ def normalise(scores, logarithmic, densities, out):
     n_classes, n_rows = scores.shape
     most = max(1, min(n_rows, _EXP_ROWS, max(_ROW_GROUP, _EXP_VALUES // n_classes)))
     every = np.empty((n_classes, most))
-    tops, sums, powers = np.empty(most), np.empty(most), np.empty(most)
-    bits = powers.view(np.int64)
+    tops, sums = np.empty(most), np.empty(most)
     for first in range(0, n_rows, most):
         n = min(most, n_rows - first)
         top, total = tops[:n], sums[:n]
@@ -554,11 +605,9 @@ def normalise(scores, logarithmic, densities, out):
             for r in range(n):
                 top[r] = max(top[r], x[r])
         for k in range(n_classes):
-            x, share = scores[k, first : first + n], every[k, :n]
+            x, share = scores[k, first : first + n], every[k]
             for r in range(n):
-                share[r] = x[r] - top[r] if top[r] > -np.inf else 0.0
-            _exponentials(share, powers[:n], bits[:n])
-            for r in range(n):
+                share[r] = _exponential(x[r] - top[r] if top[r] > -np.inf else 0.0)
                 total[r] += share[r]
         for r in range(densities[first : first + n].size):
             densities[first + r] = top[r] + np.log(total[r])
@@ -567,11 +616,10 @@ def normalise(scores, logarithmic, densities, out):
         if logarithmic:
             for r in range(n):
                 total[r] = np.log(total[r])
-                for k in range(n_classes):
-                    x = scores[k, first + r]
-                    out[first + r, k] = (x - top[r] if top[r] > -np.inf else 0.0) - total[r]
-        else:
-            for r in range(n):
-                inverse = 1.0 / total[r]
-                for k in range(n_classes):
-                    out[first + r, k] = every[k, r] * inverse
+            for k in range(n_classes):
+                x, share = scores[k, first : first + n], every[k]
+                for r in range(n):
+                    share[r] = (x[r] - top[r] if top[r] > -np.inf else 0.0) - total[r]
+        for r in range(n):
+            total[r] = 1.0 if logarithmic else 1.0 / total[r]
+        put_products(every, sums, out[first : first + n])

@@ -342,11 +342,7 @@ class GaussianLeaveOneOut(GaussianModel):
         if self._by_factors:
             # A row is multiplied by the root once, for its distance to `xbar`.
             scores = self._joint(X)
-            scores -= self._offsets[:, None]
-            scores *= -2 / alpha
-            own = scores[codes, np.arange(len(X))]
-            products = 0.5 * (scores + own - self._gaps[codes].T / alpha)
-            scores += gamma / (1 - gamma * own) * products**2
+            kernels.removed_products(codes, alpha, gamma, self._gaps, self._offsets, scores)
             return scores
         scores = np.empty((self.classes.size, len(X)))
         products = np.empty_like(scores) if self.structure.matrix else scores[:0]

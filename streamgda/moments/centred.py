@@ -304,7 +304,8 @@ class Sums(ABC):
         dtype = self._read_dtype(X.dtype)
         state = self.structure.state_bytes(n_classes, d)
         large = state > segment_state(self.structure, d)
-        few = n <= block_rows and n * self.structure.group_size(d) <= _SMALL_WORK
+        few = n <= max(block_rows, _SEGMENT_ELEMENTS // d)
+        few = few and n * self.structure.group_size(d) <= _SMALL_WORK
         if large and not self.structure.wide(d):
             few = few and n < max(LEAST_ROWS, _RANGE_ROWS * n_classes)
         if few or type(X) is CompressedRows:
@@ -313,7 +314,7 @@ class Sums(ABC):
                 add = partial(uninterrupted, add)
             if self._uses_blas_threads(n):
                 add = partial(threads.call_serial_blas, add)
-            add(Coded(as_kernel_rows(X, dtype), codes, weights), block_rows)
+            add(Coded(as_kernel_rows(X, dtype), codes, weights), max(n, block_rows))
             return self
         if large:  # the rows are read several times
             rows = Coded(np.asarray(X), codes, weights)
@@ -335,8 +336,10 @@ class Sums(ABC):
         """Return the sums with rows added, each segment to sums of its own; see `updated`."""
         (n, d), n_classes = rows.X.shape, self.count.size
         dtype, block_rows = self._read_dtype(rows.X.dtype), self._block_rows(n)
-        segment = min(n // _SEGMENTS, _MOST_SEGMENT_ELEMENTS // d)
-        segment = max(block_rows, _SEGMENT_ELEMENTS // d, segment)
+        most = _MOST_SEGMENT_ELEMENTS // d
+        segment = max(block_rows, _SEGMENT_ELEMENTS // d, min(n // _SEGMENTS, most))
+        # As even as they can be: a small rest would cost as much as a thread.
+        segment = -(-n // max(1, n // segment, -(-n // max(most, segment))))
 
         def part(start: int) -> Sums:
             sums: Sums = self.empty(n_classes)

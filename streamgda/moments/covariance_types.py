@@ -26,7 +26,6 @@ from streamgda.kernels.narrow import (
     add_centred_narrow,
     add_exact_narrow,
 )
-from streamgda.kernels.products import empty_rows
 from streamgda.kernels.sparse import add_sparse_centred, add_sparse_exact
 from streamgda.kernels.sums import copy_symmetric, triangle_size
 from streamgda.moments import roots as roots_of
@@ -394,10 +393,7 @@ class Matrix(Structure):
             X, order = with_order(X)
             finite = add_centred_narrow(X, order, codes, weights, block_rows, *state)
         else:
-            scratch = empty_rows(n_rows, d, n_classes)
-            finite = add_centred(
-                copied(X), codes, weights, block_rows, *state[:-1], scratch, scatter
-            )
+            finite = add_centred(copied(X), codes, weights, block_rows, *state)
         return finite
 
     def add_integers(self, X: Any, codes: np.ndarray, n_threads: int, *state: np.ndarray) -> None:

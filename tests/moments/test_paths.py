@@ -48,7 +48,7 @@ def test_all_paths_agree(covariance_type, dtype, path, monkeypatch, use_threads)
     take_path(path, monkeypatch)
     steps = count_steps(monkeypatch)
     moments = ClassMoments(covariance_type).update(X, y, weights)
-    few = {"whole": 1, "blocks": 1, "segments": 6, "segments of blocks": 2}
+    few = {"whole": 1, "blocks": 1, "segments": 5, "segments of blocks": 2}
     if path in few or (matrix and path in LARGE):
         assert steps["_add_few"] == few.get(path, 0)
         assert not steps["_add_by_ranges"]
@@ -88,8 +88,8 @@ def test_many_segments(covariance_type):
 # often.
 FEW, RANGES = "_add_few", "_add_by_ranges"
 BORDERS = {
-    "a block": ("full", 8, (10, 8192, FEW, 1), (10, 8193, FEW, 1)),
-    "a segment": ("diag", 8, (10, 65536, FEW, 1), (10, 65537, FEW, 2)),
+    "a block": ("full", 8, (10, 65536, FEW, 1), (10, 65537, FEW, 1)),
+    "a segment": ("diag", 8, (10, 131071, FEW, 1), (10, 131072, FEW, 2)),
     "few rows of a class": ("full", 3, (40, 159, FEW, 1), (40, 160, FEW, 1)),
     "few rows for ranges": ("tied", 64, (493, 2957, FEW, 1), (493, 2958, RANGES, 1)),
     "classes of products": ("full", 64, (29, 2000, FEW, 1), (30, 2000, RANGES, 1)),
