@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from streamgda import accumulate, open_store
-from streamgda.datasets import convert
+from streamgda.datasets import conversion, convert
 from streamgda.errors import InvalidDataError, InvalidParameterError, SourceError
 
 pytest.importorskip("pyarrow")
@@ -370,7 +370,8 @@ def test_other_numbers_of_rows(tmp_path):
         convert(path, tmp_path / "out", n_rows=2)
 
 
-def test_memory_is_bounded(tmp_path):
+def test_memory_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(conversion, "_WRITTEN_BYTES", 1 << 20)  # little beside the rows
     path = tmp_path / "rows.csv.gz"
     path.write_bytes(gzip.compress(b"0.123456,0.5,1,2,3,4,5,6,kind\n" * 300_000))
     n_bytes = 300_000 * 8 * 8  # of the rows
