@@ -7,14 +7,14 @@ nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.reuse_existing_virtualenvs = True
 
 
-@nox.session
+@nox.session(python="3.11")  # the version that mypy checks for, and its NumPy
 def lint(session: nox.Session) -> None:
     """Check style and spelling."""
     session.install("-e", ".[test]", "pre-commit")
     session.run("pre-commit", "run", "--all-files", *session.posargs)
 
 
-@nox.session
+@nox.session(python="3.11")  # the version that mypy checks for, and its NumPy
 def types(session: nox.Session) -> None:
     """Check types, those of results as users see them too."""
     session.install("-e", ".[test]")
