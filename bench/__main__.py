@@ -59,6 +59,7 @@ PAGES = (  # with tables
     "docs/guide/performance.md",
     "docs/guide/choosing.md",
     "docs/guide/clusters.md",
+    "docs/guide/larger-than-memory.md",
     "docs/guide/models.md",
     "docs/guide/least-squares-digits.md",
 )

@@ -96,7 +96,7 @@ def _ratio(row: dict[str, Any]) -> tuple[str, ...]:
     if row["ratio"] is None:
         ratio, spread = f"no result ({row['missing']})" if row["missing"] else "", ""
     else:
-        ratio, spread = f"**{times(row['ratio'])}**", " to ".join(map(times, row["spread"]))
+        ratio, spread = f"**{times(row['ratio'])}**", " to ".join(map(times, row["spread"] or ()))
     reached = {True: "yes", False: "no", None: ""}[row["reached"]]
     limit = share = ""
     if row["limit"] is not None:
@@ -283,6 +283,7 @@ def tables(saved: dict[str, Any]) -> dict[str, str]:
         "memory": short(rows.get("memory", []) + rows.get("scale", [])),
         "accuracy": accuracies(rows.get("accuracy", [])),
         "choice": choices(rows.get("choice", [])),
+        "remote": short(rows.get("remote", [])),
         "stability": stabilities(rows.get("stability", [])),
     }
     texts = {mark: table.markdown() for mark, table in made.items() if table.rows}

@@ -174,7 +174,7 @@ def count(
     """
     import numpy as np  # noqa: PLC0415
 
-    from streamgda.engine.plan import distinct_labels, plan_rows  # noqa: PLC0415
+    from streamgda.engine.plan import decoded_once, distinct_labels, plan_rows  # noqa: PLC0415
     from streamgda.engine.reading import in_process, reading  # noqa: PLC0415
     from streamgda.errors import InvalidDataError  # noqa: PLC0415
     from streamgda.rows import Rows  # noqa: PLC0415
@@ -186,7 +186,8 @@ def count(
     rows = in_process(Rows(X, y))
     classes = estimator.classes_
     allowed = allowed_bytes(max_memory)
-    slab_rows, rows = plan_rows(rows, allowed, out_row_bytes=8 * classes.size)
+    rows, held = decoded_once(rows, allowed)
+    slab_rows, rows = plan_rows(rows, allowed, held, out_row_bytes=8 * classes.size)
     likely = hasattr(estimator, "predict_log_proba")
     scorer = estimator._scorer("predict_log_proba" if likely else "predict")
     labels = join_labels(classes, distinct_labels(rows.y, rule))

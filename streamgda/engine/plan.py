@@ -18,9 +18,10 @@ from streamgda.moments import (
     group_labels,
 )
 from streamgda.moments.covariance_types import Structure
-from streamgda.rows import Rows, as_source
+from streamgda.rows import Rows
 from streamgda.rows.arrays import is_masked
 from streamgda.rows.codes import CodedLabels, distinct
+from streamgda.rows.in_memory import DecodedLabels
 from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
 from streamgda.rows.labels import encode
 from streamgda.rows.sources import RowSource
@@ -191,11 +192,8 @@ def plan_moments(
         best = None if n_groups else plan(most)
         if best is not None and labels.unit <= best[0] == _wanted(rows.X)[1]:
             return best
-    kept = None if labels.read_as_views else _coded(labels, min(_HELD_BYTES, allowed // 16))
-    if kept is None:
-        return plan(count_classes(labels, rows.rule))
-    rows = replace(rows, y=as_source(kept, labels.name))
-    return plan(count_classes(rows.y, rows.rule), rows, kept.codes.nbytes)
+    rows, labels_held = decoded_once(rows, allowed)
+    return plan(count_classes(rows.y, rows.rule), rows, labels_held)
 
 
 def plan_classes(labels: RowSource, rule: RowRule = CHECK_SUMS) -> int:
@@ -264,6 +262,33 @@ def _model_bytes(structure: Structure, state: int, n_classes: int, n_features: i
     return 2 * (state + structure.model_bytes(n_classes, n_features)) + matrices
 
 
+def decoded_once(rows: Rows, allowed: int) -> tuple[Rows, int]:
+    """Return rows with their labels in memory, for passes that would decode chunks again.
+
+    Labels that are in memory already stay as they are, and so do those that no codes of a byte or
+    two stand for, or too many for the budget.
+
+    Parameters
+    ----------
+    rows : Rows
+        Sources that this process reads.
+    allowed : int
+        The budget in bytes.
+
+    Returns
+    -------
+    rows : Rows
+    held : int
+        Bytes that the labels take.
+    """
+    labels = rows.y
+    kept = None if labels.read_as_views else _coded(labels, min(_HELD_BYTES, allowed // 16))
+    if kept is None:
+        return rows, 0
+    decoded = DecodedLabels.of(kept, labels.name)
+    return replace(rows, y=replace(decoded, stored=labels)), kept.codes.nbytes
+
+
 def _coded(labels: RowSource, most: int) -> CodedLabels | None:
     """Return all labels by codes of a byte or two; None if that is impossible, or takes too much.
 
@@ -302,7 +327,7 @@ def count_classes(labels: RowSource, rule: RowRule = CHECK_SUMS) -> int:
 def count_groups(groups: RowSource) -> int:
     """Return the number of different groups of rows; all of them are read."""
     found = np.empty(0, np.int64)
-    for slab in Rows(None, groups=groups).slabs(_LABELS):
+    for slab in Rows(None, groups=groups).slabs(max(_LABELS, groups.unit)):
         found = encode(group_labels(slab.groups, slab.first_row), found)[1]
     return int(found.size)
 
@@ -310,6 +335,6 @@ def count_groups(groups: RowSource) -> int:
 def distinct_labels(labels: RowSource, rule: RowRule = CHECK_SUMS) -> np.ndarray:
     """Return the different labels of rows that may count, sorted; all of them are read."""
     classes = np.empty(0, np.int64)
-    for slab in Rows(None, labels).slabs(_LABELS):
+    for slab in Rows(None, labels).slabs(max(_LABELS, labels.unit)):
         classes = encode(rule.class_labels(slab.y, slab.first_row), classes)[1]
     return classes

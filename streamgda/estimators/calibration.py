@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.engine.plan import plan_rows
+from streamgda.engine.plan import decoded_once, plan_rows
 from streamgda.engine.reading import in_process, reading
 from streamgda.models.calibration import N_SUMS, SHARPNESS, likelihoods
 from streamgda.rows import Rows
@@ -40,7 +40,8 @@ def likelihoods_of(estimator: Any, rows: Rows) -> np.ndarray:
     scorer, classes = estimator._scorer("predict_joint_log_proba"), estimator.classes_
     rows, sparse = in_process(rows), scorer.model._takes_sparse
     allowed = allowed_bytes(None)
-    slab_rows, rows = plan_rows(rows, allowed, copies=1, out_row_bytes=8 * classes.size)
+    rows, held = decoded_once(rows, allowed)
+    slab_rows, rows = plan_rows(rows, allowed, held, copies=1, out_row_bytes=8 * classes.size)
     sums = np.zeros((N_SUMS, SHARPNESS.size))
     with reading(rows, slab_rows) as slabs:
         for slab in slabs:

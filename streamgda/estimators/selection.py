@@ -16,7 +16,7 @@ from sklearn.exceptions import FitFailedWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.engine.folds import Folds, as_folds, hashes
-from streamgda.engine.plan import count_classes, plan_rows
+from streamgda.engine.plan import count_classes, decoded_once, plan_rows
 from streamgda.engine.reading import in_process
 from streamgda.engine.reading import reading as read_slabs
 from streamgda.errors import (
@@ -292,8 +292,9 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
         template = GaussianDiscriminantAnalysis()
         given = self._read("fit", X, y, sample_weight, reading)
         rows = in_process(validate_labelled(template, given, reset=True))
+        rows, held = decoded_once(rows, allowed_bytes(self.max_memory))
         folds = as_folds(self.cv, self.random_state, groups, rows.X, rows.y)
-        scores = _Scores(self, candidates, rows, folds)
+        scores = _Scores(self, candidates, rows, folds, held)
         started = time.perf_counter()
         total = scores.accumulate()
         if total.n_features is None:
@@ -483,6 +484,7 @@ class _Scores:
         candidates: list[dict[str, Any]],
         rows: Rows,
         folds: Folds,
+        held: int,
     ) -> None:
         self.search, self.candidates = search, candidates
         self.rows, self.folds = rows, folds
@@ -505,7 +507,7 @@ class _Scores:
         self.n_parts = folds.n_folds + 1  # with the rows that are never held out
         sums = max(5, 3 + self.n_parts.bit_length())  # one for each halving of the parts
         state = self.kept._bytes(self.n_classes, self.n_features, 1)[0]
-        self.held = (self.n_parts + sums) * state
+        self.held = held + (self.n_parts + sums) * state
         shape = len(candidates), folds.n_folds
         self.scores = {LIKELIHOOD: np.full(shape, np.nan)}
         self.fit_times, self.score_times = np.zeros((2, *shape))

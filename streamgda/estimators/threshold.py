@@ -13,7 +13,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda import storage
-from streamgda.engine.plan import plan_rows
+from streamgda.engine.plan import decoded_once, plan_rows
 from streamgda.engine.reading import in_process
 from streamgda.engine.reading import reading as read_slabs
 from streamgda.errors import InvalidDataError, InvalidParameterError
@@ -381,7 +381,9 @@ def _reader(
         # As scikit-learn does, with a warning in `fit`.
         rows = replace(rows, y=np.ravel(rows.y))
     read = in_process(replace(rows, X=scores), at_once=room is None)
-    held, allowed = _CELL_BYTES * (room or 0) + model.held_bytes, allowed_bytes(max_memory)
+    allowed = allowed_bytes(max_memory)
+    read, held = decoded_once(read, allowed)
+    held += _CELL_BYTES * (room or 0) + model.held_bytes
     slab_rows, read = plan_rows(read, allowed, held, out_row_bytes=8)
 
     def blocks() -> Iterator[Block]:

@@ -21,10 +21,13 @@ from samples import blobs
 from streamgda import (
     ClassMoments,
     GaussianDiscriminantAnalysis,
+    GaussianDiscriminantCV,
     GaussianNB,
+    ThresholdClassifier,
     accumulate,
     engine,
 )
+from streamgda.cli.evaluate import count
 from streamgda.engine import plan
 from streamgda.engine.plan import count_classes, plan_moments, plan_rows
 from streamgda.errors import MemoryBudgetError
@@ -111,6 +114,26 @@ def test_a_large_chunk_of_labels_is_decoded_once(labels, allowed):
     assert asked["y/c/0"] == 1
     np.testing.assert_array_equal(found.classes, np.unique(labels))
     np.testing.assert_array_equal(found.class_count, np.unique(labels, return_counts=True)[1])
+
+
+@pytest.mark.parametrize("name", ["evaluate", "search", "threshold", "calibrate", "score"])
+def test_labels_are_decoded_once_by_whatever_compares_them(monkeypatch, name):
+    monkeypatch.setattr(plan, "_READ_BYTES", 1 << 16)  # many slabs
+    n = 20_000
+    X, y = Stored((n, 4), (1000, 4), np.float64), Stored((n,), (n,), bool)
+    known = X[slice(0, n)], y[slice(0, n)]
+    fitted = GaussianNB().fit(*known)
+    X.reads.clear()
+    y.reads.clear()
+    {
+        "evaluate": lambda: count(fitted, X, y),
+        "search": lambda: GaussianDiscriminantCV({"covariance_type": ["diag"]}).fit(X, y),
+        "threshold": lambda: ThresholdClassifier(GaussianNB()).fit(*known).fit_threshold(X, y),
+        "calibrate": lambda: fitted.calibrate(X, y),
+        "score": lambda: fitted.score(X, y),
+    }[name]()
+    assert sum(min(stop, n) - start for start, stop in y.reads) == n
+    assert len(X.reads) > 2
 
 
 def test_slabs_are_cut_to_the_budget():
