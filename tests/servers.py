@@ -89,6 +89,16 @@ class Proxy(http.server.ThreadingHTTPServer):
         self.address, self.share, self.chance = address, share, random.Random(seed)
         self.only, self.ways = only, ["reset", "cut", 400, 500, 503]
         self.asked = self.failures = 0
+        self.counting = threading.Lock()
+
+    def fails(self, path):
+        """Count a request; return whether it fails."""
+        meant = self.only in path
+        with self.counting:
+            failing = meant and self.chance.random() < self.share
+            self.asked += meant
+            self.failures += failing
+        return failing
 
     def handle_error(self, *_):
         pass  # clients hang up
@@ -103,10 +113,7 @@ class ProxyHandler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
             return
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        meant = self.server.only in self.path
-        self.server.asked += meant
-        if meant and self.server.chance.random() < self.server.share:
-            self.server.failures += 1
+        if self.server.fails(self.path):
             self.fail(self.server.chance.choice(self.server.ways))
             return
         client = http.client.HTTPConnection(self.server.address)

@@ -327,7 +327,7 @@ def test_a_scheduler_that_is_killed(waiting, tmp_path):
     scheduler = start("scheduler", "--no-dashboard", "--port", "0", *file)
     worker = start("worker", "--no-dashboard", "--no-nanny", "--death-timeout", "120", *file)
     try:
-        with Client(scheduler_file=file[1], timeout=20) as client:
+        with Client(scheduler_file=file[1], timeout=300) as client:
             client.wait_for_workers(1)
             once_there(kept, scheduler.kill)
             with pytest.raises(ClusterError, match=r"the scheduler is gone.*run this again") as end:

@@ -58,7 +58,8 @@ def names(folder):
 
 @pytest.mark.parametrize("name", ["m", "m.zip"])
 @pytest.mark.usefixtures("exchanging")
-def test_the_old_or_the_new_model_is_there_while_threads_save(tmp_path, name):
+def test_the_old_or_the_new_model_is_there_while_threads_save(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(replacement, "_PATIENCE", 300.0)  # however slow a writer is
     path, errors = tmp_path / name, []
     save_few(path)
 
@@ -208,7 +209,8 @@ def test_old_contents_are_moved_back(tmp_path, read):
     assert ClassMoments.load(tmp_path / "m").class_count.sum() == 100
 
 
-def test_a_reader_waits_for_a_writer_between_two_renames(tmp_path):
+def test_a_reader_waits_for_a_writer_between_two_renames(tmp_path, monkeypatch):
+    monkeypatch.setattr(replacement, "_PATIENCE", 300.0)  # however late the writer is
     save_few(tmp_path / "m")
     with replacing(tmp_path / "m") as partial:
         save_many(partial)
