@@ -158,6 +158,27 @@ def test_rows_that_kill_their_workers(cluster):
         accumulate(rows, [0, 1, 0, 1])
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("environment")
+def test_blocks_that_are_too_large_for_the_memory_of_their_worker():
+    def grow(block):
+        kept = [np.ones(2_500_000)]
+        while True:  # until the nanny ends this worker
+            time.sleep(0.05)
+            kept.append(kept[0] + 1)
+
+    rows = da.ones((4, 2), chunks=(4, 2)).map_blocks(grow, meta=np.empty((0, 2)))
+    options = {"threads_per_worker": 1, "memory_limit": "600MB", "dashboard_address": ":0"}
+    failures = {"distributed.scheduler.allowed-failures": 0}
+    with (
+        dask.config.set(failures),
+        LocalCluster(1, **options) as cluster,
+        Client(cluster),
+        pytest.raises(ClusterError, match=r"too little memory: give them.*smaller blocks"),
+    ):
+        accumulate(rows, [0, 1, 0, 1])
+
+
 @pytest.mark.usefixtures("client")
 def test_a_store_that_workers_do_not_see(cluster, stored, tmp_path):
     rows = zarr.create_array(tmp_path / "rows", data=np.ones((40, 2)), chunks=(10, 2))

@@ -307,8 +307,9 @@ def _failures() -> Iterator[None]:
         raise ClusterError(
             f"workers died again and again over the same part of the rows: {error} Most often "
             f"they had too little memory: give them more, or fewer threads each, or keep less "
-            f"(covariance_type='tied' or 'diag', fewer features). If they were removed on purpose, "
-            f"raise distributed.scheduler.allowed-failures in the configuration of dask"
+            f"(covariance_type='tied' or 'diag', fewer features, smaller blocks). If they were "
+            f"removed on purpose, raise distributed.scheduler.allowed-failures in the "
+            f"configuration of dask"
         ) from cause_of(error)
     except (NoWorkerError, NoValidWorkerError) as error:
         raise ClusterError(f"no worker is left to continue: {error}") from cause_of(error)
