@@ -1,4 +1,7 @@
-"""Suite `startup`: import, the command line, and first use with and without cached kernels."""
+"""Suite `startup`: import, the command line, and first use with and without cached kernels.
+
+Each is measured in a process of its own.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ import streamgda
 from bench.measure import OURS, Plan, Row, Target, of_its_time, rows_of
 
 IMPORTS = "numpy, numba, scipy.linalg, sklearn.base"
-COMPILING, COMPILING_ALL, LOADING = 6.0, 18.0, 0.5  # seconds of a first use above a later one
+COMPILING, COMPILING_ALL, LOADING = 4.0, 18.0, 0.5  # seconds of a first use above a later one
 HELP, DEMO = 0.6, 15.0  # seconds of processor time, and of wall time with nothing compiled
 
 OWN_MODULES = (
@@ -38,6 +41,7 @@ print(time.perf_counter() - start)
 """
 
 _ESTIMATOR = "streamgda; streamgda.QuadraticDiscriminantAnalysis"
+_SKLEARN = "sklearn.discriminant_analysis"
 
 _COMMAND = """
 import resource, subprocess, sys, time
@@ -62,7 +66,10 @@ def use():
     start = time.perf_counter()
     for rows in (X.astype(np.float64), X)[:{types}]:
         for kind in kinds:
-            kind().fit(rows, y).predict(rows)
+            estimator = kind().fit(rows, y)
+            estimator.predict(rows)
+            estimator.predict_proba(rows)
+            estimator.partial_fit(rows, y)
     return time.perf_counter() - start
 
 first = use()
@@ -77,8 +84,8 @@ def run(plan: Plan) -> Iterator[Row]:
 
 
 def imports(plan: Plan) -> list[Row]:
-    """Compare the import of an estimator with its dependencies, which are also its lower bound."""
-    names = {OURS: _ESTIMATOR, f"importing {IMPORTS}": IMPORTS}
+    """Compare the import of an estimator with that of its dependencies, and scikit-learn's own."""
+    names = {OURS: _ESTIMATOR, f"importing {IMPORTS}": IMPORTS, "scikit-learn QDA": _SKLEARN}
     times: dict[str, list[float]] = {name: [] for name in names}
     for repeat in range(plan.repeats + 1):
         for name, modules in names.items():
@@ -115,7 +122,7 @@ def bounded(work: str, times: list[float], bound: float) -> list[Row]:
 
 
 def first_use(plan: Plan) -> Iterator[Row]:
-    """Measure the time of a first fit and predict minus that of the second, after the imports."""
+    """Measure the time of the first calls of all methods minus that of the second ones."""
     for title, kinds, types, most in (
         ("first use of QDA on float64", _KINDS[:1], 1, COMPILING),
         ("first use of QDA, LDA and GaussianNB on float64 and uint8", _KINDS, 2, COMPILING_ALL),
