@@ -64,9 +64,9 @@ gda = GaussianDiscriminantAnalysis.from_moments(moments, covariance_type="tied")
 # Known and unknown
 # -----------------
 #
-# As many rows of unknown classes as of known ones, and three measures of each. The density is no
-# better than chance: it measures how strong the noise is. The relative distance leaves out most of
-# the directions along which all classes vary alike.
+# As many rows of unknown classes as of known ones, and three measures of each. The density and the
+# distance say little: they measure most of all how strong the noise is. The relative distance
+# leaves out most of the directions along which all classes vary alike.
 
 new = random.integers(N_CLASSES, N_CLASSES + UNKNOWN, 20 * UNKNOWN)
 held_out = np.append(random.integers(N_CLASSES, size=new.size), new)
