@@ -59,7 +59,7 @@ def measured(plan: Plan, client: Any, n_parts: int) -> cost.Rates:
     add = {work.name: there(added, work, plan) for work in works}
     X, labels = rows_of_a_part()
     state = streamgda.accumulate(X, labels)
-    make, merged = there(making, X, labels), there(merging, state)
+    make, merged = there(making, X, labels), there(merging, X, labels)
     sent = moving(client, state)
     tasks(client, 10)
     each = [spent / (2 * n_parts - 1) for spent in tasks(client, n_parts)]
@@ -119,9 +119,9 @@ def making(X: np.ndarray, labels: np.ndarray) -> float:
     return _usual(lambda: streamgda.accumulate(X, labels))
 
 
-def merging(state: streamgda.ClassMoments) -> float:
+def merging(X: np.ndarray, labels: np.ndarray) -> float:
     """Return the seconds to merge two parts."""
-    part = PartMoments(state)
+    part = PartMoments(streamgda.accumulate(X, labels))
     return _usual(lambda: merge(part, part))
 
 
