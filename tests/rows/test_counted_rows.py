@@ -29,6 +29,7 @@ from streamgda import (
 )
 from streamgda.engine import plan
 from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.rows import as_source
 from streamgda.rows.invalid_rows import RowRule
 from streamgda.storage.saved import restore, state_of
 
@@ -316,7 +317,7 @@ def test_nothing_is_copied_if_nothing_is_masked():
     assert to_the_bit(
         ClassMoments().update(bytes_, TRUTH), ClassMoments().update(OF_BYTES.data, TRUTH)
     )
-    assert np.shares_memory(plan.as_source(NOTHING_MASKED).whole(), CLEAN)
+    assert np.shares_memory(as_source(NOTHING_MASKED).whole(), CLEAN)
 
 
 def test_a_checkpoint_is_of_the_mask_too(tmp_path):
