@@ -301,7 +301,7 @@ def renewed(text: str, texts: dict[str, str]) -> str:
 
 
 def results(saved: dict[str, Any]) -> str:
-    """Return RESULTS.md with all results."""
+    """Return RESULTS.md with all results; suites may be of different days."""
     about, machine = saved["about"], saved["limits"]
     parts = [
         "# Benchmark results",
@@ -318,7 +318,8 @@ def results(saved: dict[str, Any]) -> str:
             f"{quantity(machine['call'], 's')} per call."
         )
     for suite, rows in by_suite(saved).items():
-        parts += [f"## {suite}", table_of(suite, rows).markdown()]
+        dates = sorted({row.get("date", about["date"]) for row in rows})
+        parts += [f"## {suite}", f"Of {', '.join(dates)}.", table_of(suite, rows).markdown()]
     return "\n\n".join(parts) + "\n"
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from datetime import date
 from importlib import import_module
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 MARKS = (
     *("speed", "skew", "memory", "accuracy", "choice", "stability"),
-    *("cost", "simulated", "workers"),
+    *("cost", "simulated", "workers", "remote"),
 )
 
 
@@ -94,7 +95,8 @@ def test_a_suite_that_fails_keeps_the_rows_of_others(bench, plan, tmp_path, monk
     monkeypatch.setattr(import_module("bench.stream"), "run", quick)
     assert bench.run(["skew", "stream"], plan, saved) == ["skew"]
     rows = json.loads(saved.read_text())["rows"]
-    assert rows[0] == {"suite": "skew", "failed": "RuntimeError: no luck"}
+    today = date.today().isoformat()
+    assert rows[0] == {"suite": "skew", "date": today, "failed": "RuntimeError: no luck"}
     assert {row["suite"] for row in rows[1:]} == {"stream"}
 
 

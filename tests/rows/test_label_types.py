@@ -95,7 +95,8 @@ def read_csv(path, like):
         return [np.datetime64(text or "NaT", "ns") for text in texts]
     if isinstance(like, bytes):
         return [text.encode() for text in texts]
-    return texts if isinstance(like, str) else [type(like)(text) for text in texts]
+    kind = int if isinstance(like, bool) else type(like)  # there are labels beside the two
+    return [kind(text) for text in texts]
 
 
 def read_arrow(path):
