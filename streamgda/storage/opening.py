@@ -275,7 +275,7 @@ def stranger(store: Any, arrays_of: Callable[[Any], Collection[str] | None]) -> 
         before = _identity(store)
         found = _stranger(store, arrays_of)
         # The files of a directory are listed one by one, and its writer may replace it meanwhile.
-        if found is None or _identity(store) == before:
+        if _identity(store) == before:
             return found
 
 
