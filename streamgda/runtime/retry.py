@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import re
 import socket
@@ -23,6 +24,7 @@ _FINAL = (
     ssl.SSLCertVerificationError,
     StreamGDAError,
 )
+_FINAL_NUMBERS = (errno.ENAMETOOLONG, errno.ELOOP)  # of operating systems, which have no class
 _CLIENTS = {"aiohttp", "botocore", "aiobotocore", "obstore", "requests", "google", "gcsfs"}
 # Names of errors of clients that no waiting mends.
 _REFUSED = re.compile(
@@ -71,8 +73,9 @@ def _is_final(error: BaseException) -> bool:
     if status is not None:
         return status < 500 and status not in _PASSING
     unknown = isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN
-    refused = _REFUSED.search(type(error).__name__)
-    return unknown or isinstance(error, _FINAL) or bool(refused or _UNKNOWN_HOST.search(str(error)))
+    refused = _REFUSED.search(type(error).__name__) or _UNKNOWN_HOST.search(str(error))
+    final = isinstance(error, _FINAL) or getattr(error, "errno", None) in _FINAL_NUMBERS
+    return unknown or final or bool(refused)
 
 
 def _status(error: BaseException) -> int | None:
