@@ -18,7 +18,7 @@ from streamgda.cli.files import (
 )
 from streamgda.cli.info import describe, show_arrays
 from streamgda.cli.options import FormerArgument, takes, warn_deprecated
-from streamgda.runtime.table_options import TableOptions
+from streamgda.runtime.parameters import TableOptions
 
 
 @takes()

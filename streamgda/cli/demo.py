@@ -16,7 +16,7 @@ from streamgda.cli.evaluate import Evaluation, count, show_confusion
 from streamgda.cli.files import refuse_occupied
 from streamgda.cli.options import takes
 from streamgda.errors import ConstantFeatureWarning, MissingLibraryError
-from streamgda.runtime.extras import require
+from streamgda.runtime.parameters import require
 from streamgda.storage.replacing import replacing
 
 Rows = tuple[Any, Any]

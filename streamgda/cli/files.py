@@ -11,7 +11,7 @@ import typer
 
 from streamgda.cli.options import warn_deprecated
 from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError
-from streamgda.runtime.table_options import TableOptions
+from streamgda.runtime.parameters import TableOptions
 from streamgda.storage.replacing import exists
 
 _INDEX = re.compile("-?[0-9]+")

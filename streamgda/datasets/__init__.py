@@ -6,8 +6,7 @@ which needs zarr and Numba, is imported when it is first used.
 
 from typing import TYPE_CHECKING, Any
 
-from streamgda.datasets.classic import load_digits, load_mnist
-from streamgda.datasets.idx import IdxFile, read_idx
+from streamgda.datasets.digits import IdxFile, load_digits, load_mnist, read_idx
 from streamgda.datasets.synthetic import GaussianStream
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import Any, Unpack
 import numpy as np
 import zarr
 
-from streamgda.datasets.idx import IdxFile
+from streamgda.datasets.digits import IdxFile
 from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,
@@ -34,8 +34,14 @@ from streamgda.rows.names import join_names
 from streamgda.rows.sources import RowSource
 from streamgda.rows.table_files import chosen, is_table, open_table, refuse_other_kinds
 from streamgda.runtime import threads
-from streamgda.runtime.parameters import as_flag, as_integer, refuse, renamed
-from streamgda.runtime.table_options import ColumnNames, TableOptions
+from streamgda.runtime.parameters import (
+    ColumnNames,
+    TableOptions,
+    as_flag,
+    as_integer,
+    refuse,
+    renamed,
+)
 from streamgda.storage.guards import replaced_group
 from streamgda.storage.opening import (
     WHOLE,
@@ -129,7 +135,7 @@ def convert(
     **table
         Options of tables: `drop` (columns that are left out), and of text `format`, `header`,
         `delimiter`, `na_values`, `keep_default_na`, `encoding`, `decimal` and `comment`; see
-        `streamgda.runtime.table_options.TableOptions`.
+        `streamgda.runtime.parameters.TableOptions`.
 
     Returns
     -------

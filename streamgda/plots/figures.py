@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamgda.errors import InvalidParameterError
-from streamgda.runtime.extras import require
+from streamgda.runtime.parameters import require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,7 +18,7 @@ import numpy as np
 from streamgda.errors import InvalidDataError, SourceError, SourceNotFoundError, cause_of
 from streamgda.rows.grids import STORED_TYPE, Box
 from streamgda.rows.rasters import GridRows, RasterRows
-from streamgda.runtime.extras import require
+from streamgda.runtime.parameters import require
 from streamgda.runtime.retry import brief
 from streamgda.storage.opening import local_path
 from streamgda.storage.replacing import replacing

@@ -14,9 +14,8 @@ from streamgda.rows.polygons import is_polygon_file, open_polygons
 from streamgda.rows.rasters import RasterRows
 from streamgda.rows.sources import RowSource
 from streamgda.rows.table_files import is_table, open_table, refuse_other_kinds
-from streamgda.runtime.parameters import as_flag, as_number, refuse
+from streamgda.runtime.parameters import ColumnNames, TableOptions, as_flag, as_number, refuse
 from streamgda.runtime.retry import brief, with_retries
-from streamgda.runtime.table_options import ColumnNames, TableOptions
 from streamgda.storage.opening import check_exists, local_path, named, open_node
 
 
@@ -174,7 +173,7 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
     **table
         Options of tables: `drop` (columns that are left out), and of text `format`, `header`,
         `delimiter`, `na_values`, `keep_default_na`, `encoding`, `decimal` and `comment`; see
-        `streamgda.runtime.table_options.TableOptions`.
+        `streamgda.runtime.parameters.TableOptions`.
 
     Returns
     -------

@@ -13,8 +13,7 @@ import numpy as np
 from streamgda.errors import InvalidDataError, SourceError, SourceNotFoundError, cause_of
 from streamgda.rows.grids import georeference, is_polygons, spatial_axes
 from streamgda.rows.labels import coded_labels
-from streamgda.runtime.extras import require
-from streamgda.runtime.parameters import shown
+from streamgda.runtime.parameters import require, shown
 from streamgda.runtime.retry import brief
 from streamgda.storage.opening import local_path
 

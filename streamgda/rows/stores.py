@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -19,7 +19,9 @@ from streamgda.rows.names import names_of_array
 from streamgda.rows.sources import RowSource
 from streamgda.runtime.retry import brief, with_retries
 from streamgda.storage.opening import innermost, named, path_of
-from streamgda.storage.requests import MOST, RequestError, Requests
+
+if TYPE_CHECKING:
+    from streamgda.storage.remote import Requests
 
 _FEW_CHUNKS = 16  # whose sizes are looked up
 _LARGE_BYTES = 1 << 25  # of an array whose chunks are
@@ -139,6 +141,8 @@ class StoredRows(RowSource):
         """
         if not hasattr(getattr(self.values, "store", None), "request"):
             return with_retries(read)
+        from streamgda.storage.remote import Requests  # noqa: PLC0415  (it needs zarr)
+
         requests = self.requests or Requests(self._requested_bytes)
         return requests.read(self.values.store, self._keys(index), read)
 
@@ -168,6 +172,8 @@ class StoredRows(RowSource):
         """Return a source that requests so many rows beyond those that are read."""
         if not hasattr(getattr(self.values, "store", None), "request"):
             return self
+        from streamgda.storage.remote import MOST, Requests  # noqa: PLC0415  (it needs zarr)
+
         most = 2 * MOST * self._requested_bytes // max(1, self.row_bytes)
         return replace(self, ahead=min(n_rows, most), requests=Requests(self._requested_bytes))
 
@@ -198,6 +204,8 @@ class StoredRows(RowSource):
 
     def _explained(self, error: Exception, start: int, stop: int) -> ReadError:
         """Return an error that names the chunk that has failed, or the first that fails again."""
+        from streamgda.storage.remote import RequestError  # noqa: PLC0415  (it needs zarr)
+
         end = self.values.shape[0]
         if isinstance(error, RequestError):
             at = map(int, re.findall(r"\d+", error.key.removeprefix(self.values.path)))

@@ -35,10 +35,8 @@ from streamgda.rows.tables import (
 )
 from streamgda.rows.text_files import Label, Text, label_in
 from streamgda.runtime import threads
-from streamgda.runtime.extras import require
-from streamgda.runtime.parameters import refuse
+from streamgda.runtime.parameters import ColumnNames, refuse, require
 from streamgda.runtime.retry import brief, is_temporary, with_retries
-from streamgda.runtime.table_options import ColumnNames
 from streamgda.storage.opening import local_path
 
 _ZARR = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamgda.errors import InvalidParameterError, ReadError, SourceError
-from streamgda.runtime.parameters import as_flag, refuse
-from streamgda.runtime.table_options import TableOptions
+from streamgda.runtime.parameters import TableOptions, as_flag, refuse
 
 _SNIFFED = 1 << 16  # bytes that hold the first line
 _DELIMITERS = ",;\t|"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from streamgda.runtime.extras import require
+from streamgda.runtime.parameters import require
 
 _MOST_ROWS = 12  # of a table in a notebook
 _NOTHING = ("", "-", "no")

@@ -26,9 +26,8 @@ from streamgda.errors import FormatError
 from streamgda.runtime.retry import with_retries
 from streamgda.storage.format import MOST_METADATA
 from streamgda.storage.opening import as_target, path_of
-from streamgda.storage.remote import METADATA, retried
+from streamgda.storage.remote import METADATA, RequestError, retried
 from streamgda.storage.replacing import replacing
-from streamgda.storage.requests import RequestError
 
 _PROTOTYPE = default_buffer_prototype()
 _WIDEST = 1 << 20  # most bytes, or bits, of an element

@@ -417,7 +417,7 @@ def locate(
     if isinstance(store, str):
         options = dict(storage_options or {})
         if re.match(r"s3a?://", store):  # whose client makes ten requests at a time
-            from streamgda.storage.requests import MOST  # noqa: PLC0415  (it needs asyncio)
+            from streamgda.storage.remote import MOST  # noqa: PLC0415  (it needs zarr)
 
             options.setdefault("config_kwargs", {"max_pool_connections": MOST})
         url = zarr.storage.FsspecStore.from_url(store, options, read_only=read_only)
@@ -439,18 +439,11 @@ def writing(store: Any) -> Iterator[None]:
     except (StreamGDAError, MemoryError):
         raise
     except Exception as error:  # the kind depends on the store
-        if not (_is_remote(store) and is_of_network(error)):
+        from streamgda.storage.remote import is_remote, not_written  # noqa: PLC0415  (it needs zarr)
+
+        if not (is_of_network(error) and is_remote(store)):
             raise
-        from streamgda.storage.remote import not_written  # noqa: PLC0415  (it needs zarr)
-
         raise not_written(store, error) from cause_of(error)
-
-
-def _is_remote(store: Any) -> bool:
-    if isinstance(store, str):
-        return local_path(store) is None
-    found = innermost(store if hasattr(store, "supports_writes") else getattr(store, "store", None))
-    return hasattr(found, "supports_writes") and not hasattr(found, "root")
 
 
 def reread_if_replaced(read: Callable[..., Any]) -> Callable[..., Any]:

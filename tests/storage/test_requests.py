@@ -7,8 +7,8 @@ import pytest
 import zarr
 from zarr.core.sync import sync
 
-from streamgda.storage import requests
-from streamgda.storage.requests import FIRST, MOST, Requests
+from streamgda.storage import remote
+from streamgda.storage.remote import FIRST, MOST, Requests
 
 
 class Link:
@@ -46,7 +46,7 @@ class Link:
 
 def read(link, monkeypatch, n_chunks, chunk_bytes, slab, ahead):
     """Read chunks slab by slab, of which so many may be requested ahead."""
-    monkeypatch.setattr(requests, "clock", lambda: link.now)
+    monkeypatch.setattr(remote, "clock", lambda: link.now)
     keys, asked = [*map(str, range(n_chunks))], Requests(chunk_bytes)
     for start in range(0, n_chunks, slab):
         few, more = keys[start : start + slab], keys[start : start + slab + ahead]
