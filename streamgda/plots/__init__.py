@@ -6,11 +6,10 @@ axes.
 """
 
 from streamgda.plots.boundary import plot_decision_boundary
+from streamgda.plots.curves import plot_learning_curve, plot_spectra
 from streamgda.plots.densities import plot_densities
 from streamgda.plots.heat_maps import plot_confusion_matrix, plot_separability
 from streamgda.plots.images import plot_means, plot_samples
-from streamgda.plots.learning import plot_learning_curve
-from streamgda.plots.spectra import plot_spectra
 
 __all__ = [
     "plot_confusion_matrix",

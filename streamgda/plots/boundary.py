@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamgda.estimators.gaussian import GaussianClassifier
+from streamgda.plots.densities import Points, Projection
 from streamgda.plots.figures import (
     MOST_INSIDE,
     add_legend,
@@ -26,7 +27,6 @@ from streamgda.plots.figures import (
     mixed,
     paper_and_ink,
 )
-from streamgda.plots.projection import Points, Projection
 from streamgda.runtime.parameters import as_integer, as_numbers, refuse
 
 if TYPE_CHECKING:
