@@ -26,18 +26,21 @@ if TYPE_CHECKING:
     from streamgda.estimators.pca import PCA
     from streamgda.estimators.prequential import PrequentialResult, prequential
     from streamgda.estimators.warmup import warmup
-    from streamgda.models.covariance_test import CovarianceTest, covariance_test
     from streamgda.models.discriminants import (
         FisherDiscriminant,
         LinearDiscriminants,
         QuadraticDiscriminants,
     )
-    from streamgda.models.distances import distance
     from streamgda.models.drift import DriftReport
     from streamgda.models.feature_selection import select_features
     from streamgda.models.gaussian import GaussianModel
-    from streamgda.models.means_test import MeansTest, means_test
-    from streamgda.models.separability import separability
+    from streamgda.models.hypothesis_tests import (
+        CovarianceTest,
+        MeansTest,
+        covariance_test,
+        means_test,
+    )
+    from streamgda.models.separability import distance, separability
     from streamgda.moments import ClassMoments, GroupedMoments, PairwiseMoments, SlidingWindow
     from streamgda.moments.feature_maps import Normalize, Power, RandomFeatures, Standardize
     from streamgda.rows.opening import open_store
@@ -93,14 +96,14 @@ __all__ = [
 _MODULES = {
     "Checkpoint": "estimators.checkpoint",
     "ClassMoments": "moments",
-    "CovarianceTest": "models.covariance_test",
+    "CovarianceTest": "models.hypothesis_tests",
     "DriftMonitor": "estimators.drift",
     "DriftReport": "models.drift",
     "FisherDiscriminant": "models.discriminants",
     "GaussianModel": "models.gaussian",
     "GroupedMoments": "moments",
     "LinearDiscriminants": "models.discriminants",
-    "MeansTest": "models.means_test",
+    "MeansTest": "models.hypothesis_tests",
     "Normalize": "moments.feature_maps",
     "PCA": "estimators.pca",
     "PairwiseMoments": "moments",
@@ -112,10 +115,10 @@ _MODULES = {
     "SlidingWindow": "moments",
     "Standardize": "moments.feature_maps",
     "accumulate": "engine",
-    "covariance_test": "models.covariance_test",
-    "distance": "models.distances",
+    "covariance_test": "models.hypothesis_tests",
+    "distance": "models.separability",
     "load": "storage.saved",
-    "means_test": "models.means_test",
+    "means_test": "models.hypothesis_tests",
     "open_store": "rows.opening",
     "prequential": "estimators.prequential",
     "select_features": "models.feature_selection",

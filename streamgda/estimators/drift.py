@@ -12,7 +12,6 @@ from streamgda import storage
 from streamgda.engine.plan import plan_rows
 from streamgda.engine.reading import in_process, reading
 from streamgda.errors import InvalidDataError, MemoryBudgetError
-from streamgda.models.covariance_test import Approximation
 from streamgda.models.drift import (
     ALL,
     RECENT,
@@ -27,6 +26,7 @@ from streamgda.models.drift import (
     parts_of,
     whole_of,
 )
+from streamgda.models.hypothesis_tests import Approximation
 from streamgda.moments import ClassMoments
 from streamgda.moments.covariance_types import structure_of
 from streamgda.rows import Rows, as_source

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import linalg, signal, special
 
-from streamgda.models.covariance_test import Approximation, bartlett, box_approximations, shown_p
+from streamgda.models.hypothesis_tests import Approximation, bartlett, box_approximations, shown_p
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import total_scatter, total_variance
 from streamgda.runtime.display import html_table

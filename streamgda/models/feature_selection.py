@@ -22,10 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
 from functools import reduce
 from operator import add
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -40,7 +39,6 @@ from streamgda.models.covariance import (
     Regularisation,
     estimate,
     estimate_total,
-    factorise,
 )
 from streamgda.models.model import check_classes
 from streamgda.models.separability import Measure, Terms, measure_of
@@ -135,9 +133,11 @@ def select_features(
         if not isinstance(value, str) or value not in known:
             raise refuse(name, value, f"one of {', '.join(known)}")
     how = Regularisation(ddof, pooling, shrinkage, reg_param, var_smoothing, tol)
-    whole = replace(how, singular="refuse") if direction == "backward" else None
-    subset_of: Callable[..., Any] = _subset_of_folds if held_out else _subset_of_pairs
-    features, subset = subset_of(moments, measure, covariance_type, how, whole)
+    if held_out:
+        features, subset = _subset_of_folds(moments, covariance_type, how)
+    else:
+        given: Any = moments
+        features, subset = _subset_of_pairs(given, covariance_type, how, measure)
     n = as_integer("n", n, f"1 to {features.size}, those that vary", 1, features.size)
 
     def criteria(subset: Any) -> np.ndarray:
@@ -151,7 +151,7 @@ def select_features(
 
     left = [*range(features.size)]
     if direction == "backward":
-        left = _best_left(deepcopy(subset), left, n, criteria)
+        left = _best_left(deepcopy(subset), left, n, criteria, tol)
     chosen, values = _best_added(subset, left, n, criteria, tol)
     if not as_frame:
         return features[chosen], np.array(values)
@@ -160,9 +160,13 @@ def select_features(
     return frame_of({"feature": features[chosen], "value": values}, index, ["feature", "value"])
 
 
-def _best_left(subset: Any, left: list[int], n: int, criteria: Callable[..., Any]) -> list[int]:
+def _best_left(
+    subset: _Subset, left: list[int], n: int, criteria: Callable[..., Any], tol: float
+) -> list[int]:
     """Return the `n` features that are left after the worst of all have been removed in turn."""
     for k in left:
+        if not subset.share()[k] > tol**2:
+            _refuse_singular(k)
         subset.toggle(k)
     while len(left) > n:
         k = left.pop(int(criteria(subset)[left].argmax()))
@@ -171,26 +175,30 @@ def _best_left(subset: Any, left: list[int], n: int, criteria: Callable[..., Any
 
 
 def _best_added(
-    subset: Any, among: list[int], n: int, criteria: Callable[..., Any], tol: float
+    subset: _Subset, among: list[int], n: int, criteria: Callable[..., Any], tol: float
 ) -> tuple[list[int], list[float]]:
     """Return features that are added in turn, the best that depends on no others, and criteria."""
     chosen: list[int] = []
     values: list[float] = []
     while len(chosen) < n:
-        possible = np.isin(np.arange(subset.share().size), among) & (subset.share() > tol**2)
+        share = subset.share()
+        possible = np.isin(np.arange(share.size), among) & (share > tol**2)
         possible[chosen] = False
         if not possible.any():
-            raise SingularCovarianceError(
-                f"the covariance of {len(chosen) + 1} features is singular: the {len(chosen)} that "
-                f"were selected determine the others. Select fewer, or regularise (reg_param, "
-                f"shrinkage or var_smoothing above 0)"
-            )
+            _refuse_singular(len(chosen))
         criterion = np.where(possible, criteria(subset), -np.inf)
         k = int(criterion.argmax())
         subset.toggle(k)
         chosen.append(k)
         values.append(float(criterion[k]))
     return chosen, values
+
+
+def _refuse_singular(n: int) -> NoReturn:
+    raise SingularCovarianceError(
+        f"the covariance of {n + 1} features is singular: the {n} that were selected determine the "
+        f"others. Select fewer, or regularise (reg_param, shrinkage or var_smoothing above 0)"
+    )
 
 
 def _check_memory(needed: int) -> None:
@@ -206,87 +214,61 @@ def _check_memory(needed: int) -> None:
 
 
 def _subset_of_pairs(
-    moments: ClassMoments,
-    measure: Measure,
-    covariance_type: str | None,
-    how: Regularisation,
-    whole: Regularisation | None,
-) -> tuple[np.ndarray, Any]:
-    """Return the features that vary, and the empty subset of them, for pairs of classes.
-
-    With `whole`, the covariances of all features must have inverses.
-    """
+    moments: ClassMoments, covariance_type: str | None, how: Regularisation, measure: Measure
+) -> tuple[np.ndarray, _Subset]:
+    """Return the features that vary, and the empty subset of them, for pairs of classes."""
     check_classes(moments.classes, moments.class_count, least=2)
     kind = moments.covariance_type if covariance_type is None else covariance_type
     found = estimate(moments, kind, how)
     structure, features, seen = found.structure, found.features, np.flatnonzero(found.count > 0)
     first, second = np.triu_indices(seen.size, 1)
-    n_matrices = 1
+    n_held = 1
     if structure.per_class:
-        n_matrices = seen.size + first.size * (1 if measure.by_overlap else 2)
-    d = features.size
-    _check_memory(8 * d * (n_matrices * (d if structure.matrix else 0) + 8 * first.size))
-    if whole is not None:
-        factorise(found, whole)
+        n_held = seen.size + first.size * (1 if measure.by_overlap else 2)
+    d, matrix = features.size, structure.matrix
+    _check_memory(8 * d * (n_held * (d if matrix else 1) + 8 * first.size))
     sums = moments._held_sums().without_products()
     origin = sums.mean[sums.count > 0][0]
     means = ((sums.mean - origin) + sums.mean_low)[np.ix_(seen, features)]  # no digits are lost
     values = found.values[seen] if structure.per_class else found.values
     scale = np.sqrt(structure.diagonal(values).mean(axis=0))  # units make no difference
     means = means / scale
-    if not structure.matrix:
-        variances = np.broadcast_to(values / scale**2, means.shape)
-        v, w, squares = variances[first], variances[second], (means[first] - means[second]) ** 2
-        if measure.by_overlap:
-            terms = 2 * squares / (v + w), np.log1p((v - w) ** 2 / (4 * v * w)) / 2
-        else:
-            terms = _divergence(v, w, squares), _divergence(w, v, squares)
-        return features, _Sums((terms[0].T, terms[1].T), least=0.0)
-    values = values / (scale * scale[:, None])
-    if measure.by_overlap or not structure.per_class:
+    values = values / (scale * scale[:, None] if matrix else scale**2)
+    if structure.per_class and not measure.by_overlap:
+        start, end = np.concatenate([[first, second], [second, first]], axis=1)
+        gaps = means[start] - means[end]
+        squares = gaps[:, :, None] * gaps[:, None, :] if matrix else gaps**2
+
+        def divergences(traces: np.ndarray, logs: np.ndarray) -> Terms:
+            there, back = np.split(np.maximum(traces + logs[end] - logs[start], 0).T / 2, 2, axis=1)
+            return there, back
+
+        # tr(S_j^-1 S_i) less the number of features is the trace of a difference.
+        about = values[start] - values[end] + squares
+        return features, _Subset(values, about, end, divergences)
+    gaps, hosts = means[first] - means[second], np.zeros(first.size, np.int64)
+    if structure.per_class:
+        values = np.concatenate([(values[first] + values[second]) / 2, values])
         hosts = np.arange(first.size)
-        if structure.per_class:
-            values = np.concatenate([(values[first] + values[second]) / 2, values])
-        else:
-            hosts *= 0
 
-        def overlaps(distances: np.ndarray, logs: np.ndarray) -> Terms:
-            distances = np.maximum(distances, 0).T
-            if not measure.by_overlap:  # each divergence is half the squared distance
-                return distances / 2, distances / 2
-            if not structure.per_class:
-                return distances, np.zeros_like(distances)
-            between, own = np.split(logs, [first.size])
-            return distances, np.maximum(between - (own[first] + own[second]) / 2, 0).T
+    def overlaps(distances: np.ndarray, logs: np.ndarray) -> Terms:
+        distances = np.maximum(distances, 0).T
+        if not measure.by_overlap:  # each divergence is half the squared distance
+            return distances / 2, distances / 2
+        if not structure.per_class:
+            return distances, np.zeros_like(distances)
+        between, own = np.split(logs, [first.size])
+        return distances, np.maximum(between - (own[first] + own[second]) / 2, 0).T
 
-        return features, _Swept(values, means[first] - means[second], hosts, overlaps)
-    start, end = np.concatenate([[first, second], [second, first]], axis=1)
-    gaps = means[start] - means[end]
-
-    def divergences(traces: np.ndarray, logs: np.ndarray) -> Terms:
-        there, back = np.split(np.maximum(traces + logs[end] - logs[start], 0).T / 2, 2, axis=1)
-        return there, back
-
-    # tr(S_j^-1 S_i) less the number of features is the trace of a difference.
-    about = values[start] - values[end] + gaps[:, :, None] * gaps[:, None, :]
-    return features, _Swept(values, about, end, divergences)
-
-
-def _divergence(v: np.ndarray, w: np.ndarray, squares: np.ndarray) -> np.ndarray:
-    excess = (v - w) / w
-    return (excess - np.log1p(excess) + squares / w) / 2
+    return features, _Subset(values, gaps if matrix else gaps**2, hosts, overlaps)
 
 
 # --- folds ----------------------------------------------------------------------------------------
 
 
 def _subset_of_folds(
-    moments: Any,
-    _: Measure,
-    covariance_type: str | None,
-    how: Regularisation,
-    whole: Regularisation | None,
-) -> tuple[np.ndarray, Any]:
+    moments: Any, covariance_type: str | None, how: Regularisation
+) -> tuple[np.ndarray, _Subset]:
     """Return what `_subset_of_pairs` returns, for the held-out likelihood of folds."""
     given = moments.values() if isinstance(moments, Mapping) else moments
     folds: list[ClassMoments] = list(given) if isinstance(given, Iterable) else []
@@ -306,10 +288,7 @@ def _subset_of_folds(
     for f in range(len(folds)):
         train = reduce(add, [*folds[:f], *folds[f + 1 :]])
         check_classes(train.classes, train.class_count, least=2)
-        both = estimate(train, kind, how), estimate_total(train, kind, how)
-        if whole is not None:
-            factorise(both[0], whole)
-        trained.append((train, *both))
+        trained.append((train, estimate(train, kind, how), estimate_total(train, kind, how)))
     features = reduce(np.intersect1d, [one.features for _, *both in trained for one in both])
     if not features.size:
         raise InvalidDataError("no feature varies in all folds but one, whichever that is")
@@ -324,9 +303,7 @@ def _subset_of_folds(
         values = -0.5 * each.sum(axis=0)[:, None] / np.maximum(weights, 0).sum()
         return values, values
 
-    if covariances.ndim > 2:
-        return features, _Swept(covariances, scatters, np.arange(len(scatters)), ratios)
-    return features, _Sums(ratios(scatters / covariances, np.log(covariances)), least=-np.inf)
+    return features, _Subset(covariances, scatters, np.arange(len(scatters)), ratios)
 
 
 def _fold(
@@ -374,40 +351,15 @@ def _fold(
 
 
 # --- subsets --------------------------------------------------------------------------------------
-# `terms` returns those of a measure after each feature is added, or removed if it is in; `share`
-# the least shares of the features' variances that do not depend on the subset.
 
 
-class _Sums:
-    """A subset of features without covariances, whose terms are sums over the features."""
-
-    def __init__(self, each: Terms, least: float) -> None:
-        self._each, self._least = [np.ascontiguousarray(terms) for terms in each], least
-        self._signs = np.ones((len(each[0]), 1))
-        self._sums = [np.zeros(terms.shape[1]) for terms in each]
-
-    def terms(self) -> Terms:
-        there, back = (
-            np.maximum(held + self._signs * each, self._least)
-            for held, each in zip(self._sums, self._each, strict=True)
-        )
-        return there, back
-
-    def share(self) -> np.ndarray:
-        return np.ones(len(self._signs))
-
-    def toggle(self, k: int) -> None:
-        for held, each in zip(self._sums, self._each, strict=True):
-            np.add(held, self._signs[k] * each[k], out=held)
-        self._signs[k] *= -1
-
-
-class _Swept:
+class _Subset:
     """A subset of the features of some covariances, as swept matrices and log-determinants.
 
     Terms combine traces of inverse covariances times scatters with the log-determinants. The
     scatters, shape (n, d, d), or the vectors that they are products of, shape (n, d), are kept in
-    the coordinates of the matrices of their hosts.
+    the coordinates of the matrices of their hosts. Of variances, shape (n_matrices, d), scatters
+    are sums of squares, shape (n, d).
     """
 
     def __init__(
@@ -420,24 +372,34 @@ class _Swept:
 
     def _pivots(self) -> np.ndarray:
         """Return the diagonals, shape (n_matrices, d): positive for features not in the subset."""
-        return np.einsum("gii->gi", self._matrices)
+        return self._matrices if self._matrices.ndim == 2 else np.einsum("gii->gi", self._matrices)
 
-    def _toggled_traces(self, pivots: np.ndarray) -> np.ndarray:
-        vectors = self._scatters.ndim == 2
-        squares = self._scatters**2 if vectors else np.einsum("pii->pi", self._scatters)
-        return self._traces + squares / pivots[self._hosts]
+    def _squares(self) -> np.ndarray:
+        """Return the diagonals of the scatters, shape (n, d)."""
+        if self._scatters.ndim == 3:
+            return np.einsum("pii->pi", self._scatters)
+        return self._scatters if self._matrices.ndim == 2 else self._scatters**2
 
     def terms(self) -> Terms:
+        """Return the terms of a measure after each feature is added, or removed if it is in."""
         pivots = self._pivots()
-        return self._combine(self._toggled_traces(pivots), self._logs + np.log(np.abs(pivots)))
+        traces = self._traces + self._squares() / pivots[self._hosts]
+        return self._combine(traces, self._logs + np.log(np.abs(pivots)))
 
     def share(self) -> np.ndarray:
+        """Return the least shares of the features' variances that do not depend on the subset."""
         return np.asarray((self._pivots() / self._variances).min(axis=0))
 
     def toggle(self, k: int) -> None:
-        pivots, changes = self._pivots().copy(), np.empty(self._matrices.shape[:2])
-        self._traces = self._toggled_traces(pivots)[:, [k]]
-        self._logs += np.log(np.abs(pivots[:, [k]]))
+        """Add a feature, or remove it if it is in."""
+        pivots = self._pivots()[:, [k]].copy()
+        self._traces += self._squares()[:, [k]] / pivots[self._hosts]
+        self._logs += np.log(np.abs(pivots))
+        if self._matrices.ndim == 2:
+            self._matrices[:, [k]] = -1 / pivots
+            self._scatters[:, [k]] /= pivots[self._hosts] ** 2
+            return
+        changes = np.empty(self._matrices.shape[:2])
         for matrix, change in zip(self._matrices, changes, strict=True):
             row, pivot = matrix[k].copy(), matrix[k, k]
             change[:] = -row / pivot
