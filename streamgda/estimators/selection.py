@@ -42,7 +42,7 @@ from streamgda.models.calibration import (
     best_temperature,
     likelihood_at,
 )
-from streamgda.models.gaussian import GaussianModel
+from streamgda.models.gaussian import GaussianModel, joint_log_likelihood
 from streamgda.models.model import check_classes
 from streamgda.moments import ClassMoments, GroupedMoments
 from streamgda.moments.covariance_types import structure_of
@@ -607,7 +607,7 @@ class _Scores:
                     self.failures[c] = error
                     continue
                 self.fit_times[c, s] = time.perf_counter() - started
-                total, weight = model.log_likelihood_of(held_out)
+                total, weight = joint_log_likelihood(model, held_out)
                 self.scores[LIKELIHOOD][c, s] = total / weight if weight else np.nan
                 models[c] = model
             if models:

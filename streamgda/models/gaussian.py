@@ -593,58 +593,6 @@ class GaussianModel(Model):
         functions = self._functions(used.T, -(point @ used))
         return self._score(X, functions, copied, out, first_row)
 
-    def log_likelihood_of(self, moments: ClassMoments) -> tuple[float, float]:
-        r"""Return the sum of :math:`\ln p(x_i, y_i)` over rows, and their number, from moments.
-
-        The rows themselves are not needed. The n rows of class k, with mean m' and scatter S', add
-
-        .. math:: n \ln \pi_k - \frac n2 (d \ln 2\pi + \ln|\Sigma_k|)
-                  - \frac12 \mathrm{tr}\, \Sigma_k^{-1} (S' + n (m' - m_k)(m' - m_k)^T)
-
-        Parameters
-        ----------
-        moments : ClassMoments
-            Moments of rows that the model may not have seen: ``"full"``, or ``"diag"`` if the
-            covariances of the model are diagonal. Rows of classes that the model does not know are
-            left out.
-
-        Returns
-        -------
-        total, weight : float
-
-        Examples
-        --------
-        >>> from streamgda import ClassMoments, GaussianNB
-        >>> model = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1]).model_
-        >>> total, weight = model.log_likelihood_of(ClassMoments().update([[2.0], [5.0]], [0, 1]))
-        >>> round(total, 3), weight
-        (-5.224, 2.0)
-        """
-        sums, structure = moments.centred(), self.structure
-        codes = find(moments.classes, self.classes)
-        known = (codes >= 0) & (sums.count > 0) & ~np.isnan(self.means[codes, 0])
-        known, codes = np.flatnonzero(known), codes[known]
-        count, groups = sums.count[known].astype(float), structure.groups(self.classes.size)[codes]
-        gaps = (sums.mean[known] - self.means[codes]) + sums.mean_low[known]
-        if self.means_low is not None:
-            gaps -= self.means_low[codes]
-        gaps = gaps[:, self.features]
-        total = float(count @ self._offsets[codes])
-        part = np.empty((1, *structure.shape(self.features.size)))
-        for g in np.unique(groups):
-            root, own, scatter = self.roots[g], groups == g, np.zeros(part.shape[1:])
-            for k in known[own]:
-                held = structure.of_kind(sums.structure, sums.packed[k : k + 1])
-                structure.select_varying(held, self.features, part)
-                scatter += part[0]
-            if structure.matrix:
-                squares = np.square(gaps[own] @ root.T).sum(axis=1)
-                trace = np.vdot(root @ scatter, root)
-            else:
-                squares, trace = gaps[own] ** 2 @ root, root @ scatter
-            total -= 0.5 * float(count[own] @ squares + trace)
-        return total, float(count.sum())
-
     # --- rows with gaps -----------------------------------------------------------------------
 
     @property
@@ -1098,6 +1046,52 @@ def gaps_to(model: GaussianModel, origin: np.ndarray) -> np.ndarray:
     if model.means_low is not None:
         gaps += model.means_low
     return np.nan_to_num(gaps[:, model.features])
+
+
+def joint_log_likelihood(model: GaussianModel, moments: ClassMoments) -> tuple[float, float]:
+    r"""Return the sum of :math:`\ln p(x_i, y_i)` over rows, and their number.
+
+    The rows themselves are not needed. The n rows of class k, with mean m' and scatter S', add
+
+    .. math:: n \ln \pi_k - \frac n2 (d \ln 2\pi + \ln|\Sigma_k|)
+              - \frac12 \mathrm{tr}\, \Sigma_k^{-1} (S' + n (m' - m_k)(m' - m_k)^T)
+
+    Parameters
+    ----------
+    model : GaussianModel
+    moments : ClassMoments
+        Moments of rows that the model may not have seen: ``"full"``, or ``"diag"`` if the
+        covariances of the model are diagonal. Rows of classes that the model does not know are
+        left out.
+
+    Returns
+    -------
+    total, weight : float
+    """
+    sums, structure = moments.centred(), model.structure
+    codes = find(moments.classes, model.classes)
+    known = (codes >= 0) & (sums.count > 0) & ~np.isnan(model.means[codes, 0])
+    known, codes = np.flatnonzero(known), codes[known]
+    count, groups = sums.count[known].astype(float), structure.groups(model.classes.size)[codes]
+    gaps = (sums.mean[known] - model.means[codes]) + sums.mean_low[known]
+    if model.means_low is not None:
+        gaps -= model.means_low[codes]
+    gaps = gaps[:, model.features]
+    total = float(count @ model._offsets[codes])
+    part = np.empty((1, *structure.shape(model.features.size)))
+    for g in np.unique(groups):
+        root, own, scatter = model.roots[g], groups == g, np.zeros(part.shape[1:])
+        for k in known[own]:
+            held = structure.of_kind(sums.structure, sums.packed[k : k + 1])
+            structure.select_varying(held, model.features, part)
+            scatter += part[0]
+        if structure.matrix:
+            squares = np.square(gaps[own] @ root.T).sum(axis=1)
+            trace = np.vdot(root @ scatter, root)
+        else:
+            squares, trace = gaps[own] ** 2 @ root, root @ scatter
+        total -= 0.5 * float(count[own] @ squares + trace)
+    return total, float(count.sum())
 
 
 def _errors_that_count(covariances: Covariances) -> np.ndarray | None:

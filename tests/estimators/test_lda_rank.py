@@ -10,6 +10,7 @@ from streamgda import ClassMoments, GaussianModel
 from streamgda.errors import FormatError, SingularCovarianceError
 from streamgda.models.covariance import Regularisation, estimate
 from streamgda.models.discriminants import LinearModel
+from streamgda.models.gaussian import joint_log_likelihood
 from streamgda.models.model import check_priors
 
 # scikit-learn divides by the deviations of its constant pixels.
@@ -116,7 +117,7 @@ def test_log_densities_and_likelihoods_have_the_rank_as_their_dimension():
     constant = -0.5 * (4 * np.log(2 * np.pi) + model.log_determinants[0])
     expected = constant - 0.5 * model.mahalanobis(wide) + np.log(model.priors)
     np.testing.assert_allclose(model.joint_log_likelihood(wide), expected, rtol=1e-10)
-    total, weight = model.log_likelihood_of(ClassMoments("full").update(wide, y))
+    total, weight = joint_log_likelihood(model, ClassMoments("full").update(wide, y))
     assert total / weight == pytest.approx(expected[np.arange(150), y].mean(), rel=1e-10)
 
 

@@ -48,6 +48,7 @@ from streamgda.errors import (
     SingularCovarianceError,
 )
 from streamgda.estimators import selection
+from streamgda.models.gaussian import joint_log_likelihood
 from streamgda.moments.grouped import each_without
 from streamgda.rows import as_source
 from streamgda.storage.saved import restore, state_of
@@ -162,11 +163,11 @@ def test_joint_log_likelihood_is_that_of_the_rows(covariance_type, weighted):
     joint = gda.predict_joint_log_proba(others[known])[np.arange(known.sum()), columns]
     for kind in held_types:
         moments = ClassMoments(kind).update(others, labels, weights)
-        total, weight = gda.model_.log_likelihood_of(moments)
+        total, weight = joint_log_likelihood(gda.model_, moments)
         assert weight == pytest.approx(w.sum(), rel=1e-12)
         assert total == pytest.approx(w @ joint, rel=1e-11)
         unknown = ClassMoments(kind).update(others, labels + 5)
-        assert gda.model_.log_likelihood_of(unknown) == (0, 0)
+        assert joint_log_likelihood(gda.model_, unknown) == (0, 0)
 
 
 # --- against scikit-learn's search ------------------------------------------------------------
