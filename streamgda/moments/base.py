@@ -10,7 +10,7 @@ import numpy as np
 from streamgda.errors import InvalidDataError, MergeError
 from streamgda.moments.feature_maps import Lifting
 from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
-from streamgda.rows.labels import as_labels
+from streamgda.rows.labels import as_labels, join_labels
 from streamgda.rows.names import Names, join_names
 from streamgda.runtime.interruption import ChangeLock
 from streamgda.storage.saved import Saved
@@ -20,12 +20,14 @@ class Moments(Saved):
     """Moments of the rows of each class: the interface that a pass over rows uses."""
 
     _classes = np.empty(0, np.int64)
+    _sums: Any = None  # of the rows of each class; None before the first row
     _feature_names: Names | None = None
     _lifting: Lifting | None = None
     __array_ufunc__ = None  # an array is no operand: numpy would take moments for one of its items
 
     def __init__(self) -> None:
         self._lock = ChangeLock()  # held while the moments change or are copied
+        self.changes = 0
 
     @property
     def classes(self) -> np.ndarray:
@@ -33,14 +35,14 @@ class Moments(Saved):
         return self._classes
 
     @property
-    @abstractmethod
     def class_count(self) -> np.ndarray:
-        """Rows of each class, or the sum of their weights, shape (n_classes,)."""
+        """Rows of each class (int64), or their total weight (float64), shape (n_classes,)."""
+        return self._sums.count.copy() if self._sums is not None else np.zeros(0, np.int64)
 
     @property
-    @abstractmethod
     def n_features(self) -> int | None:
         """Number of features; None before the first row."""
+        return self._sums.n_features if self._sums is not None else None
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -76,9 +78,10 @@ class Moments(Saved):
         return self.n_features if self._lifting is None else self._lifting.n_in
 
     @property
-    @abstractmethod
     def nbytes(self) -> int:
-        """Bytes of the arrays that hold the moments."""
+        """Bytes of the arrays that hold the moments: of d features about 4 d² for each matrix."""
+        held = {} if self._sums is None else self._sums.arrays()
+        return sum(array.nbytes for array in held.values())
 
     def update(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Add rows.
@@ -211,9 +214,18 @@ class Moments(Saved):
             self._declare(labels)
         return self
 
-    @abstractmethod
     def _declare(self, labels: np.ndarray) -> None:
         """Add classes with these labels, which are sorted; some may be there."""
+        joined = join_labels(self._classes, labels)
+        sums = self._with_classes(joined)
+        self.changes += 1
+        self._classes, self._sums = joined, sums
+
+    def _with_classes(self, classes: np.ndarray) -> Any:
+        """Return the sums for those classes: a copy if there are more than before."""
+        if self._sums is None or classes.size == self._classes.size:
+            return self._sums
+        return self._sums.placed(np.searchsorted(classes, self._classes), classes.size)
 
     @abstractmethod
     def _bytes(self, n_classes: int, n_features: int, n_groups: int = 0) -> tuple[int, int]:
@@ -315,6 +327,12 @@ class Moments(Saved):
         """
         if names is not None and self.n_features is not None:
             self._feature_names = self._names_with(names)
+
+    def _held_sums(self) -> Any:
+        """Return the sums as they are kept, which must not be modified."""
+        if self._sums is None or not self._sums.count.any():
+            self._refuse_empty()
+        return self._sums
 
     def _refuse_empty(self) -> NoReturn:
         raise InvalidDataError("these moments hold no rows; call update(X, y) first")

@@ -199,7 +199,6 @@ class ClassMoments(Moments):
             )
         self._sums: CentredSums | ExactSums | None = None
         self._n_skipped = 0
-        self.changes = 0
         self._keeps_fourth = fourth_moments
         self._few: FewRows | None = None
         # What a second pass over the rows yielded, and the number of changes at that time.
@@ -359,30 +358,14 @@ class ClassMoments(Moments):
         return self._structure.name
 
     @property
-    def class_count(self) -> np.ndarray:
-        """Rows of each class (int64), or their total weight (float64), shape (n_classes,)."""
-        return self._sums.count.copy() if self._sums is not None else np.zeros(0, np.int64)
-
-    @property
     def means(self) -> np.ndarray:
         """Class means, shape (n_classes, n_features); NaN for a class without rows."""
         return self._sums.class_means() if self._sums is not None else np.empty((0, 0))
 
     @property
-    def n_features(self) -> int | None:
-        """Number of features; None before the first row."""
-        return self._sums.n_features if self._sums is not None else None
-
-    @property
     def n_skipped(self) -> int:
         """Rows that were left out as invalid (`accumulate` with ``on_invalid="skip"``)."""
         return self._n_skipped
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the arrays that hold the moments: of d features about 4 d² for each matrix."""
-        held = {} if self._sums is None else self._sums.arrays()
-        return sum(array.nbytes for array in held.values())
 
     @property
     def fourth_moments(self) -> bool:
@@ -450,12 +433,6 @@ class ClassMoments(Moments):
         """
         return self._held_sums().centred()
 
-    def _held_sums(self) -> CentredSums | ExactSums:
-        """Return the sums as they are kept, which must not be modified."""
-        if self._sums is None or not self._sums.count.any():
-            self._refuse_empty()
-        return self._sums
-
     def covariance(self, ddof: float = 0, *, as_frame: bool = False) -> Any:
         r"""Return the covariances :math:`S_k / (n_k - ddof)`, or the variances.
 
@@ -515,12 +492,6 @@ class ClassMoments(Moments):
             uninterrupted(change, sums)
         else:
             change(sums.copy() if held else sums)
-
-    def _with_classes(self, classes: np.ndarray) -> CentredSums | ExactSums | None:
-        """Return the sums for those classes: a copy if there are more than before."""
-        if self._sums is None or classes.size == self._classes.size:
-            return self._sums
-        return self._sums.placed(np.searchsorted(classes, self._classes), classes.size)
 
     # --- adding rows --------------------------------------------------------------------------
 
@@ -644,12 +615,6 @@ class ClassMoments(Moments):
                 return CentredSums.zeros(self._structure, *shape)
             sums = ExactSums.zeros(self._structure, *shape)
         return sums if exact and sums.fits(X.shape[0], kind) else sums.centred()
-
-    def _declare(self, labels: np.ndarray) -> None:
-        joined = label_codes.join_labels(self._classes, labels)
-        sums = self._with_classes(joined)
-        self.changes += 1
-        self._classes, self._sums = joined, sums
 
     # --- algebra ------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -17,16 +18,11 @@ from streamgda.moments.class_moments import ClassMoments
 from streamgda.moments.covariance_types import STRUCTURES
 from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows
-from streamgda.rows.invalid_rows import RowRule, as_maskable_matrix, as_weights
+from streamgda.rows.invalid_rows import RowRule, as_maskable_matrix, labels_to_count
 from streamgda.rows.names import restored_names, saved_names
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import BELOW_ONE, LEAST, as_number
-from streamgda.storage.format import (
-    check_array,
-    check_count,
-    check_names,
-    check_squares,
-)
+from streamgda.storage.format import check_array, check_count, check_squares
 from streamgda.storage.saved import State
 
 
@@ -62,17 +58,6 @@ def centred_pair_sums(
     return weights.sum(), pairs, means, products
 
 
-def merge_pairs(mine: Any, theirs: Any) -> None:
-    """Add the second part's pairs, means and products to the first's, in place."""
-    (n, mean, products), (m, other_mean, other_products) = mine, theirs
-    share = m / np.where(n + m > 0, n + m, 1.0)
-    gap = other_mean - mean
-    with np.errstate(over="ignore", invalid="ignore"):
-        products += other_products + gap * gap.T * (n * share)
-        mean += gap * share
-    n += m
-
-
 def positive_definite(covariance: np.ndarray, least: float) -> np.ndarray:
     """Return a positive definite covariance with the same variances."""
     deviations = np.sqrt(np.maximum(covariance.diagonal(), 0))  # of constant features, rounded
@@ -89,9 +74,102 @@ def positive_definite(covariance: np.ndarray, least: float) -> np.ndarray:
 
 _BLOCK_ELEMENTS = 1 << 20  # of rows, of which there are four copies at a time
 _MATRICES = 8  # temporary matrices while a class's part of a block is added
-_MATRIX_NAMES = "pairs", "means", "products"
 _MISSING = RowRule("pairwise")
 _NO_CLASSES = np.empty(0, np.int64)
+
+
+@dataclass(eq=False)
+class PairSums:
+    """Weights, means and centred products of all pairs of features.
+
+    Attributes
+    ----------
+    origin : ndarray, shape (n_features,)
+        Point that means are relative to.
+    count : ndarray, shape (n_classes,)
+    pairs, means, products : ndarray, shape (n_classes, n_features, n_features)
+    """
+
+    origin: np.ndarray
+    count: np.ndarray
+    pairs: np.ndarray
+    means: np.ndarray
+    products: np.ndarray
+
+    @classmethod
+    def zeros(cls, n_classes: int, origin: np.ndarray) -> Self:
+        """Return sums of no rows."""
+        shape = n_classes, origin.size, origin.size
+        return cls(origin, np.zeros(n_classes), *(np.zeros(shape) for _ in range(3)))
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return self.origin.size
+
+    @property
+    def finite(self) -> bool:
+        """True if no sum has overflowed."""
+        return all(np.isfinite(array.sum()) for array in self.arrays().values())
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the arrays of the state by name."""
+        return dict(vars(self))
+
+    def copy(self) -> Self:
+        """Return independent sums with the same values."""
+        return type(self)(**{name: array.copy() for name, array in vars(self).items()})
+
+    def placed(self, at: np.ndarray, n_classes: int) -> Self:
+        """Return a copy in which class k is class ``at[k]`` of `n_classes`."""
+        sums = self.zeros(n_classes, self.origin)
+        sums.add(self, at)
+        return sums
+
+    def add(self, other: PairSums, at: np.ndarray) -> None:
+        """Add `other`, whose class k is class ``at[k]`` here."""
+        moved = (other.origin - self.origin)[:, None]
+        for k, own in enumerate(at):
+            parts = other.pairs[k], other.means[k] + moved, other.products[k]
+            self._add_class(own, other.count[k], *parts)
+
+    def add_rows(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+        """Add rows of classes; those of a negative code do not count."""
+        if not self.count.any():
+            self.origin = means_of_existing(X, (codes >= 0) * 1.0)
+
+        def add_class(k: int) -> None:
+            own = codes == k
+            self._add_class(k, *centred_pair_sums(X[own], weights[own], self.origin))
+
+        # A thread for each class is enough.
+        threads.run_serial_blas(add_class, ((k,) for k in np.unique(codes[codes >= 0])))
+
+    def _add_class(
+        self, k: int, count: float, m: np.ndarray, means: np.ndarray, products: np.ndarray
+    ) -> None:
+        """Add rows of a class, by their weight and the weights, means and products of pairs."""
+        n = self.pairs[k]
+        share = m / np.where(n + m > 0, n + m, 1.0)
+        gap = means - self.means[k]
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.products[k] += products + gap * gap.T * (n * share)
+            self.means[k] += gap * share
+        self.count[k] += count
+        n += m
+
+    def check(self, n_classes: int) -> None:
+        """Raise ValueError unless these could be sums of rows of that many classes."""
+        d = self.n_features
+        if not d:
+            raise ValueError("there are no features")
+        check_array("origin", self.origin, (d,), "f8")
+        check_count(self.count, n_classes, "f8")
+        for name, least in {"pairs": 0.0, "means": -np.inf, "products": -np.inf}.items():
+            check_array(name, getattr(self, name), (n_classes, d, d), "f8", least=least)
+        check_squares("products", np.einsum("kii->ki", self.products))
+        if (self.pairs > self.count[:, None, None] * (1 + 1e-9)).any():
+            raise ValueError("there are more pairs than rows")
 
 
 class PairwiseMoments(Moments):
@@ -131,39 +209,19 @@ class PairwiseMoments(Moments):
     """
 
     _kind = "pairwise"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._arrays: dict[str, np.ndarray] | None = None
-
-    # --- properties ---------------------------------------------------------------------------
-
-    @property
-    def class_count(self) -> np.ndarray:
-        """Rows of each class, with and without gaps, or their weight, shape (n_classes,)."""
-        return self._arrays["count"].copy() if self._arrays else np.zeros(0)
-
-    @property
-    def n_features(self) -> int | None:
-        """Number of features; None before the first row."""
-        return self._arrays["origin"].size if self._arrays else None
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the arrays that hold the moments: three matrices a class."""
-        return sum(array.nbytes for array in (self._arrays or {}).values())
+    _sums: PairSums | None = None
 
     @property
     def pair_count(self) -> np.ndarray:
         """Rows that have both of two features, shape (n_classes, d, d); the diagonal has one."""
-        return self._held()["pairs"].copy()
+        return self._held_sums().pairs.copy()
 
     @property
     def means(self) -> np.ndarray:
         """Means of the existing values, shape (n_classes, d); NaN where there are none."""
-        held = self._held()
-        means = held["origin"] + held["means"].diagonal(axis1=1, axis2=2)
-        return np.where(held["pairs"].diagonal(axis1=1, axis2=2) > 0, means, np.nan)
+        held = self._held_sums()
+        means = held.origin + held.means.diagonal(axis1=1, axis2=2)
+        return np.where(held.pairs.diagonal(axis1=1, axis2=2) > 0, means, np.nan)
 
     def covariance(self, ddof: int = 0) -> np.ndarray:
         r"""Return the covariances :math:`S_{ij} / (n_{ij} - ddof)`, without correction.
@@ -192,16 +250,10 @@ class PairwiseMoments(Moments):
         array([[2.667, 2.   ],
                [2.   , 1.   ]])
         """
-        held = self._held()
-        weight = held["pairs"] - as_number("ddof", ddof, "a number >= 0", 0)
-        products = held["products"]
-        symmetric = (products + products.transpose(0, 2, 1)) / 2
+        held = self._held_sums()
+        weight = held.pairs - as_number("ddof", ddof, "a number >= 0", 0)
+        symmetric = (held.products + held.products.transpose(0, 2, 1)) / 2
         return symmetric / np.where(weight > 0, weight, np.nan)
-
-    def _held(self) -> dict[str, np.ndarray]:
-        if self._arrays is None:
-            self._refuse_empty()
-        return self._arrays
 
     # --- adding rows --------------------------------------------------------------------------
 
@@ -218,23 +270,22 @@ class PairwiseMoments(Moments):
         X, y = as_maskable_matrix(X), rule.as_labels(y, first_row)
         self._check_shapes(X, y)
         self._names_with(named, InvalidDataError)
-        if sample_weight is None:
-            weights = np.ones(y.size)
-        else:
-            weights = as_weights(sample_weight, y.size, first_row)
-        seen = (weights > 0) & rule.labelled(y)
-        classes = label_codes.encode(y[seen], _NO_CLASSES)[1]
-        codes = np.where(seen, label_codes.find(y, classes), -1)
+        counts, weights, _ = labels_to_count(y, sample_weight, rule, first_row)
+        weights = weights if weights.size else np.ones(y.size)
+        numbers = np.flatnonzero(counts)
+        y = label_codes.without_mask(y)[numbers]
+        own, classes = label_codes.encode(y, _NO_CLASSES)
         if expected is not None:
-            numbers = np.flatnonzero(seen)
-            label_codes.check_expected(y[seen], codes[seen], classes, expected, first_row, numbers)
-        k, d = classes.size, X.shape[1]
-        added = PairwiseMoments._empty(classes, np.zeros(d))
+            label_codes.check_expected(y, own, classes, expected, first_row, numbers)
+        codes = np.full(counts.size, -1)
+        codes[numbers] = own
+        d = X.shape[1]
+        sums = PairSums.zeros(classes.size, np.zeros(d))
         step = max(1, _BLOCK_ELEMENTS // d)
-        for start in range(0, y.size, step):
+        for start in range(0, codes.size, step):
             rows = slice(start, start + step)
             block = np.array(X[rows], np.float64)
-            block[rule.missing(X[rows]) | ~seen[rows, None]] = np.nan
+            block[rule.missing(X[rows]) | ~counts[rows, None]] = np.nan
             infinite = np.argwhere(np.isinf(block))
             if infinite.size:
                 r, j = infinite[0].tolist()
@@ -244,21 +295,19 @@ class PairwiseMoments(Moments):
                     f"every other must be finite",
                     *("X", row, j),
                 )
-            added._add_block(block, codes[rows], weights[rows])
-        message = "Input X contains values whose sums or squares overflow float64; scale them down"
-        if not added._finite:
-            raise InvalidDataError(message)
-        added._feature_names = named
-        try:
-            if k:
+            sums.add_rows(block, codes[rows], weights[rows])
+        if classes.size:
+            added = self._with_sums(classes, sums)
+            added._feature_names = named
+            try:
                 with self._lock:
                     self._add(added)
-        except MergeError:  # the widths and the names have been checked
-            raise InvalidDataError(message) from None
+            except MergeError:  # the widths and the names have been checked
+                raise InvalidDataError(
+                    "Input X contains values whose sums or squares overflow float64; scale them "
+                    "down"
+                ) from None
         return self
-
-    def _declare(self, labels: np.ndarray) -> None:
-        self._add(self._empty(labels, self._held()["origin"]))
 
     def _bytes(self, n_classes: int, n_features: int, n_groups: int = 0) -> tuple[int, int]:
         # There are three states while classes are added: with them, without them, and that of the
@@ -267,67 +316,30 @@ class PairwiseMoments(Moments):
         state = n_classes * (8 + 3 * matrix) + 8 * n_features
         return state, 3 * state + min(threads.n_threads(), n_classes) * _MATRICES * matrix
 
-    def _add_block(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        held = self._held()
-        if not held["count"].any():
-            held["origin"] = means_of_existing(X, (codes >= 0) * 1.0)
-
-        def add_class(k: int) -> None:
-            mine = codes == k
-            count, *parts = centred_pair_sums(X[mine], weights[mine], held["origin"])
-            held["count"][k] += count
-            merge_pairs([held[name][k] for name in _MATRIX_NAMES], parts)
-
-        # A thread for each class is enough.
-        threads.run_serial_blas(add_class, ((k,) for k in np.unique(codes[codes >= 0])))
-
-    @classmethod
-    def _empty(cls, classes: np.ndarray, origin: np.ndarray) -> Self:
-        """Return moments of no rows."""
-        moments = cls()
-        k, shape = classes.size, (classes.size, origin.size, origin.size)
-        moments._classes = classes
-        moments._arrays = {
-            "origin": origin,
-            "count": np.zeros(k),
-            **{name: np.zeros(shape) for name in _MATRIX_NAMES},
-        }
-        return moments
-
     # --- algebra ------------------------------------------------------------------------------
 
     def _add(self, other: PairwiseMoments) -> None:
-        if other._arrays is None:
+        if other._sums is None:
             return
         self._check_width(other)
         names = self._names_with(other.feature_names)
         classes = label_codes.join_labels(self._classes, other._classes)
-        if self._arrays is None or classes.size > self._classes.size:
-            grown = self._empty(classes, (self._arrays or other._arrays)["origin"])
-            if self._arrays is not None:
-                grown._place(self)
+        if self._sums is None:
+            sums = PairSums.zeros(classes.size, other._sums.origin)
         else:
-            grown = self.copy()
-        grown._place(other)
-        if not grown._finite:
+            sums = self._sums.placed(label_codes.find(self._classes, classes), classes.size)
+        sums.add(other._sums, label_codes.find(other._classes, classes))
+        if not sums.finite:
             raise MergeError(OVERFLOW)
-        self._classes, self._arrays, self._feature_names = classes, grown._arrays, names
+        self._classes, self._sums, self._feature_names = classes, sums, names
 
-    @property
-    def _finite(self) -> bool:
-        """True if no sum has overflowed."""
-        return all(np.isfinite(array.sum()) for array in self._held().values())
+    def _with_sums(self, classes: np.ndarray, sums: PairSums | None) -> Self:
+        """Return other moments of the same features."""
+        made = type(self)()
+        made._classes, made._sums, made._feature_names = classes, sums, self._feature_names
+        return made
 
-    def _place(self, other: PairwiseMoments) -> None:
-        """Add `other`, whose classes are all included here."""
-        mine, theirs = self._held(), other._held()
-        moved = (theirs["origin"] - mine["origin"])[:, None]
-        for k, at in enumerate(label_codes.find(other._classes, self._classes)):
-            mine["count"][at] += theirs["count"][k]
-            parts = theirs["pairs"][k], theirs["means"][k] + moved, theirs["products"][k]
-            merge_pairs([mine[name][at] for name in _MATRIX_NAMES], parts)
-
-    def copy(self) -> PairwiseMoments:
+    def copy(self) -> Self:
         """Return independent moments with the same values.
 
         Returns
@@ -345,11 +357,7 @@ class PairwiseMoments(Moments):
         (array([2.]), array([2., 1.]))
         """
         with self._lock:
-            copied = type(self)()
-            copied._classes, copied._feature_names = self._classes, self._feature_names
-            if self._arrays is not None:
-                copied._arrays = {name: array.copy() for name, array in self._arrays.items()}
-            return copied
+            return self._with_sums(self._classes, None if self._sums is None else self._sums.copy())
 
     # --- Gaussians without missing values -----------------------------------------------------
 
@@ -396,22 +404,22 @@ class PairwiseMoments(Moments):
         """
         expected = "a number between 0 and 1"
         least = as_number("least_eigenvalue", least_eigenvalue, expected, LEAST, BELOW_ONE)
-        held = self._held()
-        none = np.argwhere(held["pairs"].diagonal(axis1=1, axis2=2) == 0)
+        held = self._held_sums()
+        none = np.argwhere(held.pairs.diagonal(axis1=1, axis2=2) == 0)
         if none.size:
             k, j = none[0]
-            name = (self._feature_names or range(len(held["origin"])))[j]
+            name = (self._feature_names or range(held.n_features))[j]
             raise InvalidDataError(
                 f"class {self._classes[k]!s} has no value of feature {name}: leave out the "
                 f"feature, or retire the class"
             )
         covariances = np.nan_to_num(self.covariance())
         scatter = np.array([positive_definite(S, least) for S in covariances])
-        scatter *= held["count"][:, None, None]
-        gaps = held["means"].diagonal(axis1=1, axis2=2).copy()
-        mean, mean_low = two_sum(np.tile(held["origin"], (len(gaps), 1)), gaps)
+        scatter *= held.count[:, None, None]
+        gaps = held.means.diagonal(axis1=1, axis2=2).copy()
+        mean, mean_low = two_sum(np.tile(held.origin, (len(gaps), 1)), gaps)
         full = STRUCTURES["full"]
-        sums = CentredSums(full, held["count"].copy(), mean, mean_low, full.pack(scatter))
+        sums = CentredSums(full, held.count.copy(), mean, mean_low, full.pack(scatter))
         names = self._feature_names
         moments = ClassMoments._of_sums(full, self._classes, sums, feature_names=names)
         return moments.reduce(covariance_type)
@@ -420,28 +428,18 @@ class PairwiseMoments(Moments):
 
     def _state(self) -> State:
         attributes = {"classes": storage.pack_labels(self._classes)}
-        return attributes | saved_names(self._feature_names), dict(self._arrays or {})
+        arrays = {} if self._sums is None else self._sums.arrays()
+        return attributes | saved_names(self._feature_names), arrays
 
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
         moments = cls()
         classes = storage.unpack_labels(attributes["classes"])
-        if not arrays and not classes.size:
-            return moments
-        check_names(arrays, ("origin", "count", *_MATRIX_NAMES))
-        k, d = classes.size, arrays["origin"].size
-        if not d:
-            raise ValueError("there are no features")
-        check_array("origin", arrays["origin"], (d,), "f8")
-        check_count(arrays["count"], k, "f8")
-        for name in _MATRIX_NAMES:
-            check_array(name, arrays[name], (k, d, d), "f8")
-        check_array("pairs", arrays["pairs"], (k, d, d), "f8", least=0)
-        check_squares("products", np.einsum("kii->ki", arrays["products"]))
-        if (arrays["pairs"] > arrays["count"][:, None, None] * (1 + 1e-9)).any():
-            raise ValueError("there are more pairs than rows")
-        moments._classes, moments._arrays = classes, dict(arrays)
-        moments._feature_names = restored_names(attributes, d)
+        if arrays or classes.size:
+            sums = PairSums(**arrays)
+            sums.check(classes.size)
+            moments._classes, moments._sums = classes, sums
+            moments._feature_names = restored_names(attributes, sums.n_features)
         return moments
 
     def _description(self) -> dict[str, Any]:
