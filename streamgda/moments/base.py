@@ -16,6 +16,18 @@ from streamgda.runtime.interruption import ChangeLock
 from streamgda.storage.saved import Saved
 
 
+def check_labels(X: Any, y: Any) -> None:
+    """Raise `InvalidDataError` unless rows have features, and one label each."""
+    n_rows, width = X.shape
+    if n_rows != y.shape[0]:
+        raise InvalidDataError(
+            f"X has {n_rows} rows but y has {y.shape[0]} labels (inconsistent numbers of "
+            f"samples); give one label a row"
+        )
+    if not width:
+        raise InvalidDataError("X has 0 features (0 feature(s)); at least one is needed")
+
+
 class Moments(Saved):
     """Moments of the rows of each class: the interface that a pass over rows uses."""
 
@@ -277,19 +289,13 @@ class Moments(Saved):
     def copy(self) -> Self:
         """Return independent moments with the same values."""
 
-    def _check_shapes(self, X: np.ndarray, y: np.ndarray) -> None:
-        (n_rows, width), held = X.shape, self._n_features_in
-        if n_rows != y.shape[0]:
-            raise InvalidDataError(
-                f"X has {n_rows} rows but y has {y.shape[0]} labels (inconsistent numbers of "
-                f"samples); give one label a row"
-            )
+    def _check_features(self, width: int) -> None:
+        """Raise `InvalidDataError` for rows of another width than those before."""
+        held = self._n_features_in
         if held is not None and width != held:
             raise InvalidDataError(
                 f"X has {width} features, but these moments have {held} features"
             )
-        if not width:
-            raise InvalidDataError("X has 0 features (0 feature(s)); at least one is needed")
 
     def _lifting_with(self, other: Moments) -> Lifting | None:
         """Return the map of these moments and others; raise `MergeError` for different ones."""

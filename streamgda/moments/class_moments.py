@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from numbers import Real
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from streamgda import storage
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
 from streamgda.kernels.products import LEAST_ROWS
-from streamgda.moments.base import Moments
+from streamgda.moments.base import Moments, check_labels
 from streamgda.moments.centred import (
     OVERFLOW,
     ROUNDING,
@@ -58,6 +58,18 @@ from streamgda.storage.saved import State
 
 _INT64 = np.dtype(np.int64)
 _BLOCK_ELEMENTS = 1 << 20  # of matrices that are unpacked at a time
+
+
+class CountedRows(NamedTuple):
+    """Rows that count, as `rows_to_count` returns them, the first row, and names of features."""
+
+    X: Any
+    y: label_codes.Labels
+    weights: np.ndarray
+    numbers: np.ndarray | None
+    n_skipped: int
+    first_row: int
+    names: Names | None
 
 
 class FewRows:
@@ -522,61 +534,68 @@ class ClassMoments(Moments):
         usual = rule is CHECK_SUMS and sample_weight is None and decay is None
         if usual and type(X) is np.ndarray and type(y) is np.ndarray and self._add_at_once(X, y):
             return self
-        X, named = (X, None) if type(X) in UNMASKED else named_rows(X)
+        rows = self._counted(X, rule.as_labels(y, first_row), sample_weight, first_row, rule)
+        with self._lock:
+            return self._add_rows(rows, expected, decay)
+
+    def _counted(
+        self, X: Any, y: label_codes.Labels, sample_weight: Any, first_row: int, rule: RowRule
+    ) -> CountedRows:
+        """Return the rows that count, of labels that the rule has converted."""
+        X, names = (X, None) if type(X) in UNMASKED else named_rows(X)
         sparse = self._lifting is None and not self._structure.matrix
         X = as_maskable_matrix(X, sparse, in_place=self._sums_in_place)
-        y = rule.as_labels(y, first_row)
-        with self._lock:
-            self._check_shapes(X, y)
-            names = (
-                self._feature_names if named is None else self._names_with(named, InvalidDataError)
-            )
-            if not y.size:
-                return self
-            if self._keeps_fourth and self._sums is not None:
-                mapped = self._lifting
-                added = type(self)(self.covariance_type, fourth_moments=True, feature_map=mapped)
-                added._update(X, y, sample_weight, first_row, rule, expected)
-                added._name_features(named)
-                try:
-                    return self._add(added, decay)
-                except MergeError as error:  # an overflow: widths and names have been checked
-                    raise InvalidDataError(f"Input X: {error}") from None
-            weights, numbers, n_skipped = NO_WEIGHTS, None, self._n_skipped
-            plain = rule is CHECK_SUMS and type(X) is np.ndarray  # the common case, at once
-            if sample_weight is not None or not (plain or rule.counts_all(X)):
-                kept = rows_to_count(X, y, sample_weight, rule, first_row)
-                X, y, weights, numbers, new = kept
-                n_skipped += new
-                if not y.size:
-                    self._n_skipped = n_skipped
-                    return self if decay is None else self.__imul__(decay)
-            lifting = self._lifting
-            if lifting is not None:
-                lifting = lifting.bound(X.shape[1])
-                X = lifted(X, lifting, first_row, numbers)
-            codes, classes = label_codes.encode(y, self._classes)
-            if expected is not None and classes is not self._classes:
-                label_codes.check_expected(y, codes, classes, expected, first_row, numbers)
-            sums: Any = self._sums if classes is self._classes else self._with_classes(classes)
-            if type(sums) is not CentredSums:  # not isinstance, slow for abstract classes
-                if type(X) in (np.ndarray, ColumnRows) and not weights.size:
-                    X = narrowed(X)
-                sums = self._summable(sums, X, weights, classes.size)
-            rows, scale = Coded(X, codes, weights), None if self._keeps_fourth else decay
-            self.changes += 1
+        check_labels(X, y)
+        plain = rule is CHECK_SUMS and type(X) is np.ndarray  # the common case, at once
+        if sample_weight is None and (plain or rule.counts_all(X)):
+            return CountedRows(X, y, NO_WEIGHTS, None, 0, first_row, names)
+        return CountedRows(*rows_to_count(X, y, sample_weight, rule, first_row), first_row, names)
+
+    def _add_rows(
+        self, rows: CountedRows, expected: np.ndarray | None = None, decay: float | None = None
+    ) -> Self:
+        """Add rows that count; the lock is held."""
+        X, y, weights, numbers, n_skipped, first_row, names = rows
+        self._check_features(X.shape[1])
+        names = self._feature_names if names is None else self._names_with(names, InvalidDataError)
+        if not y.size:
+            self._n_skipped += n_skipped
+            return self if decay is None else self.__imul__(decay)
+        if self._keeps_fourth and self._sums is not None:
+            mapped = self._lifting
+            added = type(self)(self.covariance_type, fourth_moments=True, feature_map=mapped)
+            added._add_rows(rows, expected)
             try:
-                sums = sums.updated(rows, sums is self._sums, scale)
-            except NotFinite:
-                self.changes -= 1
-                refuse_not_finite(X if lifting is None else X.values, first_row, numbers)
-            if self._keeps_fourth:  # the first rows
-                sums.fourth = fourth_of_rows(rows, sums.centred())
-                if decay is not None:
-                    sums = sums.centred()
-                    sums.scale(decay)
-            self._classes, self._sums = classes, sums
-            self._n_skipped, self._feature_names, self._lifting = n_skipped, names, lifting
+                return self._add(added, decay)
+            except MergeError as error:  # an overflow: widths and names have been checked
+                raise InvalidDataError(f"Input X: {error}") from None
+        lifting = self._lifting
+        if lifting is not None:
+            lifting = lifting.bound(X.shape[1])
+            X = lifted(X, lifting, first_row, numbers)
+        codes, classes = label_codes.encode(y, self._classes)
+        if expected is not None and classes is not self._classes:
+            label_codes.check_expected(y, codes, classes, expected, first_row, numbers)
+        sums: Any = self._sums if classes is self._classes else self._with_classes(classes)
+        if type(sums) is not CentredSums:  # not isinstance, slow for abstract classes
+            if type(X) in (np.ndarray, ColumnRows) and not weights.size:
+                X = narrowed(X)
+            sums = self._summable(sums, X, weights, classes.size)
+        coded, scale = Coded(X, codes, weights), None if self._keeps_fourth else decay
+        self.changes += 1
+        try:
+            sums = sums.updated(coded, sums is self._sums, scale)
+        except NotFinite:
+            self.changes -= 1
+            refuse_not_finite(X if lifting is None else X.values, first_row, numbers)
+        if self._keeps_fourth:  # the first rows
+            sums.fourth = fourth_of_rows(coded, sums.centred())
+            if decay is not None:
+                sums = sums.centred()
+                sums.scale(decay)
+        n_skipped += self._n_skipped
+        self._classes, self._sums = classes, sums
+        self._n_skipped, self._feature_names, self._lifting = n_skipped, names, lifting
         return self
 
     def _add_at_once(self, X: np.ndarray, y: np.ndarray) -> bool:

@@ -27,11 +27,11 @@ from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
 from streamgda.rows.labels import (
     Labels,
     as_labels,
+    check_expected,
     coded_labels,
     encode,
     find,
     join_labels,
-    without_mask,
 )
 from streamgda.rows.names import Names
 from streamgda.runtime.parameters import check_type, renamed, shown
@@ -61,13 +61,6 @@ def group_labels(groups: Any, first_row: int = 0, what: str = "groups") -> Label
             *(what, row),
         )
     return labels
-
-
-def encoded(labels: Labels, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the codes of labels, and the classes; some number for labels that are missing."""
-    if is_masked(labels) and labels.mask.all():
-        return np.zeros(labels.size, np.int64), classes
-    return encode(without_mask(labels), classes)
 
 
 def number_of(group: object, groups: np.ndarray, error: type[Exception]) -> int:
@@ -129,21 +122,23 @@ class Held:
         if groups.size == self.groups.size and classes.size == self.classes.size:
             return Held(groups, classes, self.cells)
         of_group, of_class = find(self.groups, groups), find(self.classes, classes)
-        if self.pooled:
-            return self.merged(groups, of_group, classes, of_class)
-        cells = copy(self.cells)
-        cells._classes = of_group[self.numbers[0]] << _SHIFT | of_class[self.numbers[1]]
-        return Held(groups, classes, cells)
+        return self.merged(groups, of_group, classes, of_class)
 
     def merged(
         self, groups: np.ndarray, of_group: np.ndarray, classes: np.ndarray, of_class: np.ndarray
     ) -> Held:
-        """Return the moments of other groups and classes, by the numbers that these get."""
+        """Return the moments of other groups and classes, by the numbers that these get.
+
+        Arrays are shared if every cell stays one.
+        """
         numbers = of_group[self.numbers[0]] << _SHIFT | of_class[self.numbers[1]]
         labels = grid(groups.size, classes.size) if self.pooled else np.unique(numbers)
+        if np.array_equal(labels, numbers):
+            cells = copy(self.cells)
+            cells._classes = labels
+            return Held(groups, classes, cells)
         at, structure = np.searchsorted(labels, numbers), self._structure(classes.size)
-        cells = self._placed(self.cells._sums, labels, at, structure)
-        return Held(groups, classes, cells)
+        return Held(groups, classes, self._placed(self.cells._sums, labels, at, structure))
 
     def between(self, first: int, last: int) -> ClassMoments:
         """Return the moments of the groups ``first:last`` together, with all classes."""
@@ -197,18 +192,11 @@ class Held:
         kept = np.flatnonzero(groups[of_group] & classes[of_class])
         of_group, of_class = (np.cumsum(groups) - 1)[of_group], (np.cumsum(classes) - 1)[of_class]
         labels = of_group[kept] << _SHIFT | of_class[kept]
-        cells = self._selected(kept, groups, labels, self._structure(int(classes.sum())))
+        sums: Any = self.cells._sums if kept.size else None
+        if sums is not None:
+            sums = sums.with_classes(kept, groups if self.pooled else kept)
+        cells = self.cells._with_sums(labels, sums, self._structure(int(classes.sum())))
         return Held(self.groups[groups], self.classes[classes], cells)
-
-    def _selected(
-        self, kept: np.ndarray, groups: Any, labels: np.ndarray, structure: Structure
-    ) -> ClassMoments:
-        """Return a copy of the moments of some cells, which are all those of some groups."""
-        sums = self.cells._sums
-        if sums is None or not kept.size:
-            return self.cells._with_sums(NONE, None, structure)
-        sums = sums.with_classes(kept, groups if self.pooled else kept)
-        return self.cells._with_sums(labels, sums, structure)
 
     def check(self) -> None:
         """Raise ValueError unless the cells are those of all groups and classes."""
@@ -331,19 +319,13 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         return self._held.counts
 
     @property
-    def n_features(self) -> int | None:
-        """Number of features; None before the first row."""
-        return self._held.cells.n_features
+    def _sums(self) -> Any:
+        return self._held.cells._sums
 
     @property
     def n_skipped(self) -> int:
         """Rows of all groups that were left out as invalid (``on_invalid="skip"``)."""
         return self._held.cells.n_skipped
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the arrays that hold the moments of all groups."""
-        return self._held.cells.nbytes
 
     @property
     def exact(self) -> bool:
@@ -492,7 +474,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
             labels = np.asarray(group_labels(new, what="new groups"))
             groups, at = np.unique(labels, return_inverse=True)
             same = np.arange(held.classes.size)
-            return self._made(held.merged(groups, at, held.classes, same))
+            return self._made(held.merged(groups, at, held.classes, same)).copy()
 
     def _made(self, held: Held) -> Self:
         made = type(self)(self.covariance_type, fourth_moments=self.fourth_moments)
@@ -557,29 +539,21 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
                 f"y has {labels.shape[0]} labels but there are {of_rows.shape[0]} groups "
                 f"(inconsistent numbers of samples); give one group a row"
             )
+        rows = self._held.cells._counted(X, labels, sample_weight, first_row, rule)
+        if rows.numbers is not None:
+            of_rows = of_rows[rows.numbers]
         with self._lock:
             before = self._held
-            group_codes, all_groups = encode(of_rows, before.groups)
-            class_codes, classes = encoded(labels, before.classes)
-            if expected is not None and (find(classes, expected) < 0).any():
-                check = ClassMoments("diag")  # maybe rows with such labels do not count
-                check._update(X, y, sample_weight, first_row, rule, expected)
-            held = before.widened(all_groups, classes)
-            cells = grid(all_groups.size, classes.size)
-            codes = group_codes * classes.size
-            codes += class_codes
-            values: Any = CodedLabels(cells, codes)
-            if is_masked(labels):
-                values = np.ma.array(cells[codes] if cells.size else codes, mask=labels.mask)
-            unlabelled = None
-            if rule.unlabelled is not None:
-                found = np.tile(~rule.labelled(classes), all_groups.size)
-                unlabelled = cells[found] if found.any() else None
-            if rule is not CHECK_SUMS:
-                rule = replace(rule, unlabelled=unlabelled)
+            group_codes, groups = encode(of_rows, before.groups)
+            codes, classes = encode(rows.y, before.classes)
+            if expected is not None:
+                check_expected(rows.y, codes, classes, expected, first_row, rows.numbers)
+            held = before.widened(groups, classes)
+            codes = group_codes * classes.size + codes
             before.others.clear()  # large moments change in place
-            held.cells._update(X, values, sample_weight, first_row, rule)
-            self._held = held.pruned(before.classes)
+            cells = CodedLabels(grid(groups.size, classes.size), codes)
+            held.cells._add_rows(rows._replace(y=cells))
+            self._held = held
         return self
 
     def _declare(self, labels: np.ndarray) -> None:

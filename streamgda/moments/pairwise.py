@@ -12,7 +12,7 @@ from scipy import linalg
 from streamgda import storage
 from streamgda.errors import InvalidDataError, MergeError
 from streamgda.kernels.sums import two_sum
-from streamgda.moments.base import Moments
+from streamgda.moments.base import Moments, check_labels
 from streamgda.moments.centred import OVERFLOW, CentredSums
 from streamgda.moments.class_moments import ClassMoments
 from streamgda.moments.covariance_types import STRUCTURES
@@ -268,7 +268,8 @@ class PairwiseMoments(Moments):
     ) -> Self:
         X, named = named_rows(X)
         X, y = as_maskable_matrix(X), rule.as_labels(y, first_row)
-        self._check_shapes(X, y)
+        check_labels(X, y)
+        self._check_features(X.shape[1])
         self._names_with(named, InvalidDataError)
         counts, weights, _ = labels_to_count(y, sample_weight, rule, first_row)
         weights = weights if weights.size else np.ones(y.size)
