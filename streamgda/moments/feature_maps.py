@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
+from numpy.polynomial.polynomial import polyval
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
@@ -24,6 +25,7 @@ from streamgda.rows.arrays import row_type
 from streamgda.rows.invalid_rows import as_matrix
 from streamgda.rows.lifted import LiftedRows, lifted, window_bytes
 from streamgda.runtime.parameters import LEAST, as_integer, as_number, refuse, shown
+from streamgda.storage.format import check_whole
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 _EXPECTED = (
@@ -210,21 +212,13 @@ _LN2 = 0.6931471805599453
 _ATANH = tuple(2 / (2 * i + 1) for i in range(9))  # 2 atanh(t) / t in powers of the square of t
 
 
-def _polynomial(coefficients: tuple[float, ...], x: np.ndarray) -> np.ndarray:
-    total = np.full_like(x, coefficients[-1])
-    for coefficient in coefficients[-2::-1]:
-        total *= x
-        total += coefficient
-    return total
-
-
 def _logarithm(x: np.ndarray) -> np.ndarray:
     """Return logarithms of positive numbers; those of libraries differ in their last bits."""
     mantissa, exponent = np.frexp(x)
     below = mantissa < 0.7071067811865476
     mantissa, exponent = np.where(below, 2 * mantissa, mantissa), exponent - below
     t = (mantissa - 1) / (mantissa + 1)
-    return t * _polynomial(_ATANH, t * t) + exponent * _LN2
+    return t * polyval(t * t, _ATANH) + exponent * _LN2
 
 
 def _uniform_numbers(seed: int, n: int, stream: int = 0) -> Any:
@@ -253,7 +247,7 @@ def normal_numbers(seed: int, n: int) -> Any:
 
 
 def _quotient(polynomials: tuple[tuple[float, ...], ...], x: np.ndarray) -> np.ndarray:
-    return _polynomial(polynomials[0], x) / _polynomial(polynomials[1], x)
+    return np.divide(*(polyval(x, coefficients) for coefficients in polynomials))
 
 
 # --- other maps -----------------------------------------------------------------------------------
@@ -479,7 +473,7 @@ class Transformer(FeatureMap):
     @classmethod
     def _from_json(cls, values: Mapping[str, Any]) -> Self:
         """Return the map without its transformer."""
-        n_in, n_out = (as_integer("widths", width, "at least 1", 1) for width in values["widths"])
+        n_in, n_out = (check_whole("widths", width, 1) for width in values["widths"])
         return cls(None, str(values["name"]), (n_in, n_out), str(values["fingerprint"]))
 
     def _n_features_out(self, n_in: int) -> int:
@@ -642,14 +636,10 @@ class Lifting:
         if not maps:
             raise ValueError("it has no maps")
         n_in, n_targets = values["n_features_in"], values.get("n_targets", 0)
-        n_targets = as_integer("n_targets", n_targets, "an integer >= 0", 0)
-        lifting = cls(tuple(maps), None, n_targets)
-        least, expected = n_targets + 1, f"an integer >= {n_targets + 1}"
-        return (
-            lifting
-            if n_in is None
-            else lifting.bound(as_integer("n_features_in", n_in, expected, least))
-        )
+        lifting = cls(tuple(maps), None, check_whole("n_targets", n_targets, 0))
+        if n_in is None:
+            return lifting
+        return lifting.bound(check_whole("n_features_in", n_in, n_targets + 1))
 
 
 def restored_map(attributes: Mapping[str, Any], n_out: int) -> tuple[Lifting | None, int]:
