@@ -158,6 +158,7 @@ def add_centred_squares(
     n_classes, d = mean.shape
     shared, width = n_classes // scatter.shape[0], padded_width(d)
     numbers, totals = np.empty((2, n_classes))
+    counts = np.empty((_PARTS, n_classes))
     part_sums, parts = np.empty((2, _PARTS, n_classes, width))
     work = np.empty((4, n_classes, width))  # one allocation, as a single row takes little longer
     vectors, sums = work[:3], work[3]
@@ -166,21 +167,31 @@ def add_centred_squares(
         sample, repeated = min(_SAMPLE, last - first), 0
         for r in range(first + 1, first + sample):
             repeated += codes[r] == codes[r - 1]
-        for k in range(n_classes):
-            numbers[k] = -1.0
-        for r in range(first, last):
-            k = np.uint64(codes[r])
-            if numbers[k] < 0:
-                numbers[k] = 0.0
-                row = order[r] if order.shape[0] > 0 else r
-                for j in range(width):
-                    vectors[0, k, j] = 0.0
-                for j in range(d):
-                    vectors[0, k, j] = mean[k, j] if count[k] > 0 else X[row, j]
-            numbers[k] += weights[r] if weights.shape[0] > 0 else 1.0
-        for k in range(n_classes):
-            totals[k] = numbers[k] = max(numbers[k], 0.0)
         n_parts = _PARTS if 4 * repeated > sample else 1
+        for p in range(n_parts):
+            for k in range(n_classes):
+                counts[p, k] = 0.0
+        for r in range(first, last):
+            w = weights[r] if weights.shape[0] > 0 else 1.0
+            counts[r & (n_parts - 1), np.uint64(codes[r])] += w
+        left, r = 0, first
+        for k in range(n_classes):
+            numbers[k] = counts[0, k]
+            for p in range(1, n_parts):
+                numbers[k] += counts[p, k]
+            totals[k] = numbers[k] if count[k] > 0 else 0.0
+            left += numbers[k] > totals[k]
+            for j in range(width if numbers[k] > 0 else 0):
+                vectors[0, k, j] = mean[k, j] if j < d else 0.0
+        while left > 0:  # the pivot of a class without a mean is its first row
+            k = codes[r]
+            if numbers[k] > totals[k]:
+                totals[k] = numbers[k]
+                left -= 1
+                row = order[r] if order.shape[0] > 0 else r
+                for j in range(d):
+                    vectors[0, k, j] = X[row, j]
+            r += 1
         for times in range(2):
             for k in range(n_classes):
                 for p in range(n_parts if totals[k] > 0 else 0):

@@ -58,13 +58,14 @@ _VECTORS = _ROW_BYTES // _VECTOR_BYTES
 _SUMS = 8 // _VECTORS
 
 
-def _narrow_triangle_squares(panel, W, out):
-    out[:] = ((W @ panel).astype(np.float64) ** 2).sum(axis=0)
+def _narrow_triangle_squares(panel, width, W, out):
+    products = W @ panel[: len(W) * width].reshape(-1, width)
+    out[:width] = (products.astype(np.float64) ** 2).sum(axis=0)
 
 
 @intrinsic_of(_narrow_triangle_squares)
-def narrow_triangle_squares(typing, panel, W, out):
-    """Write ``|W x|^2`` to ``out[r]`` for each column x of a panel, shape (d, width).
+def narrow_triangle_squares(typing, panel, width, W, out):
+    """Write ``|W x|^2`` to ``out[r]`` for each column x of a panel, whose rows have that width.
 
     W is lower triangular. It has the type of the panel; the squares are summed in float64. The
     width is a multiple of `row_step`.
@@ -73,15 +74,15 @@ def narrow_triangle_squares(typing, panel, W, out):
         return None  # no match: the function is given pointers and no strides
 
     def generate(context, builder, signature, arguments):
-        panel, W, out = as_structures(context, builder, signature, arguments)
-        d, width = cgutils.unpack_tuple(builder, panel.shape)
+        panel, width, W, out = as_structures(context, builder, signature, arguments)
+        d, _ = cgutils.unpack_tuple(builder, W.shape)
         matrices = [panel.data, width, W.data, d, out.data]
         kinds = [value.type for value in matrices]
         name = f"narrow_triangle_squares_{signature.args[0].dtype}"
         builder.call(function_of(builder.module, name, kinds, _write_squares), matrices)
         return context.get_dummy_value()
 
-    return types.void(panel, W, out), generate
+    return types.void(panel, types.intp, W, out), generate
 
 
 def _write_squares(builder, panel, width, W, d, out):
@@ -381,12 +382,12 @@ def matrix_scores(
 
 
 @inline_kernel
-def _pack_panel(X, features, start, panel):
-    """Write feature ``features[j]`` of row ``start + r`` to ``panel[j, r]``."""
+def _pack_panel(X, features, start, width, panel):
+    """Write feature ``features[j]`` of row ``start + r`` to ``panel[j * width + r]``."""
     last = X.shape[0] - 1
-    for first in range(0, panel.shape[1], _ROW_GROUP):
+    for first in range(0, width, _ROW_GROUP):
         for j in range(features.size):
-            x = panel[j]
+            x = panel[j * width :]
             for r in range(first, first + _ROW_GROUP):
                 x[r] = X[min(start + r, last), features[j]]
 
@@ -431,23 +432,21 @@ def diagonal_scores(X, features, centres, precisions, scale, offsets, scores, la
     """
     d, step = features.size, _ROW_BYTES // precisions.itemsize
     most = _panel_width(X.shape[0], d, step)
-    values, squares, best = np.empty(d * most), np.empty(most), np.empty(most)
+    panel, distances, best = np.empty(d * most), np.empty(most), np.empty(most)
     for start in range(0, X.shape[0], most):
         n = min(most, X.shape[0] - start)
         width = _panel_width(n, d, step)
-        panel = values[: d * width].reshape(d, width)
-        distances, top = squares[:width], best[:width]
-        _pack_panel(X, features, start, panel)
+        _pack_panel(X, features, start, width, panel)
         for k in range(centres.shape[0]):
             g = min(k, precisions.shape[0] - 1)
             for r in range(width):
                 distances[r] = 0.0
             for j in range(d):
-                x, centre, precision = panel[j], centres[k, j], precisions[g, j]
+                x, centre, precision = panel[j * width :], centres[k, j], precisions[g, j]
                 for r in range(width):
                     t = x[r] - centre
                     distances[r] += precision * (t * t)
-            _write_scores(distances, scale, offsets[k], k, start, n, top, scores, labels)
+            _write_scores(distances, scale, offsets[k], k, start, n, best, scores, labels)
 
 
 @fast_kernel
@@ -458,22 +457,19 @@ def narrow_matrix_scores(X, features, centres, roots, scale, offsets, scores, la
     """
     d, step = features.size, _ROW_BYTES // roots.itemsize
     most = _panel_width(X.shape[0], d, step)
-    values, squares, best = np.empty(d * most), np.empty(most), np.empty(most)
-    gaps = np.empty(d * most, roots.dtype)
+    panel, distances, best = np.empty(d * most), np.empty(most), np.empty(most)
+    centred = np.empty(d * most, roots.dtype)
     for start in range(0, X.shape[0], most):
         n = min(most, X.shape[0] - start)
         width = _panel_width(n, d, step)
-        panel = values[: d * width].reshape(d, width)
-        centred = gaps[: d * width].reshape(d, width)
-        distances, top = squares[:width], best[:width]
-        _pack_panel(X, features, start, panel)
+        _pack_panel(X, features, start, width, panel)
         for k in range(centres.shape[0]):
             for j in range(d):
-                x, t, centre = panel[j], centred[j], centres[k, j]
+                x, t, centre = panel[j * width :], centred[j * width :], centres[k, j]
                 for r in range(width):
                     t[r] = x[r] - centre
-            narrow_triangle_squares(centred, roots[min(k, roots.shape[0] - 1)], distances)
-            _write_scores(distances, scale, offsets[k], k, start, n, top, scores, labels)
+            narrow_triangle_squares(centred, width, roots[min(k, roots.shape[0] - 1)], distances)
+            _write_scores(distances, scale, offsets[k], k, start, n, best, scores, labels)
 
 
 @kernel

@@ -38,7 +38,7 @@ from streamgda.rows.lifted import LiftedRows
 from streamgda.rows.sparse import CompressedRows
 from streamgda.rows.tensors import DeviceArray
 from streamgda.runtime import threads
-from streamgda.runtime.interruption import undone, uninterrupted
+from streamgda.runtime.interruption import uninterrupted
 from streamgda.storage.format import check_array, check_count, check_squares
 
 OVERFLOW = "sums or squares would overflow float64; scale the data down, or the weights"
@@ -224,10 +224,25 @@ class Sums(ABC):
     @property
     def most_at_once(self) -> int:
         """Rows that a single kernel call adds, on one thread."""
-        n_rows = min(LEAST_ROWS, _SMALL_WORK // self.structure.group_size(self.n_features))
+        n_rows = self._most_few
         while self._uses_blas_threads(n_rows):
             n_rows //= 2
         return n_rows
+
+    @property
+    def _large(self) -> bool:
+        """True if each segment of rows cannot have sums of its own; see `segment_state`."""
+        state = self.structure.state_bytes(self.count.size, self.n_features)
+        return state > segment_state(self.structure, self.n_features)
+
+    @property
+    def _most_few(self) -> int:
+        """Rows that are added as one block, or block by block, to the sums themselves."""
+        n_classes, d = self.count.size, self.n_features
+        most = max(self._block_rows(LEAST_ROWS + 1), _SEGMENT_ELEMENTS // d)
+        if self._large and not self.structure.wide(d):
+            most = min(most, max(LEAST_ROWS, _RANGE_ROWS * n_classes - 1))
+        return min(most, _SMALL_WORK // self.structure.group_size(d))
 
     @abstractmethod
     def adding_at_once(self) -> AddingAtOnce:
@@ -299,16 +314,10 @@ class Sums(ABC):
         if type(X) is LiftedRows:
             return self._updated_by_windows(rows, held)
         n, d = X.shape
-        n_classes = self.count.size
         block_rows = self._block_rows(n)
         dtype = self._read_dtype(X.dtype)
-        state = self.structure.state_bytes(n_classes, d)
-        large = state > segment_state(self.structure, d)
-        few = n <= max(block_rows, _SEGMENT_ELEMENTS // d)
-        few = few and n * self.structure.group_size(d) <= _SMALL_WORK
-        if large and not self.structure.wide(d):
-            few = few and n < max(LEAST_ROWS, _RANGE_ROWS * n_classes)
-        if few or type(X) is CompressedRows:
+        large = self._large
+        if n <= self._most_few or type(X) is CompressedRows:
             add: Any = self._add_few
             if held and not self._changes_at_once(dtype, weights):
                 add = partial(uninterrupted, add)
@@ -347,20 +356,17 @@ class Sums(ABC):
             return sums
 
         def whole() -> Sums:
+            if n <= segment:
+                return part(0)
             total: Sums = self.empty(n_classes)
             starts = ((start,) for start in range(0, n, segment))
-            with threads.serial_blas(), closing(threads.imap(part, starts, ahead=_AHEAD)) as parts:
+            with closing(threads.imap(part, starts, ahead=_AHEAD)) as parts:
                 for sums in parts:
                     total.add(sums, everyone)
             return total
 
         everyone = np.arange(n_classes)
-        if n > segment:
-            added = undone(whole)
-        elif self._uses_blas_threads(n):
-            added = threads.call_serial_blas(part, 0)
-        else:  # not worth a thread
-            added = part(0)
+        added = threads.call_serial_blas(whole) if self._uses_blas_threads(n) else whole()
         result = self.copy() if held else self
         with np.errstate(over="ignore", invalid="ignore"):
             result.add(added, everyone)
@@ -568,7 +574,7 @@ class CentredSums(Sums):
         add: Any = self.structure.add_few  # plain tuples are sooner made than `Coded`
 
         def add_rows(X: np.ndarray, codes: np.ndarray) -> bool:
-            return bool(add((X, codes, NO_WEIGHTS), LEAST_ROWS, *state))
+            return bool(add((X, codes, NO_WEIGHTS), max(LEAST_ROWS, len(codes)), *state))
 
         return add_rows, _FLOATS, np.inf
 

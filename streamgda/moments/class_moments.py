@@ -11,7 +11,6 @@ import numpy as np
 
 from streamgda import storage
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
-from streamgda.kernels.products import LEAST_ROWS
 from streamgda.moments.base import Moments, check_labels
 from streamgda.moments.centred import (
     OVERFLOW,
@@ -603,7 +602,7 @@ class ClassMoments(Moments):
 
         Returns False, with nothing changed, for all other rows and if a sum is not finite.
         """
-        if X.ndim != 2 or len(X) > LEAST_ROWS:
+        if X.ndim != 2:
             return False
         with self._lock:
             few = self._few

@@ -122,27 +122,6 @@ def uninterrupted(function: Callable[..., Result], *arguments: Any) -> Result:
     return result
 
 
-def undone(function: Callable[..., Result], *arguments: Any) -> Result:
-    """Call a function as `uninterrupted` does, but let an exception from outside stop it.
-
-    The function ends with an error where it would wait for the next of its `results`, so that its
-    ``with`` blocks undo what they did: they are not interrupted.
-    """
-
-    def stoppable() -> Result:
-        gate = _within.get()
-        assert gate is not None  # that of this call
-        gate.stops = True
-        return function(*arguments)
-
-    # Part of a call that must not stop, it does not stop either.
-    return function(*arguments) if _within.get() else uninterrupted(stoppable)
-
-
-class _StoppedError(Exception):
-    """The calling thread was interrupted, and has an exception to raise."""
-
-
 def results(
     submit: Callable[[Callable[[], None]], Any],
     calls: Iterable[tuple[Callable[..., Result], tuple[Any, ...]]],
@@ -167,19 +146,15 @@ def results(
     patient : bool
         False lets a second exception end the wait for running calls, which must not matter.
     """
-    gate, outer = _Gate(), _within.get()
+    gate = _Gate()
     waiting: deque[_Call[Result]] = deque()
     try:
         for function, arguments in calls:
-            if outer is not None and outer.stops and outer.closed:
-                raise _StoppedError
             waiting.append(_Call(gate, function, arguments))
             submit(waiting[-1].run)
             if most is not None and len(waiting) >= most:
                 yield waiting.popleft().result()
         while waiting:
-            if outer is not None and outer.stops and outer.closed:
-                raise _StoppedError
             yield waiting.popleft().result()
     finally:  # without another call, before which a second exception could be raised
         gate.closed = True
@@ -203,14 +178,12 @@ class _Gate:
     ----------
     closed : bool
         If it is set, no more calls enter.
-    stops : bool
-        The call inside stops when the gate is closed.
     vacant : int
         Address of a lock, which is held while calls are inside.
     """
 
     def __init__(self) -> None:
-        self.closed = self.stops = False
+        self.closed = False
         self.vacant: int = _allocate()
         self._inside = 0
         self._lock = threading.Lock()

@@ -113,6 +113,22 @@ def test_both_sides_of_a_border(border, use_threads):
         assert_moments(moments, X, y)
 
 
+@pytest.mark.parametrize("covariance_type", ["full", "diag"])
+@pytest.mark.parametrize("dtype", ["float64", "uint8"])
+def test_rows_added_at_once(dtype, covariance_type):
+    """Rows of known classes have the same bits whether their labels must be encoded or not."""
+    X, y = sample(70_000, 8, dtype=dtype)
+    moments = [ClassMoments(covariance_type).update(X[:300], y[:300]) for _ in range(2)]
+    most = moments[0]._sums.most_at_once
+    for n in (1, LEAST_ROWS + 1, most, most + 1):
+        at_once = moments[0]._add_at_once(X[:n], y[:n])
+        assert at_once == (n <= most)
+        if not at_once:
+            moments[0].update(X[:n], y[:n])
+        moments[1].update(X[:n], y[:n].tolist())
+        assert snapshot(moments[0]) == snapshot(moments[1])
+
+
 @in_turn("path, dtype", PATHS, ["float64", "float32", "float32 and more", "uint8", "weighted"])
 def test_same_bits_for_any_number_of_threads(dtype, path, monkeypatch, use_threads):
     weighted = dtype == "weighted"
