@@ -10,6 +10,7 @@ import json
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ import zarr
 
 from streamgda import (
     GaussianDiscriminantAnalysis,
+    GaussianNB,
     RandomFeatures,
+    SeparabilitySelector,
     accumulate,
     engine,
     open_store,
@@ -133,6 +136,18 @@ def blocks_in(folder: Path) -> tuple[Any, Any]:
     return da.from_zarr(stored), da.arange(200_000, chunks=5000) % 3
 
 
+def measured_methods(name: str, fitted: Any, X: Any, y: Any, measure: Callable[..., None]) -> None:
+    """Measure methods that compare rows in a store with their labels, or select from them."""
+    measure(f"share of {name}", lambda m: fitted.score(X, y, max_memory=m))
+    measure(f"temperature by {name}", lambda m: copy(fitted).calibrate(X, y, max_memory=m))
+    some = SeparabilitySelector(3, covariance_type="diag").fit(X[:500], y[:500])
+    measure(f"columns of {name}", lambda m: some.transform(X, max_memory=m))
+    if name == "chunks":
+        nb = GaussianNB().fit(X, y)
+        nb.leave_one_out_score(X[:500], y[:500])  # compiles
+        measure(f"left out of {name}", lambda m: nb.leave_one_out_score(X, y, max_memory=m))
+
+
 def main() -> None:
     measured: dict[str, tuple[int, int]] = {}
 
@@ -160,6 +175,8 @@ def main() -> None:
                 engine.score(model, X, out, columns=3, max_memory=m)
 
             measure(scored, score)
+            labels = zarr.create_array(folder / f"labels of {name}", data=y, chunks=y.shape)
+            measured_methods(name, fitted, X, labels, measure)
     # All lifted rows would be 320 MB.
     mapped: dict[str, Any] = {"covariance_type": "tied", "feature_map": RandomFeatures(1000)}
     behind = GaussianDiscriminantAnalysis("tied", shrinkage=0.1, feature_map=RandomFeatures(1000))

@@ -174,20 +174,17 @@ def count(
     """
     import numpy as np  # noqa: PLC0415
 
-    from streamgda.engine.plan import decoded_once, distinct_labels, plan_rows  # noqa: PLC0415
+    from streamgda.engine.plan import distinct_labels, plan_labelled  # noqa: PLC0415
     from streamgda.engine.reading import in_process, reading  # noqa: PLC0415
     from streamgda.errors import InvalidDataError  # noqa: PLC0415
     from streamgda.rows import Rows  # noqa: PLC0415
     from streamgda.rows.invalid_rows import CHECK_SUMS  # noqa: PLC0415
     from streamgda.rows.labels import find, join_labels  # noqa: PLC0415
-    from streamgda.runtime.memory import allowed_bytes  # noqa: PLC0415
 
     rule = CHECK_SUMS if rule is None else rule
     rows = in_process(Rows(X, y))
     classes = estimator.classes_
-    allowed = allowed_bytes(max_memory)
-    rows, held = decoded_once(rows, allowed)
-    slab_rows, rows = plan_rows(rows, allowed, held, out_row_bytes=8 * classes.size)
+    slab_rows, rows = plan_labelled(rows, max_memory, out_row_bytes=8 * classes.size)
     likely = hasattr(estimator, "predict_log_proba")
     scorer = estimator._scorer("predict_log_proba" if likely else "predict")
     labels = join_labels(classes, distinct_labels(rows.y, rule))

@@ -26,7 +26,7 @@ from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
 from streamgda.rows.labels import encode
 from streamgda.rows.sources import RowSource
 from streamgda.runtime import threads
-from streamgda.runtime.memory import readable
+from streamgda.runtime.memory import allowed_bytes, readable
 
 CLASSES_EXPECTED = 10  # where labels are not read before the pass
 
@@ -118,6 +118,28 @@ def plan_rows(
     spare = allowed - state - required
     ahead = spare // max(1, sum(source.row_bytes for source in sources)) // X.unit * X.unit
     return n_rows, rows.each(lambda source: source.reading_ahead(ahead))
+
+
+def plan_labelled(
+    rows: Rows, max_memory: int | str | None, held: int = 0, **options: Any
+) -> tuple[int, Rows]:
+    """Return what `plan_rows` does, for a pass that compares the labels of rows in this process.
+
+    Labels are kept in memory if that takes little, so that none are decoded twice.
+
+    Parameters
+    ----------
+    rows : Rows
+        Sources.
+    max_memory : int or str, optional
+    held : int
+        Bytes that are held besides, while rows are processed.
+    **options
+        See `plan_rows`.
+    """
+    allowed = allowed_bytes(max_memory)
+    rows, labels_held = decoded_once(rows, allowed)
+    return plan_rows(rows, allowed, held + labels_held, **options)
 
 
 def plan_moments(

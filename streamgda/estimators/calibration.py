@@ -6,18 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.engine.plan import decoded_once, plan_rows
+from streamgda.engine.plan import plan_labelled
 from streamgda.engine.reading import in_process, reading
 from streamgda.models.calibration import N_SUMS, SHARPNESS, likelihoods
 from streamgda.rows import Rows
 from streamgda.rows.labels import check_expected, encode
 from streamgda.runtime import threads
-from streamgda.runtime.memory import allowed_bytes
 
 _BLOCK_ELEMENTS = 1 << 15  # scores that stay in the cache while their powers are summed
 
 
-def likelihoods_of(estimator: Any, rows: Rows) -> np.ndarray:
+def likelihoods_of(estimator: Any, rows: Rows, max_memory: int | str | None = None) -> np.ndarray:
     """Return the log-likelihood of labelled rows, and its derivatives, at each sharpness.
 
     Parameters
@@ -26,6 +25,7 @@ def likelihoods_of(estimator: Any, rows: Rows) -> np.ndarray:
         A fitted classifier.
     rows : Rows
         Rows with labels among its classes.
+    max_memory : int or str, optional
 
     Returns
     -------
@@ -39,9 +39,9 @@ def likelihoods_of(estimator: Any, rows: Rows) -> np.ndarray:
     """
     scorer, classes = estimator._scorer("predict_joint_log_proba"), estimator.classes_
     rows, sparse = in_process(rows), scorer.model._takes_sparse
-    allowed = allowed_bytes(None)
-    rows, held = decoded_once(rows, allowed)
-    slab_rows, rows = plan_rows(rows, allowed, held, copies=1, out_row_bytes=8 * classes.size)
+    slab_rows, rows = plan_labelled(
+        rows, max_memory, int(scorer.model.held_bytes), copies=1, out_row_bytes=8 * classes.size
+    )
     sums = np.zeros((N_SUMS, SHARPNESS.size))
     with reading(rows, slab_rows) as slabs:
         for slab in slabs:

@@ -222,7 +222,14 @@ class SeparabilitySelector(SelectorMixin, RowEstimator):
             raise ValueError(f"it selects a feature twice: {ranking}")
         return selector._with(moments, ranking, criterion)
 
-    def transform(self, X: Any, *, out: Any = None, features: str | None = None) -> Any:
+    def transform(
+        self,
+        X: Any,
+        *,
+        out: Any = None,
+        features: str | None = None,
+        max_memory: int | str | None = None,
+    ) -> Any:
         """Return the selected features of rows.
 
         Parameters
@@ -233,6 +240,8 @@ class SeparabilitySelector(SelectorMixin, RowEstimator):
             Destination of the result; see `GaussianDiscriminantAnalysis.predict`.
         features : str, optional
             Name of the dimension that holds the features, if `X` is a DataArray.
+        max_memory : int or str, optional
+            Memory for rows in flight and selected features; see `accumulate`.
 
         Returns
         -------
@@ -256,13 +265,20 @@ class SeparabilitySelector(SelectorMixin, RowEstimator):
         kept = self.get_support(indices=True)
         rows = Rows.of(X, features=features).X
         in_memory = not isinstance(rows, RowSource) or isinstance(rows, FrameRows)
-        if out is None and features is None and in_memory:
+        if out is features is max_memory is None and in_memory:
             return super().transform(X)
         rows = validate_rows(self, rows)
         dtype = np.dtype(as_source(rows).dtype or np.float64)
         function = partial(_columns, kept=kept, dtype=dtype)
         return engine.score(
-            function, rows, out, dtype=dtype, columns=kept.size, name="transform", held=kept.nbytes
+            function,
+            rows,
+            out,
+            dtype=dtype,
+            columns=kept.size,
+            name="transform",
+            held=kept.nbytes,
+            max_memory=max_memory,
         )
 
     def _get_support_mask(self) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -740,6 +741,7 @@ class GaussianClassifier(MomentClassifier):
         priors: str = "counted",
         out: Any = None,
         features: str | None = None,
+        max_memory: int | str | None = None,
     ) -> Any:
         r"""Return the probability of each class by the model fitted without the row.
 
@@ -773,6 +775,8 @@ class GaussianClassifier(MomentClassifier):
             Destination of the result; see `predict`.
         features : str, optional
             Name of the dimension that holds the features, if `X` is a DataArray.
+        max_memory : see `predict`
+            Memory for rows in flight, probabilities, labels and the model.
 
         Returns
         -------
@@ -818,16 +822,23 @@ class GaussianClassifier(MomentClassifier):
         array([0.   , 0.328, 0.672])
         """
         rows = Rows.of(X, y, sample_weight, features=features)
-        return self._scored_without("posterior", rows, priors, out)[0]
+        return self._scored_without("posterior", rows, priors, max_memory, out)[0]
 
     def leave_one_out_score(
-        self, X: Any, y: Any, sample_weight: Any = None, *, priors: str = "counted"
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        priors: str = "counted",
+        features: str | None = None,
+        max_memory: int | str | None = None,
     ) -> float:
         """Return the share of rows that the model fitted without them classifies correctly.
 
         Parameters
         ----------
-        X, y, sample_weight, priors : see `leave_one_out_proba`
+        X, y, sample_weight, priors, features, max_memory : see `leave_one_out_proba`
             Rows that the estimator was fitted to, with their labels and weights.
 
         Returns
@@ -849,12 +860,17 @@ class GaussianClassifier(MomentClassifier):
         >>> round(qda.score(X, y), 3), round(qda.leave_one_out_score(X, y), 3)
         (0.994, 0.994)
         """
-        rows = Rows.of(X, y, sample_weight)
-        right, weights = self._scored_without("right", rows, priors)
+        rows = Rows.of(X, y, sample_weight, features=features)
+        right, weights = self._scored_without("right", rows, priors, max_memory)
         return float(np.average(as_source(right, "right").whole(), weights=weights))
 
     def _scored_without(
-        self, answer: str, rows: Rows, priors: str, out: Any = None
+        self,
+        answer: str,
+        rows: Rows,
+        priors: str,
+        max_memory: int | str | None,
+        out: Any = None,
     ) -> tuple[Any, np.ndarray | None]:
         """Return what the model without a row says of each row, and the weights of the rows."""
         if priors not in ("counted", "fixed"):
@@ -869,21 +885,29 @@ class GaussianClassifier(MomentClassifier):
         X, rows = validate_rows(self, rows.X), rows.opened()
         codes, weights = self._codes_of_fit(rows, model.count)
         own = {"codes": codes} | ({} if weights is None else {"weights": weights})
-        influential = engine.score(partial(model.leave_one_out, answer="influential", **own), X)
+        columns = self.classes_.size if answer in ("posterior", "log_posterior") else None
+        held = int(self.model_.held_bytes) + sum(each.nbytes for each in own.values())
+        if out is None and not math.isnan(rows.X.n_rows):  # what the next pass returns
+            held += 8 * rows.X.n_rows * (columns or 1)
+        influential = engine.score(
+            partial(model.leave_one_out, answer="influential", **own),
+            X,
+            held=held,
+            max_memory=max_memory,
+        )
         found = as_source(rows.X.laid_out(influential, "influential")).whole()
-        own |= self._refits(model, rows.X, X, codes, weights, np.flatnonzero(found))
-        method, columns = f"leave_one_out_{answer}", None
-        if answer in ("posterior", "log_posterior"):
-            columns = self.classes_.size
+        at = np.flatnonzero(found)
+        own |= self._refits(model, rows.X, X, codes, weights, at, max_memory)
+        method = f"leave_one_out_{answer}"
         if answer == "posterior" and self._settings._temperature != 1:
             own["temperature"] = self._settings._temperature
         function = partial(model.leave_one_out, answer=answer, **own)
         options = own | {"priors": priors}
         scorer = Scorer(method, function, self.model_, None, columns, options, method)
-        return scorer.score(X, out), weights
+        return scorer.score(X, out, max_memory=max_memory), weights
 
-    def _likelihoods_without(self, rows: Rows) -> np.ndarray:
-        scores, weights = self._scored_without("log_posterior", rows, "counted")
+    def _likelihoods_without(self, rows: Rows, max_memory: int | str | None) -> np.ndarray:
+        scores, weights = self._scored_without("log_posterior", rows, "counted", max_memory)
         codes, _ = self._codes_of_fit(rows.opened(), self.class_count_)
         return add_up(as_source(scores, "scores").whole().T, codes, weights)
 
@@ -921,6 +945,7 @@ class GaussianClassifier(MomentClassifier):
         codes: np.ndarray,
         weights: np.ndarray | None,
         at: np.ndarray,
+        max_memory: int | str | None,
     ) -> dict[str, Any]:
         """Return the numbers and log-posteriors of rows `at` that need a fit to the others.
 
@@ -946,7 +971,7 @@ class GaussianClassifier(MomentClassifier):
             options = {"sample_weight": weights, "unlabelled": -1, **mapped}
             rest = ClassMoments(**mapped)
             if at.size < codes.size:
-                rest = engine.accumulate(X, others, **options)
+                rest = engine.accumulate(X, others, max_memory=max_memory, **options)
                 rest = rest.relabel({k: self.classes_[k] for k in rest.classes})
 
             def add(moments: ClassMoments, some: Sequence[int]) -> ClassMoments:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import partial, wraps
@@ -16,8 +16,10 @@ from sklearn.base import ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda import engine, storage
-from streamgda.engine.plan import distinct_labels
+from streamgda.engine.plan import distinct_labels, plan_labelled
 from streamgda.engine.progress import Progress
+from streamgda.engine.reading import in_process, read_by_workers
+from streamgda.engine.reading import reading as read_slabs
 from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,
@@ -30,6 +32,7 @@ from streamgda.errors import (
 from streamgda.estimators.calibration import likelihoods_of
 from streamgda.estimators.export import Counterpart
 from streamgda.estimators.row_estimator import (
+    Comparing,
     GapScoring,
     Reading,
     RowEstimator,
@@ -37,6 +40,7 @@ from streamgda.estimators.row_estimator import (
     names_in,
     takes,
     validate_labelled,
+    validate_rows,
 )
 from streamgda.models.calibration import best_temperature
 from streamgda.models.model import check_classes, check_priors
@@ -48,7 +52,13 @@ from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.feature_maps import Lifting
 from streamgda.rows import Rows, as_source
 from streamgda.rows.arrays import SKIP_OR_FILL
-from streamgda.rows.invalid_rows import CHECK_SUMS, SCORING, as_weights, labels_to_count
+from streamgda.rows.invalid_rows import (
+    CHECK_SUMS,
+    SCORING,
+    RowRule,
+    as_weights,
+    labels_to_count,
+)
 from streamgda.rows.labels import (
     as_labels,
     check_expected,
@@ -60,7 +70,7 @@ from streamgda.rows.labels import (
     without_mask,
 )
 from streamgda.rows.names import ATTRIBUTE, Names, restored_names
-from streamgda.rows.sources import check_lengths
+from streamgda.rows.sources import Slab, check_lengths
 from streamgda.runtime.interruption import Lock
 from streamgda.runtime.memory import readable, spare_memory
 from streamgda.runtime.parameters import (
@@ -1183,8 +1193,10 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         """
         return self._scored("predict", X, scoring)
 
-    @takes(Reading)
-    def score(self, X: Any, y: Any, sample_weight: Any = None, **reading: Unpack[Reading]) -> float:
+    @takes(Comparing)
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, **reading: Unpack[Comparing]
+    ) -> float:
         """Return the share of rows whose predicted class is right.
 
         Parameters
@@ -1197,6 +1209,8 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
             Weights of the rows.
         features, unlabelled, nodata, on_invalid : see `fit`
             How rows are read, and which of them count.
+        max_memory : see `predict`
+            Memory for rows in flight, predictions and the model.
 
         Returns
         -------
@@ -1207,6 +1221,8 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         ------
         InvalidDataError, InvalidParameterError
             For rows, labels, weights or options that cannot be used.
+        MemoryBudgetError
+            If `max_memory` is too small.
 
         Examples
         --------
@@ -1215,38 +1231,21 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         >>> GaussianNB().fit(X, y).score([[2.0], [7.0], [8.0]], ["ant", "bee", "ant"])
         0.6666666666666666
         """
-        read = self._read("score", X, None, None, reading)
-        X, rule, rows = read.X, read.rule, as_source(read.X)
-
-        def in_order(values: Any, name: str) -> np.ndarray:
-            return as_source(rows.laid_out(values, name), name).whole()
-
-        scoring = {}
-        if rule is not CHECK_SUMS:  # subclasses may have a `predict` of rows alone
-            filling = "fill" if rule.selects else "raise"  # rows that do not count hold anything
-            scoring = {"nodata": rule.nodata, "on_invalid": filling}
-        predicted = in_order(self.predict(X, **scoring), "predictions")
-        labels = rule.as_labels(in_order(y, "y"))
-        check_lengths(as_source(predicted), as_source(labels, "y"))
-        weights = None if sample_weight is None else in_order(sample_weight, "sample_weight")
-        counts, weights, _ = labels_to_count(labels, weights, rule)
-        if rule.selects:
-            invalid = counts & (find(predicted, self.classes_) < 0)
-            if invalid.any() and rule.action == "raise":
-                row = int(invalid.argmax())
-                raise InvalidDataError(
-                    f"Input X has an invalid row: row {row}; {SKIP_OR_FILL}", "X", row
-                )
-            counts &= ~invalid
-        if not counts.any():
+        max_memory = reading.pop("max_memory", None)
+        rows = self._read("score", X, None, None, reading)
+        rows = replace(rows, y=y, weight=sample_weight)
+        hits = total = 0.0
+        with _predictions(self, rows, max_memory) as slabs:
+            for slab in slabs:
+                right, weights = _compared(slab, rows.rule, self.classes_)
+                hits += float(right.sum() if weights is None else (right * weights).sum())
+                total += float(right.size if weights is None else weights.sum())
+        if not total:
             raise InvalidDataError(
                 "every sample_weight is zero, or every row is unlabelled or invalid: no row is "
                 "left to score"
             )
-        true = without_mask(labels)[counts]
-        classes = encode(true, self.classes_)[1]
-        right = find(true, classes) == find(predicted[counts], classes)
-        return float(np.average(right, weights=weights[counts] if weights.size else None))
+        return hits / total
 
     @takes(GapScoring)
     def predict_proba(self, X: Any, **scoring: Unpack[GapScoring]) -> Any:
@@ -1387,7 +1386,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         check_expected(labels, codes, found, self.classes_)
         return self._scored(method, X, scoring, codes=codes)
 
-    @takes(Reading)
+    @takes(Comparing)
     def calibrate(
         self,
         X: Any,
@@ -1395,7 +1394,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         sample_weight: Any = None,
         *,
         leave_one_out: bool = False,
-        **reading: Unpack[Reading],
+        **reading: Unpack[Comparing],
     ) -> Self:
         r"""Choose the temperature of the posteriors that makes the labels of rows most likely.
 
@@ -1414,6 +1413,8 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
             `leave_one_out_proba`, which Gaussian estimators have.
         features, unlabelled, nodata, on_invalid : see `fit`
             How rows are read, and which of them count.
+        max_memory : see `predict`
+            Memory for rows in flight, their scores and the model.
 
         Returns
         -------
@@ -1427,6 +1428,8 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
             among the classes.
         UnsupportedError
             For `leave_one_out` where the estimator has no such formula.
+        MemoryBudgetError
+            If `max_memory` is too small.
 
         Notes
         -----
@@ -1455,11 +1458,12 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         True
         """
         check_is_fitted(self)
+        max_memory = reading.pop("max_memory", None)
         rows = self._read("calibrate", X, y, sample_weight, reading)
         if leave_one_out:
-            sums = self._likelihoods_without(rows)
+            sums = self._likelihoods_without(rows, max_memory)
         else:
-            sums = likelihoods_of(self, validate_labelled(self, rows, reset=False))
+            sums = likelihoods_of(self, validate_labelled(self, rows, reset=False), max_memory)
         if not sums.any():
             raise InvalidDataError(f"{NO_ROWS}, or no density is above zero where it should be")
         temperature = best_temperature(sums)
@@ -1470,7 +1474,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
             self.__dict__ = vars(self) | {"temperature": temperature, "_settings": settings}
         return self
 
-    def _likelihoods_without(self, rows: Rows) -> np.ndarray:
+    def _likelihoods_without(self, rows: Rows, max_memory: int | str | None) -> np.ndarray:
         """Return what `likelihoods_of` does, of rows of the fit by the models without them."""
         raise UnsupportedError(
             f"{type(self).__name__} has no exact leave-one-out; give rows that it was not fitted to"
@@ -1672,3 +1676,58 @@ def unfitted(base: type[Kind], description: Mapping[str, Any]) -> Kind:
     estimator._kept()
     estimator._check_priors()
     return estimator
+
+
+@contextlib.contextmanager
+def _predictions(
+    estimator: Any, rows: Rows, max_memory: int | str | None
+) -> Iterator[Iterable[Slab]]:
+    """Provide slabs of predictions, with their labels and weights."""
+    X, filled = as_source(rows.X), rows.rule is not CHECK_SUMS
+    # Rows that do not count hold anything.
+    rule = RowRule("fill" if rows.rule.selects else "raise", rows.rule.nodata)
+    elsewhere = X.executor == "dask" or read_by_workers(X)
+    own = not type(estimator).predict.__module__.startswith("streamgda.")
+    if elsewhere or own or (max_memory is None and X.in_memory):
+
+        def whole(values: Any, name: str) -> Any:
+            return None if values is None else as_source(X.laid_out(values, name), name).whole()
+
+        # Subclasses may have a `predict` of rows alone.
+        scoring = {"nodata": rule.nodata, "on_invalid": rule.action} if filled else {}
+        budget = {} if max_memory is None else {"max_memory": max_memory}
+        predicted = whole(estimator.predict(rows.X, **scoring, **budget), "predictions")
+        y, weight = whole(rows.y, "y"), whole(rows.weight, "sample_weight")
+        check_lengths(as_source(predicted), as_source(y, "y"))
+        yield [Slab(predicted, y, weight=weight)]
+        return
+    scorer = estimator._scorer("predict")
+    scorer = scorer.filling(rule) if filled else scorer
+    dtype = np.asarray(scorer.labels).dtype
+    predicted = as_source(validate_rows(estimator, rows.X)).map(scorer.function, dtype)
+    slab_rows, read = plan_labelled(
+        in_process(replace(rows, X=predicted)),
+        max_memory,
+        int(scorer.model.held_bytes),
+        out_row_bytes=dtype.itemsize,
+    )
+    with read_slabs(read, slab_rows) as slabs:
+        yield slabs
+
+
+def _compared(slab: Slab, rule: RowRule, known: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return which predictions that count are right, and their weights if there are any."""
+    predicted, labels = slab.X, rule.as_labels(slab.y, slab.first_row)
+    counts, weights, _ = labels_to_count(labels, slab.weight, rule, slab.first_row)
+    if rule.selects:
+        invalid = counts & (find(predicted, known) < 0)
+        if invalid.any() and rule.action == "raise":
+            row = slab.first_row + int(invalid.argmax())
+            raise InvalidDataError(
+                f"Input X has an invalid row: row {row}; {SKIP_OR_FILL}", "X", row
+            )
+        counts &= ~invalid
+    true = without_mask(labels)[counts]
+    classes = encode(true, known)[1]
+    right = find(true, classes) == find(predicted[counts], classes)
+    return right, weights[counts] if weights.size else None

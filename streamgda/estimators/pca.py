@@ -516,7 +516,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
         """
         return self._scored("score_samples", X, scoring)
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, *, max_memory: int | str | None = None) -> float:
         """Return the mean of `score_samples`.
 
         Parameters
@@ -525,6 +525,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
             Rows.
         y : None
             Ignored.
+        max_memory : see `transform`
+            Memory for rows in flight and their log-densities.
 
         Returns
         -------
@@ -543,4 +545,5 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
         >>> round(pca.score([[1.0, 1.0], [9.0, 9.0]]), 2)
         -23.72
         """
-        return float(as_source(self.score_samples(X), "scores").whole().mean())
+        scores = self.score_samples(X, max_memory=max_memory)
+        return float(as_source(scores, "scores").whole().mean())

@@ -25,6 +25,7 @@ from streamgda.estimators.moment_classifier import (
     joined_maps,
 )
 from streamgda.estimators.row_estimator import (
+    Comparing,
     Reading,
     Scoring,
     calls_within,
@@ -676,8 +677,10 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         """
         return self._scored("predict", X, scoring)
 
-    @takes(Reading)
-    def score(self, X: Any, y: Any, sample_weight: Any = None, **reading: Unpack[Reading]) -> float:
+    @takes(Comparing)
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, **reading: Unpack[Comparing]
+    ) -> float:
         """Return the coefficient of determination of the predictions, from one pass over the rows.
 
         That of several targets is the mean, as in scikit-learn. It follows from the moments of the
@@ -689,6 +692,8 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
             Rows, targets and weights.
         features, unlabelled, nodata, on_invalid : see `fit`
             How rows are read, and which of them count.
+        max_memory : int or str, optional
+            Memory for rows in flight and moments; see `accumulate`.
 
         Returns
         -------
@@ -710,8 +715,11 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         1.0
         """
         check_is_fitted(self)
+        max_memory = reading.pop("max_memory", None)
         rows = self._validated(self._read("score", X, y, sample_weight, reading), reset=False)
-        moments = engine.accumulate_into(self._empty(self._settings), self._summed(rows))
+        planned: dict[str, Any] = {} if max_memory is None else {"max_memory": max_memory}
+        empty = self._empty(self._settings)
+        moments = engine.accumulate_into(empty, self._summed(rows), **planned)
         if moments.n_features is None:
             raise InvalidDataError(NO_ROWS)
         return float(self._fitted.r2(self._columns(None, moments)).mean())

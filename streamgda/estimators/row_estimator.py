@@ -66,7 +66,7 @@ class RowReading(TypedDict, total=False):
 
 
 class Reading(TypedDict, total=False):
-    """Options of methods that learn from labelled rows, or compare labels with predictions.
+    """Options of methods that learn from labelled rows.
 
     Attributes
     ----------
@@ -80,6 +80,18 @@ class Reading(TypedDict, total=False):
     unlabelled: Any
     nodata: float | None
     on_invalid: str
+
+
+class Comparing(Reading, total=False):
+    """Options of methods that compare labels with predictions.
+
+    Attributes
+    ----------
+    max_memory : int or str, optional
+        See `MomentClassifier.predict`.
+    """
+
+    max_memory: int | str | None
 
 
 class Scoring(TypedDict, total=False):

@@ -13,7 +13,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda import storage
-from streamgda.engine.plan import decoded_once, plan_rows
+from streamgda.engine.plan import plan_labelled
 from streamgda.engine.reading import in_process
 from streamgda.engine.reading import reading as read_slabs
 from streamgda.errors import InvalidDataError, InvalidParameterError
@@ -36,7 +36,7 @@ from streamgda.rows import Rows, as_source
 from streamgda.rows.arrays import SKIP_OR_FILL
 from streamgda.rows.invalid_rows import CHECK_SUMS, Filled, RowRule, labels_to_count
 from streamgda.rows.labels import as_labels, check_expected, encode, without_mask
-from streamgda.runtime.memory import allowed_bytes, as_bytes
+from streamgda.runtime.memory import as_bytes
 from streamgda.runtime.parameters import as_numbers, refuse, shown
 from streamgda.storage.saved import State, arrays_within, describe, nested, restore
 
@@ -381,10 +381,8 @@ def _reader(
         # As scikit-learn does, with a warning in `fit`.
         rows = replace(rows, y=np.ravel(rows.y))
     read = in_process(replace(rows, X=scores), at_once=room is None)
-    allowed = allowed_bytes(max_memory)
-    read, held = decoded_once(read, allowed)
-    held += _CELL_BYTES * (room or 0) + model.held_bytes
-    slab_rows, read = plan_rows(read, allowed, held, out_row_bytes=8)
+    held = _CELL_BYTES * (room or 0) + int(model.held_bytes)
+    slab_rows, read = plan_labelled(read, max_memory, held, out_row_bytes=8)
 
     def blocks() -> Iterator[Block]:
         with read_slabs(read, slab_rows) as slabs:

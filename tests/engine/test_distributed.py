@@ -42,7 +42,7 @@ from streamgda import (
     engine,
     storage,
 )
-from streamgda.engine import accumulation, plan, scoring
+from streamgda.engine import accumulation, plan, progress, scoring
 from streamgda.engine import dask as streamgda_on_dask
 from streamgda.engine.dask import cluster as streamgda_cluster
 from streamgda.engine.dask import parts as dask_parts
@@ -249,6 +249,19 @@ def test_progress(scheduler, stored, slabs_of_a_chunk, kind):
     assert done == sorted(done)
     assert done[-1] == N_ROWS
     assert len(done) > 10
+
+
+def test_progress_while_the_first_blocks_are_evaluated(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "_LINE_EVERY", 0)
+    monkeypatch.setattr(streamgda_cluster, "n_threads", lambda: 3)
+    X, y = blobs(N_ROWS)
+    blocks, labels = in_blocks("thirty", X, y)
+    accumulate(blocks + 1, labels, progress=True)
+    lines = capsys.readouterr().err.splitlines()
+    found = [line.split(": ", 2)[1] for line in lines]
+    assert [*dict.fromkeys(found)] == ["preparing", "evaluating the first blocks", "accumulating"]
+    last = lines[len(found) - 1 - found[::-1].index("evaluating the first blocks")]
+    assert re.search(rf": [1-9]\d* of {N_ROWS} rows", last)
 
 
 # --- any blocks -------------------------------------------------------------------------------

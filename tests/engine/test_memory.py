@@ -23,6 +23,7 @@ from streamgda import (
     GaussianDiscriminantAnalysis,
     GaussianDiscriminantCV,
     GaussianNB,
+    SeparabilitySelector,
     ThresholdClassifier,
     accumulate,
     engine,
@@ -30,7 +31,7 @@ from streamgda import (
 from streamgda.cli.evaluate import count
 from streamgda.engine import plan
 from streamgda.engine.plan import count_classes, plan_moments, plan_rows
-from streamgda.errors import MemoryBudgetError
+from streamgda.errors import InvalidDataError, MemoryBudgetError
 from streamgda.moments.covariance_types import structure_of
 from streamgda.rows import Rows, as_source
 from streamgda.runtime import memory, threads
@@ -236,6 +237,66 @@ def test_methods_take_a_budget():
     np.testing.assert_array_equal(
         nb.predict(rows, max_memory="60MB"), nb.predict(rows[slice(0, 5000)])
     )
+
+
+@pytest.mark.filterwarnings("ignore:9 of 100 features are constant")
+@pytest.mark.parametrize("name", ["score", "calibrate", "leave_one_out_score", "transform"])
+def test_methods_that_compare_labels_take_a_budget(name):
+    """They read rows in slabs that fit, and return what they return of rows in memory."""
+    X, y = Stored((50_000, 100), (1000, 100), np.float32), labels_of(50_000)
+    held = X[slice(0, 50_000)], y[slice(0, 50_000)]
+    if name == "transform":
+        fitted = SeparabilitySelector(2, covariance_type="diag").fit(held[0][:500], held[1][:500])
+        held, given = held[:1], (X,)
+    else:
+        fitted, given = GaussianNB().fit(*held), (X, y)
+
+    def method(*rows, **options):
+        found = getattr(fitted, name)(*rows, **options)
+        return found.temperature if name == "calibrate" else found
+
+    X.reads.clear()
+    with pytest.raises(MemoryBudgetError, match=r"max_memory allows 1\.0 MB"):
+        method(*given, max_memory="1MB")
+    assert not X.reads
+    found, expected = method(*given, max_memory="40MB"), method(*held)
+    assert max(stop - start for start, stop in X.reads) < 50_000
+    np.testing.assert_allclose(found, expected, rtol=1e-6)  # of sums of float32
+    np.testing.assert_allclose(method(*held, max_memory="100MB"), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("selected", [False, True])
+def test_the_score_of_rows_in_slabs_is_that_of_all(monkeypatch, selected):
+    monkeypatch.setattr(plan, "_READ_BYTES", 1 << 16)
+    rng = np.random.default_rng(0)
+    y = rng.choice(["a", "b", "none"], 5000)
+    X, w = rng.normal(size=(5000, 4)), rng.random(5000)
+    X[y == "b"] += 1
+    nb = GaussianNB().fit(X, y)
+    options = {}
+    if selected:
+        X[::50] = -9
+        options = {"nodata": -9, "unlabelled": "none", "on_invalid": "skip"}
+    labels = zarr.create_array({}, shape=y.shape, dtype=str, chunks=(500,))
+    labels[...] = y.astype(object)
+    stored = zarr.array(X, chunks=(100, 4)), labels
+    assert nb.score(*stored, **options) == nb.score(X, y, **options)
+    expected = nb.score(X, y, w, **options)
+    assert nb.score(*stored, w, **options) == pytest.approx(expected, rel=1e-12)
+    if selected:
+        first = 50 * int((y[::50] != "none").argmax())
+        with pytest.raises(InvalidDataError, match=f"invalid row: row {first};"):
+            nb.score(*stored, **options | {"on_invalid": "raise"})
+
+
+def test_a_subclass_that_predicts_otherwise_is_scored_by_that():
+    class Always(GaussianNB):
+        def predict(self, X):
+            return np.ones(X.shape[0], int)
+
+    X, y = np.arange(40.0).reshape(20, 2), np.arange(20) % 2
+    stored = zarr.array(X, chunks=(5, 2)), zarr.array(y, chunks=(5,))
+    assert Always().fit(X, y).score(*stored) == 0.5
 
 
 def test_scores_in_flight_are_part_of_the_budget():

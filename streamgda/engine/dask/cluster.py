@@ -160,7 +160,7 @@ def compute(tasks: Sequence[Any], ended: Ended | None = None) -> list[Any]:
     return [results[number] for number in range(len(results))]
 
 
-def begun(keys: Sequence[Any], task: Callable[[Any], Any], n: int) -> dict[Any, Any]:
+def begun(keys: Sequence[Any], task: Callable[[Any], Any], n: int, ended: Ended) -> dict[Any, Any]:
     """Begin `n` tasks, and return them or all tasks, depending on whether the first was costly.
 
     Parameters
@@ -169,6 +169,8 @@ def begun(keys: Sequence[Any], task: Callable[[Any], Any], n: int) -> dict[Any, 
     task : callable
         Returns the delayed task of a key, whose result has an attribute `costly`.
     n : int
+    ended : callable
+        Called as ``ended(number, result)`` for tasks that ended here.
 
     Returns
     -------
@@ -179,9 +181,15 @@ def begun(keys: Sequence[Any], task: Callable[[Any], Any], n: int) -> dict[Any, 
     if not tasks:
         return {}
     if client is None:
-        found = dask.compute(*tasks)
+        found: dict[int, Any] = {}
+
+        def take(number: int, result: Any) -> None:
+            found[number] = result
+            ended(number, result)
+
+        compute(tasks, take)
         costly = found[0].costly
-        tasks = [dask.delayed(value, traverse=False) for value in found]
+        tasks = [dask.delayed(found[number], traverse=False) for number in range(len(tasks))]
     else:
         tasks, costly = _begun_there(client, tasks)
     if costly:

@@ -25,6 +25,7 @@ from streamgda.engine.dask.collections import in_blocks, in_store, name_of, open
 from streamgda.engine.dask.parts import (
     PART_BYTES,
     PART_STATES,
+    Evaluated,
     PartMoments,
     Parts,
     Range,
@@ -203,9 +204,17 @@ def _accumulated(
     work = replace(asked, progress=False, checkpoint=None)
     merging = delayed(merge, pure=False)
 
-    n_threads = cluster.n_threads()
-    pieces = parts.pieces(n_threads)
-    evaluated = cluster.begun(pieces, parts.evaluation, n_threads)
+    n_threads, n_evaluated = cluster.n_threads(), 0
+    shown = False if callable(asked.progress) else asked.progress
+    with reporter(shown, parts.total, "evaluating the first blocks") as report:
+
+        def were_evaluated(number: int, blocks: Evaluated) -> None:
+            nonlocal n_evaluated
+            n_evaluated += sum(len(slab.X) for _, slab in blocks)
+            report(n_evaluated)
+
+        pieces = parts.pieces(n_threads)
+        evaluated = cluster.begun(pieces, parts.evaluation, n_threads, were_evaluated)
 
     def task(span: Range) -> Any:
         start, stop = span
