@@ -138,16 +138,9 @@ class Accumulation:
         if self.again is not None:
             moments.update(*self.again.squares(slab, self.rule))
             return
-        groups = {} if slab.groups is None else {"groups": slab.groups}
-        moments._update(
-            slab.X,
-            one_class(slab.X) if slab.y is None else slab.y,
-            slab.weight,
-            first_row=slab.first_row,
-            rule=self.rule,
-            expected=self.expected,
-            **groups,
-        )
+        if slab.y is None:
+            slab = slab._replace(y=one_class(slab.X))
+        moments._update(slab, self.rule, self.expected)
         moments._name_features(self.feature_names)
 
     def declared(self, moments: Moments) -> Moments:
@@ -347,7 +340,7 @@ def accumulate_into(
     X = None if options else rows.at_once
     if X is not None:
         y = one_class(X) if rows.y is None else rows.y
-        return moments._update(X, y, rows.weight, rule=rows.rule, expected=expected, decay=decay)
+        return moments._update(Slab(X, y, weight=rows.weight), rows.rule, expected, decay)
     asked = Accumulation(
         covariance_type=moments.covariance_type,
         fourth_moments=moments.fourth_moments,

@@ -526,14 +526,8 @@ class _Scores:
         adding = moments._bytes(self.n_classes, self.n_features, self.n_parts)[1]
         with self._read(max(adding, self.held), "accumulating") as slabs:
             for slab in slabs:
-                moments._update(
-                    slab.X,
-                    slab.y,
-                    sample_weight=slab.weight,
-                    groups=self.folds.of(slab.first_row, slab.first_row + len(slab.X)),
-                    first_row=slab.first_row,
-                    rule=self.rows.rule,
-                )
+                groups = self.folds.of(slab.first_row, slab.first_row + len(slab.X))
+                moments._update(slab._replace(groups=groups), self.rows.rule)
         self.parts, self.classes = {fold: moments[fold] for fold in moments}, moments.classes
         return moments.total()
 

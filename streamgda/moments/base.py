@@ -12,6 +12,7 @@ from streamgda.moments.feature_maps import Lifting
 from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
 from streamgda.rows.labels import as_labels, join_labels
 from streamgda.rows.names import Names, join_names
+from streamgda.rows.sources import Slab
 from streamgda.runtime.interruption import ChangeLock
 from streamgda.storage.saved import Saved
 
@@ -127,26 +128,17 @@ class Moments(Saved):
         array([[2.],
                [8.]])
         """
-        return self._update(X, y, sample_weight)
+        return self._update(Slab(X, y, weight=sample_weight))
 
     @abstractmethod
     def _update(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        first_row: int = 0,
-        rule: RowRule = CHECK_SUMS,
-        expected: np.ndarray | None = None,
+        self, slab: Slab, rule: RowRule = CHECK_SUMS, expected: np.ndarray | None = None
     ) -> Self:
         """Add rows of a larger array; a class documents its `update`.
 
         Parameters
         ----------
-        X, y, sample_weight
-            As for `update`.
-        first_row : int
-            Number of the first row in the larger array, from which errors count.
+        slab : Slab
         rule : RowRule
             Which rows count.
         expected : ndarray, sorted, optional

@@ -40,6 +40,7 @@ from streamgda.rows.invalid_rows import (
 )
 from streamgda.rows.lifted import lifted
 from streamgda.rows.names import Names, as_names, feature_numbers, restored_names, saved_names
+from streamgda.rows.sources import Slab
 from streamgda.runtime import threads
 from streamgda.runtime.display import frame_of
 from streamgda.runtime.interruption import uninterrupted
@@ -522,33 +523,30 @@ class ClassMoments(Moments):
 
     def _update(
         self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        first_row: int = 0,
+        slab: Slab,
         rule: RowRule = CHECK_SUMS,
         expected: np.ndarray | None = None,
         decay: float | None = None,
     ) -> Self:
-        usual = rule is CHECK_SUMS and sample_weight is None and decay is None
+        X, y = slab.X, slab.y
+        usual = rule is CHECK_SUMS and slab.weight is None and decay is None
         if usual and type(X) is np.ndarray and type(y) is np.ndarray and self._add_at_once(X, y):
             return self
-        rows = self._counted(X, rule.as_labels(y, first_row), sample_weight, first_row, rule)
+        rows = self._counted(slab, rule.as_labels(y, slab.first_row), rule)
         with self._lock:
             return self._add_rows(rows, expected, decay)
 
-    def _counted(
-        self, X: Any, y: label_codes.Labels, sample_weight: Any, first_row: int, rule: RowRule
-    ) -> CountedRows:
+    def _counted(self, slab: Slab, y: label_codes.Labels, rule: RowRule) -> CountedRows:
         """Return the rows that count, of labels that the rule has converted."""
+        X, weight, start = slab.X, slab.weight, slab.first_row
         X, names = (X, None) if type(X) in UNMASKED else named_rows(X)
         sparse = self._lifting is None and not self._structure.matrix
         X = as_maskable_matrix(X, sparse, in_place=self._sums_in_place)
         check_labels(X, y)
         plain = rule is CHECK_SUMS and type(X) is np.ndarray  # the common case, at once
-        if sample_weight is None and (plain or rule.counts_all(X)):
-            return CountedRows(X, y, NO_WEIGHTS, None, 0, first_row, names)
-        return CountedRows(*rows_to_count(X, y, sample_weight, rule, first_row), first_row, names)
+        if weight is None and (plain or rule.counts_all(X)):
+            return CountedRows(X, y, NO_WEIGHTS, None, 0, start, names)
+        return CountedRows(*rows_to_count(X, y, weight, rule, start), start, names)
 
     def _add_rows(
         self, rows: CountedRows, expected: np.ndarray | None = None, decay: float | None = None

@@ -34,6 +34,7 @@ from streamgda.rows.labels import (
     join_labels,
 )
 from streamgda.rows.names import Names
+from streamgda.rows.sources import Slab
 from streamgda.runtime.parameters import check_type, renamed, shown
 from streamgda.storage.format import check_whole
 from streamgda.storage.saved import State, arrays_within, nested
@@ -519,27 +520,21 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
                [1, 0],
                [1, 0]])
         """
-        return self._update(X, y, sample_weight, groups=groups)
+        return self._update(Slab(X, y, groups, sample_weight))
 
     def _update(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        first_row: int = 0,
-        rule: RowRule = CHECK_SUMS,
-        expected: np.ndarray | None = None,
-        groups: Any = None,
+        self, slab: Slab, rule: RowRule = CHECK_SUMS, expected: np.ndarray | None = None
     ) -> Self:
-        if groups is None:
+        if slab.groups is None:
             raise InvalidDataError("groups are missing: call update(X, y, groups)")
-        labels, of_rows = rule.as_labels(y, first_row), group_labels(groups, first_row)
+        first_row = slab.first_row
+        labels, of_rows = rule.as_labels(slab.y, first_row), group_labels(slab.groups, first_row)
         if of_rows.shape != labels.shape:
             raise InvalidDataError(
                 f"y has {labels.shape[0]} labels but there are {of_rows.shape[0]} groups "
                 f"(inconsistent numbers of samples); give one group a row"
             )
-        rows = self._held.cells._counted(X, labels, sample_weight, first_row, rule)
+        rows = self._held.cells._counted(slab, labels, rule)
         if rows.numbers is not None:
             of_rows = of_rows[rows.numbers]
         with self._lock:

@@ -20,6 +20,7 @@ from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows
 from streamgda.rows.invalid_rows import RowRule, as_maskable_matrix, labels_to_count
 from streamgda.rows.names import restored_names, saved_names
+from streamgda.rows.sources import Slab
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import BELOW_ONE, LEAST, as_number
 from streamgda.storage.format import check_array, check_count, check_squares
@@ -258,20 +259,15 @@ class PairwiseMoments(Moments):
     # --- adding rows --------------------------------------------------------------------------
 
     def _update(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        first_row: int = 0,
-        rule: RowRule = _MISSING,
-        expected: np.ndarray | None = None,
+        self, slab: Slab, rule: RowRule = _MISSING, expected: np.ndarray | None = None
     ) -> Self:
-        X, named = named_rows(X)
-        X, y = as_maskable_matrix(X), rule.as_labels(y, first_row)
+        X, named = named_rows(slab.X)
+        first_row = slab.first_row
+        X, y = as_maskable_matrix(X), rule.as_labels(slab.y, first_row)
         check_labels(X, y)
         self._check_features(X.shape[1])
         self._names_with(named, InvalidDataError)
-        counts, weights, _ = labels_to_count(y, sample_weight, rule, first_row)
+        counts, weights, _ = labels_to_count(y, slab.weight, rule, first_row)
         weights = weights if weights.size else np.ones(y.size)
         numbers = np.flatnonzero(counts)
         y = label_codes.without_mask(y)[numbers]

@@ -8,6 +8,7 @@ from scipy import sparse
 
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
 from streamgda.moments import ClassMoments
+from streamgda.rows.sources import Slab
 
 
 @pytest.fixture(params=["centred", "exact", "weighted", "empty"])
@@ -75,9 +76,9 @@ def test_rows_are_numbered_as_they_came():
     refuses(ClassMoments(), "row 3, column 1", X, [0, 1, 0, 1], [0, 1, 0, 1])
     before = ClassMoments()
     with pytest.raises(InvalidDataError, match="row 1003, column 1"):
-        before._update(X, [0, 1, 0, 1], [0, 1, 0, 1], first_row=1000)
+        before._update(Slab(X, [0, 1, 0, 1], None, [0, 1, 0, 1], 1000))
     with pytest.raises(InvalidDataError, match="row 1003, column 1"):
-        before._update(X, [0, 1, 0, 1], first_row=1000)
+        before._update(Slab(X, [0, 1, 0, 1], first_row=1000))
 
 
 @pytest.mark.parametrize("value", [1e308, -1.7e308, 1e200])

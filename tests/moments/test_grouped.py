@@ -165,7 +165,7 @@ def test_a_failed_update_changes_nothing():
             grouped.update(rows, y, groups)
         assert snapshot(grouped) == before
     with pytest.raises(InvalidDataError, match=r"update\(X, y, groups\)"):
-        grouped._update(X, Y)
+        grouped.update(X, Y, None)
 
 
 def test_rows_that_do_not_count_make_no_groups():
