@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self, Unpack, overload
@@ -46,7 +46,7 @@ from streamgda.models.model import check_classes, check_priors
 from streamgda.models.sampling import Sampler, codes_to_sample, sample
 from streamgda.moments import ClassMoments
 from streamgda.moments.covariance_types import structure_of
-from streamgda.moments.grouped import each_without
+from streamgda.moments.grouped import OtherParts
 from streamgda.rows import Rows, as_source
 from streamgda.rows.invalid_rows import as_matrix, as_weights, rows_to_count
 from streamgda.rows.labels import coded_labels, find, with_label
@@ -974,13 +974,13 @@ class GaussianClassifier(MomentClassifier):
                 rest = engine.accumulate(X, others, max_memory=max_memory, **options)
                 rest = rest.relabel({k: self.classes_[k] for k in rest.classes})
 
-            def add(moments: ClassMoments, some: Sequence[int]) -> ClassMoments:
-                rows = slice(some[0], some[-1] + 1)
+            def add(moments: ClassMoments, some: range) -> ClassMoments:
+                rows = slice(some.start, some.stop)
                 return moments.update(
                     values[rows], labels[rows], None if weights is None else weights[at[rows]]
                 )
 
-            return each_without(range(at.size), rest, add)
+            return iter(OtherParts(at.size, rest, add))
 
         plain: Any = itertools.repeat((0, None))
         if self._beside is not None:  # smoothing follows rows without weights

@@ -268,13 +268,10 @@ class Structure:
         the scatter, which change.
         """
         X, codes, weights = rows
-        finite: bool
         if type(X) is CompressedRows:
-            finite = add_sparse_centred(*X.arrays, codes, weights, *state)
-        else:
-            X, order = with_order(X)
-            finite = add_centred_squares(X, order, codes, weights, block_rows, *state)
-        return finite
+            return bool(add_sparse_centred(*X.arrays, codes, weights, *state))
+        X, order = with_order(X)
+        return bool(add_centred_squares(X, order, codes, weights, block_rows, *state))
 
     def add_integers(self, X: Any, codes: np.ndarray, n_threads: int, *state: np.ndarray) -> None:
         """Add rows of integers to int64 sums.
@@ -385,23 +382,19 @@ class Matrix(Structure):
     def add_few(self, rows: Coded, block_rows: int, *state: Any) -> bool:
         X, codes, weights = rows
         (n_rows, d), n_classes, scatter = X.shape, state[1].size, state[-1]
-        narrow = d <= BUCKET_FEATURES and n_rows >= _FEW_ROWS * n_classes
-        if narrow and _narrow_bytes(d, n_classes, len(scatter)) > _FEW_BYTES:
-            narrow = n_rows >= 2 * _FEW_ROWS * n_classes
-        finite: bool
-        if narrow:
+        # Products and rows are held beside the scatters, and added to these block by block.
+        held = 8 * d * (len(scatter) * d + LEAST_BUCKET_ROWS * n_classes)
+        least = _FEW_ROWS * n_classes * (2 if held > _FEW_BYTES else 1)
+        if d <= BUCKET_FEATURES and n_rows >= least:
             X, order = with_order(X)
-            finite = add_centred_narrow(X, order, codes, weights, block_rows, *state)
-        else:
-            finite = add_centred(copied(X), codes, weights, block_rows, *state)
-        return finite
+            return bool(add_centred_narrow(X, order, codes, weights, block_rows, *state))
+        return bool(add_centred(copied(X), codes, weights, block_rows, *state))
 
     def add_integers(self, X: Any, codes: np.ndarray, n_threads: int, *state: np.ndarray) -> None:
         (n_rows, d), (count, total, scatter) = X.shape, state
         # Products of bytes are faster than those of float64 if there are enough of them.
         most = BUCKET_FEATURES // (2 if X.dtype.itemsize == 1 else 1)
-        narrow = n_threads == 1 and d <= most and count.size < n_rows <= EXACT_NARROW_ROWS
-        if narrow:
+        if n_threads == 1 and d <= most and count.size < n_rows <= EXACT_NARROW_ROWS:
             X, order = with_order(X)
             add_exact_narrow(X, order, codes, count, total, scatter)
         else:
@@ -464,14 +457,6 @@ class Matrix(Structure):
             pooled = len(roots) < len(centres)
             kind = roots_of.PooledDistances if pooled else roots_of.MatrixDistances
         return kind(roots, features, centres)
-
-
-def _narrow_bytes(n_features: int, n_classes: int, n_groups: int) -> int:
-    """Return the bytes of the products and rows that are held while narrow rows are added.
-
-    The products are written, read and added to the scatters once for each block.
-    """
-    return 8 * n_features * (n_groups * n_features + LEAST_BUCKET_ROWS * n_classes)
 
 
 class Spherical(Structure):

@@ -11,7 +11,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -423,10 +423,8 @@ class Transformer(FeatureMap):
         Hash of its parameters and fitted attributes.
     """
 
-    def __init__(
-        self, fitted: Any, name: str, widths: tuple[int, int], fingerprint: str | None = None
-    ) -> None:
-        self.fitted, self.name, self.widths, self._fingerprint = fitted, name, widths, fingerprint
+    def __init__(self, fitted: Any, name: str, widths: tuple[int, int]) -> None:
+        self.fitted, self.name, self.widths = fitted, name, widths
 
     @classmethod
     def of(cls, fitted: Any) -> Self:
@@ -445,14 +443,12 @@ class Transformer(FeatureMap):
             ) from None
         return cls(fitted, name, (n_in, n_out))
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Hash of the parameters and of what was learnt."""
-        if self._fingerprint is None:
-            from joblib import hash as hashed  # type: ignore[import-untyped]  # noqa: PLC0415
+        from joblib import hash as hashed  # type: ignore[import-untyped]  # noqa: PLC0415
 
-            self._fingerprint = f"{self.name} {hashed(vars(self.fitted))}"
-        return self._fingerprint
+        return f"{self.name} {hashed(vars(self.fitted))}"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Transformer):
@@ -474,7 +470,9 @@ class Transformer(FeatureMap):
     def _from_json(cls, values: Mapping[str, Any]) -> Self:
         """Return the map without its transformer."""
         n_in, n_out = (check_whole("widths", width, 1) for width in values["widths"])
-        return cls(None, str(values["name"]), (n_in, n_out), str(values["fingerprint"]))
+        loaded = cls(None, str(values["name"]), (n_in, n_out))
+        loaded.fingerprint = str(values["fingerprint"])
+        return loaded
 
     def _n_features_out(self, n_in: int) -> int:
         """Return the width of the result; refuse rows of another width than it was fitted to."""

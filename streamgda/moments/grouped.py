@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import iadd
 from typing import Any, Self
@@ -78,6 +78,44 @@ def grid(n_groups: int, n_classes: int) -> np.ndarray:
     return (np.arange(n_groups)[:, None] << _SHIFT | np.arange(n_classes)).ravel()
 
 
+class OtherParts:
+    """Moments of all parts of rows but one, for each part.
+
+    Each half of the parts needs the sum of the other, and its own halves likewise. Nothing is
+    subtracted, so that nothing cancels, and one sum is held for each level.
+
+    Parameters
+    ----------
+    n_parts : int
+    rest : ClassMoments
+        Moments of the rows that are in no part.
+    add : callable
+        Called as ``add(moments, parts)``; it adds the rows of some successive parts in place.
+    """
+
+    def __init__(
+        self, n_parts: int, rest: ClassMoments, add: Callable[[ClassMoments, range], ClassMoments]
+    ) -> None:
+        self._n_parts, self._add = n_parts, add
+        self._sums = [(range(n_parts), rest)]  # the parts that each lacks are among those before
+
+    def without(self, part: int) -> ClassMoments:
+        """Return the moments of all parts but one, which must not be modified."""
+        while part not in self._sums[-1][0]:
+            self._sums.pop()
+        parts, others = self._sums[-1]
+        while len(parts) > 1:
+            middle = len(parts) // 2
+            halves = parts[:middle], parts[middle:]
+            parts, added = halves if part in halves[0] else halves[::-1]
+            others = self._add(others.copy(), added)
+            self._sums.append((parts, others))
+        return others
+
+    def __iter__(self) -> Iterator[tuple[int, ClassMoments]]:
+        return ((part, self.without(part)) for part in range(self._n_parts))
+
+
 @dataclass
 class Held:
     """The moments of all groups, and the labels of groups and classes, which are sorted.
@@ -90,15 +128,14 @@ class Held:
         the label of a cell holds both numbers. Types with a covariance per class have the cells
         that have rows. Pooled types have one scatter for each group, and so all cells of each
         group: as many successive classes share a scatter.
-    others : list of tuple
-        Ranges of groups, each in the one before, and the moments of all groups outside: those on
-        the way to the last group that was left out.
+    others : OtherParts, optional
+        Moments without each group, once they are asked for.
     """
 
     groups: np.ndarray
     classes: np.ndarray
     cells: ClassMoments
-    others: list[tuple[int, int, ClassMoments]] = field(default_factory=list)
+    others: OtherParts | None = None
 
     @property
     def numbers(self) -> tuple[np.ndarray, np.ndarray]:
@@ -150,22 +187,15 @@ class Held:
         return self._placed(sums, self.classes, self.numbers[1][cells], self._structure(0))
 
     def without(self, number: int) -> ClassMoments:
-        """Return the moments of all groups but one together, which must not be modified.
+        """Return the moments of all groups but one together, which must not be modified."""
 
-        The range of groups that has it is halved, and the other half added, until it is alone.
-        """
-        while self.others and not self.others[-1][0] <= number < self.others[-1][1]:
-            self.others.pop()
-        whole = 0, self.groups.size, self.between(0, 0)
-        first, last, rest = self.others[-1] if self.others else whole
-        while last - first > 1:
-            middle = (first + last) // 2
-            halves = (first, middle), (middle, last)
-            own = int(number >= middle)
-            rest = rest + self.between(*halves[1 - own])
-            first, last = halves[own]
-            self.others.append((first, last, rest))
-        return rest
+        def add(moments: ClassMoments, groups: range) -> ClassMoments:
+            moments += self.between(groups.start, groups.stop)
+            return moments
+
+        if self.others is None:
+            self.others = OtherParts(self.groups.size, self.between(0, 0), add)
+        return self.others.without(number)
 
     def _structure(self, n_classes: int) -> Structure:
         """Return the structure of groups of that many classes, or of a single group for zero."""
@@ -340,7 +370,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
     @_feature_names.setter
     def _feature_names(self, names: Names | None) -> None:
         self._held.cells._feature_names = names
-        self._held.others.clear()
+        self._held.others = None
 
     @property
     def _lifting(self) -> Lifting | None:  # type: ignore[override]
@@ -545,7 +575,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
                 check_expected(rows.y, codes, classes, expected, first_row, rows.numbers)
             held = before.widened(groups, classes)
             codes = group_codes * classes.size + codes
-            before.others.clear()  # large moments change in place
+            before.others = None  # large moments change in place
             cells = CodedLabels(grid(groups.size, classes.size), codes)
             held.cells._add_rows(rows._replace(y=cells))
             self._held = held
@@ -574,7 +604,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
             join_labels(mine.classes, theirs.classes),
         )
         sums = mine.widened(*labels)
-        mine.others.clear()  # large moments change in place
+        mine.others = None  # large moments change in place
         sums.cells += theirs.widened(*labels).cells
         self._held = sums
 
@@ -656,34 +686,6 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         return grouped
 
 
-def each_without(
-    parts: Sequence[int],
-    rest: ClassMoments,
-    add: Callable[[ClassMoments, Sequence[int]], ClassMoments],
-) -> Iterator[tuple[int, ClassMoments]]:
-    """Yield each of some parts of rows, and the moments of the others and of the rest.
-
-    Each half needs the sum of the other, and its own halves likewise. Nothing is subtracted, so
-    that nothing cancels, and one sum is held for each level.
-
-    Parameters
-    ----------
-    parts : sequence of int
-        Numbers of the parts.
-    rest : ClassMoments
-        Moments of the rows that are in no part.
-    add : callable
-        Called as ``add(moments, parts)``; it adds the rows of some parts in place.
-    """
-    middle = len(parts) // 2
-    if not middle:
-        yield from ((part, rest) for part in parts)
-        return
-    halves = parts[:middle], parts[middle:]
-    for half, other in (halves, halves[::-1]):
-        yield from each_without(half, add(rest.copy(), other), add)
-
-
 def each_held_out(
     parts: Mapping[Any, ClassMoments], rest: ClassMoments
 ) -> Iterator[tuple[Any, ClassMoments]]:
@@ -693,4 +695,4 @@ def each_held_out(
     def add(total: ClassMoments, some: Sequence[int]) -> ClassMoments:
         return reduce(iadd, (parts[labels[number]] for number in some), total)
 
-    return ((labels[n], others) for n, others in each_without(range(len(labels)), rest, add))
+    return ((labels[n], others) for n, others in OtherParts(len(labels), rest, add))

@@ -67,7 +67,9 @@ def invert(covariance: np.ndarray, tol: float, singular: str) -> int:
         bound = 1 / (dlantr("1", upper, uplo="U") * dlantr("I", upper, uplo="U"))
     limit = rank_limit(tol, d)
     if not bound > limit:
-        correlation = _symmetric(covariance, variances)
+        correlation = np.triu(covariance, 1)  # Cholesky's factor is below
+        correlation += correlation.T
+        np.fill_diagonal(correlation, variances)
         if not np.isfinite(correlation).all():  # beyond float64
             return 0
         axes = _axes_below(limit, correlation, least=int(not positive))
@@ -84,14 +86,6 @@ def invert(covariance: np.ndarray, tol: float, singular: str) -> int:
     clear_upper(covariance)
     covariance /= scale
     return d
-
-
-def _symmetric(upper: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
-    """Return a symmetric matrix from its elements above the diagonal, and those on it."""
-    matrix = np.triu(upper, 1)
-    matrix += matrix.T
-    np.fill_diagonal(matrix, diagonal)
-    return matrix
 
 
 def _axes_below(limit: float, matrix: np.ndarray, least: int = 0) -> np.ndarray:

@@ -49,7 +49,7 @@ from streamgda.errors import (
 )
 from streamgda.estimators import selection
 from streamgda.models.gaussian import joint_log_likelihood
-from streamgda.moments.grouped import each_without
+from streamgda.moments.grouped import OtherParts
 from streamgda.rows import as_source
 from streamgda.storage.saved import restore, state_of
 
@@ -118,7 +118,7 @@ def test_training_sets_are_all_other_rows(n_folds, shift):
     moments, never = GroupedMoments().update(rows, Y, folds), ClassMoments()
     for more in (0, 30):
         never.update(rows[:more], Y[:more])
-        for fold, train in each_without(range(n_folds), never, adding(moments)):
+        for fold, train in OtherParts(n_folds, never, adding(moments)):
             used = np.r_[np.flatnonzero(folds != fold), :more]
             expected = naive.moments(rows[used], Y[used])
             assert train.class_count.tolist() == expected.count.tolist()
@@ -128,7 +128,7 @@ def test_training_sets_are_all_other_rows(n_folds, shift):
 
 def test_integers_are_exact_whichever_fold_is_left_out():
     moments = GroupedMoments().update(bytes_of(X), Y, np.arange(N) % 13)
-    for fold, train in each_without(range(13), ClassMoments(), adding(moments)):
+    for fold, train in OtherParts(13, ClassMoments(), adding(moments)):
         np.testing.assert_array_equal(train.covariance(), moments.without(fold).covariance())
 
 
