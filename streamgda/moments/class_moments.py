@@ -83,13 +83,15 @@ class FewRows:
         Number of changes of the moments that this is valid for.
     add : callable
         Adds rows for which there are `codes`; see `AddingAtOnce`.
+    left : float
+        Number of rows that may be added.
     """
 
-    __slots__ = ("_dtypes", "_left", "_most", "_table", "_width", "add", "changes", "sums")
+    __slots__ = ("_dtypes", "_most", "_table", "_width", "add", "changes", "left", "sums")
 
     def __init__(self, sums: Any, classes: np.ndarray, changes: int) -> None:
         self.sums, self.changes = sums, changes
-        self.add, self._dtypes, self._left = sums.adding_at_once()
+        self.add, self._dtypes, self.left = sums.adding_at_once()
         self._width = sums.n_features
         self._most = sums.most_at_once
         self._table: Any = label_codes.integer_table(classes)
@@ -105,15 +107,10 @@ class FewRows:
             or y.shape != (n_rows,)
             or y.dtype != _INT64
             or X.dtype not in self._dtypes
-            or n_rows > self._left
+            or n_rows > self.left
         ):
             return None
         return label_codes.look_up(y, *self._table)
-
-    def added(self, n_rows: int) -> None:
-        """Count rows that `add` has added."""
-        self._left -= n_rows
-        self.changes += 1
 
 
 class ClassMoments(Moments):
@@ -616,7 +613,8 @@ class ClassMoments(Moments):
             if not few.add(X, codes):
                 self.changes -= 1
                 return False
-            few.added(len(codes))
+            few.left -= len(codes)
+            few.changes += 1
         return True
 
     def _summable(
