@@ -115,11 +115,11 @@ def test_an_error_before_anything_is_done_leaves_nothing(tmp_path):
 def test_an_interrupted_update_is_not_kept(tmp_path, monkeypatch):
     update, calls = ClassMoments._update, []
 
-    def half(moments, rows, *arguments, **options):
+    def half(moments, slab, *arguments):
         calls.append(1)
         if len(calls) < 5:
-            return update(moments, rows, *arguments, **options)
-        update(moments, rows[:7], arguments[0][:7])
+            return update(moments, slab, *arguments)
+        update(moments, slab._replace(X=slab.X[:7], y=slab.y[:7]))
         raise KeyboardInterrupt
 
     path = tmp_path / "kept"
