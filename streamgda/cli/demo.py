@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 import tempfile
 import time
@@ -11,15 +10,19 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+import streamgda
+from streamgda import datasets
 from streamgda.cli import screen
-from streamgda.cli.evaluate import Evaluation, count, show_confusion
+from streamgda.cli.evaluate import count, show_confusion
 from streamgda.cli.files import refuse_occupied
 from streamgda.cli.options import takes
 from streamgda.errors import ConstantFeatureWarning, MissingLibraryError
 from streamgda.runtime.parameters import require
 from streamgda.storage.replacing import replacing
 
-Rows = tuple[Any, Any]
+Labelled = tuple[Any, Any]  # rows and labels
 
 _PICTURE = Path("streamgda-demo.png")
 _MODELS = {"QDA": "full", "LDA": "tied", "GaussianNB": "diag"}
@@ -74,67 +77,54 @@ def demo(
         show_confusion(tested)
         if out is not None:
             estimator.save(folder / "model")
-        title = f"{best}, test rows: accuracy {tested.accuracy:.3f}"
+        title = f"{best}, test rows: accuracy {tested['accuracy']:.3f}"
         drawn = _draw(estimator, title, test, picture)
     show_next(mnist, out)
     screen.say(f"\n{drawn}")
-    accuracies = {name: tested.accuracy for name, (_, _, tested, _) in models.items()}
+    accuracies = {name: tested["accuracy"] for name, (_, _, tested, _) in models.items()}
     return {"best": best, "accuracies": accuracies, "out": out}
 
 
 # --- Data ---------------------------------------------------------------------------------------
 
 
-def _write_parts(mnist: Path | None, folder: Path) -> list[Rows]:
+def _write_parts(mnist: Path | None, folder: Path) -> list[Labelled]:
     """Write training, validation and test rows to zarr; return the opened arrays."""
-    import zarr  # noqa: PLC0415
+    import zarr  # noqa: PLC0415  (see the note in `options`)
 
-    from streamgda import datasets, open_store  # noqa: PLC0415
-
+    if mnist is not None:
+        X, y, X_test, y_test = datasets.load_mnist(mnist)
+        images = f"images in {mnist}"
+    else:
+        X, y = datasets.load_digits()
+        images = "handwritten digits of scikit-learn"
+        # Neighbouring rows come from the same writer, so the rows are shuffled.
+        order = np.random.default_rng(0).permutation(len(y))
+        test, rest = np.split(order, [len(y) // 4])
+        X, y, X_test, y_test = X[rest], y[rest], X[test], y[test]
+    n = len(y) * 5 // 6
+    parts = {"train": (X[:n], y[:n]), "validation": (X[n:], y[n:]), "test": (X_test, y_test)}
     zarr.create_group(folder)
-    parts = _parts(mnist)
-    for name, (X, y) in parts.items():
-        datasets.convert(X, folder / name, labels=y)
-    images = "handwritten digits of scikit-learn" if mnist is None else f"images in {mnist}"
-    counts = ", ".join(f"{len(y):,} {name}" for name, (_, y) in parts.items())
+    for name, (rows, labels) in parts.items():
+        datasets.convert(rows, folder / name, labels=labels)
+    counts = ", ".join(f"{len(labels):,} {name}" for name, (_, labels) in parts.items())
     screen.say(
         f"Wrote {images} to zarr:\n  {counts} rows of {X.shape[1]} features.\n"
         "Reading them once; the first time on a machine, kernels compile for seconds."
     )
-    return [open_store(folder / name) for name in parts]
-
-
-def _parts(mnist: Path | None) -> dict[str, Rows]:
-    """Return rows and labels for training, validation and testing."""
-    import numpy as np  # noqa: PLC0415
-
-    from streamgda import datasets  # noqa: PLC0415
-
-    if mnist is not None:
-        X, y, X_test, y_test = datasets.load_mnist(mnist)
-    else:
-        X, y = datasets.load_digits()
-        # Neighbouring rows come from the same writer, so the rows are shuffled.
-        order = np.random.default_rng(0).permutation(len(y))
-        held_out = len(y) // 4
-        X_test, y_test = X[order[:held_out]], y[order[:held_out]]
-        X, y = X[order[held_out:]], y[order[held_out:]]
-    n = len(y) * 5 // 6
-    return {"train": (X[:n], y[:n]), "validation": (X[n:], y[n:]), "test": (X_test, y_test)}
+    return [streamgda.open_store(folder / name) for name in parts]
 
 
 # --- Models -------------------------------------------------------------------------------------
 
 
-def _read_once(train: Rows, validation: Rows) -> tuple[Any, Any]:
+def _read_once(train: Labelled, validation: Labelled) -> tuple[Any, Any]:
     """Return the moments of the training rows, and of training and validation rows together."""
-    from streamgda import accumulate  # noqa: PLC0415
-
     started = time.perf_counter()
-    accumulate(*(array[:2] for array in train))
+    streamgda.accumulate(*(array[:2] for array in train))
     compiled = time.perf_counter()
-    trained = accumulate(*train, progress=True)
-    everything = trained + accumulate(*validation, progress=True)
+    trained = streamgda.accumulate(*train, progress=True)
+    everything = trained + streamgda.accumulate(*validation, progress=True)
     seconds = time.perf_counter() - compiled
     rows = int(everything.class_count.sum())
     screen.say(
@@ -147,35 +137,35 @@ def _read_once(train: Rows, validation: Rows) -> tuple[Any, Any]:
 
 
 def _fit(
-    kind: str, trained: Any, everything: Any, validation: Rows, test: Rows
-) -> tuple[Any, float, Evaluation, tuple[str, ...]]:
+    kind: str, trained: Any, everything: Any, validation: Labelled, test: Labelled
+) -> tuple[Any, float, dict[str, Any], tuple[str, ...]]:
     """Fit all rows with the smoothing that predicts the validation rows best, and measure it.
 
     Returns the estimator, its accuracy on these rows, what it predicts of the test rows, and a row
     of the table.
     """
-    from streamgda import GaussianDiscriminantAnalysis  # noqa: PLC0415
-    from streamgda.errors import SingularCovarianceError  # noqa: PLC0415
+    from streamgda.rows import Rows  # noqa: PLC0415
 
-    make = functools.partial(GaussianDiscriminantAnalysis.from_moments, covariance_type=kind)
+    make = streamgda.GaussianDiscriminantAnalysis.from_moments
     accuracies: dict[float, float] = {}
     for smoothing in _SMOOTHINGS:
-        with contextlib.suppress(SingularCovarianceError):  # too little smoothing
-            accuracies[smoothing] = make(trained, var_smoothing=smoothing).score(*validation)
+        with contextlib.suppress(streamgda.errors.SingularCovarianceError):  # too little smoothing
+            model = make(trained, covariance_type=kind, var_smoothing=smoothing)
+            accuracies[smoothing] = model.score(*validation)
     smoothing, validated = max(accuracies.items(), key=lambda each: each[1])
-    estimator = make(everything, var_smoothing=smoothing)
-    count(estimator, *(array[:2] for array in test))  # compiles or loads the kernels
+    estimator = make(everything, covariance_type=kind, var_smoothing=smoothing)
+    count(estimator, Rows.of(*(array[:2] for array in test)))  # compiles or loads the kernels
     started = time.perf_counter()
-    tested = count(estimator, *test)
-    speed = tested.confusion.sum() / (time.perf_counter() - started)
-    row = f"{smoothing:g}", f"{validated:.4f}", f"{tested.accuracy:.4f}", f"{speed:,.0f}"
+    tested = count(estimator, Rows.of(*test))
+    speed = tested["rows"] / (time.perf_counter() - started)
+    row = f"{smoothing:g}", f"{validated:.4f}", f"{tested['accuracy']:.4f}", f"{speed:,.0f}"
     return estimator, validated, tested, row
 
 
 # --- Report -------------------------------------------------------------------------------------
 
 
-def _draw(estimator: Any, title: str, test: Rows, path: Path) -> str:
+def _draw(estimator: Any, title: str, test: Labelled, path: Path) -> str:
     """Draw the means of the classes and the confusion matrix; return a line that says so."""
     try:
         require("matplotlib", "plot", "pictures")
@@ -183,15 +173,13 @@ def _draw(estimator: Any, title: str, test: Rows, path: Path) -> str:
         return f"{error}\n  lets the demo save a picture, too."
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    from streamgda import plots  # noqa: PLC0415
-
     side, n = math.isqrt(estimator.n_features_in_), len(estimator.classes_)
     figure = Figure((10, 5), layout="constrained")  # works without a screen
     parts: Any = figure.subfigures(1, 2)
     left, right = parts
-    plots.plot_means(estimator, (side, side), left.subplots(-(-n // 3), min(n, 3)))
+    streamgda.plots.plot_means(estimator, (side, side), left.subplots(-(-n // 3), min(n, 3)))
     left.suptitle("class means")
-    plots.plot_confusion_matrix(estimator, *test, right.subplots(), colorbar=False)
+    streamgda.plots.plot_confusion_matrix(estimator, *test, right.subplots(), colorbar=False)
     right.suptitle(title)
     try:
         figure.savefig(path, dpi=150)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from streamgda.cli import screen
 from streamgda.cli.files import counting, open_both, open_rows
 from streamgda.cli.options import FormerArgument, options_of, takes
-
-if TYPE_CHECKING:
-    import numpy as np
+from streamgda.errors import InvalidDataError
 
 _MOST_CLASSES = 20  # in a full confusion matrix; also the number of pairs listed otherwise
 
@@ -43,41 +42,44 @@ def evaluate(
     reading = options_of(open_rows, options)
     model, data, estimator, X, truth = open_both(model, data, former, **reading)
     rows = Rows.of(X, truth, **counting(truth, **options))
-    result = count(estimator, rows.X, truth, max_memory=max_memory, rule=rows.rule)
+    figures = count(estimator, rows, max_memory)
     screen.show_table(
         ("", ""),
         [
-            ("rows", f"{result.confusion.sum():,}"),
-            ("accuracy", f"{result.accuracy:.4f}"),
-            ("balanced accuracy", f"{result.balanced_accuracy:.4f}"),
-            ("largest class", f"{result.largest_share:.4f}"),
-            ("log-loss", "-" if result.log_loss is None else f"{result.log_loss:.4f}"),
+            ("rows", f"{figures['rows']:,}"),
+            ("accuracy", _score(figures["accuracy"])),
+            ("balanced accuracy", _score(figures["balanced_accuracy"])),
+            ("largest class", _score(figures["largest_class"])),
+            ("log-loss", _score(figures["log_loss"])),
         ],
     )
     screen.say()
     screen.show_table(
         ("class", "rows", "precision", "recall", "f1"),
         [
-            (label, f"{rows:,}", *("-" if v is None else f"{v:.4f}" for v in values))
-            for label, rows, *values in result.per_class()
+            (label, f"{n:,}", *map(_score, values))
+            for label, n, *values in (each.values() for each in figures["classes"])
         ],
     )
     screen.say()
-    show_confusion(result)
-    return {"model": model, "data": data, **result.as_json()}
+    show_confusion(figures)
+    log_loss = screen.finite(figures["log_loss"])
+    return {"model": model, "data": data, **figures, "log_loss": log_loss}
 
 
-def show_confusion(result: Evaluation) -> None:
+def _score(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def show_confusion(figures: dict[str, Any]) -> None:
     """Write the confusion matrix, or the most frequent confusions if there are many classes."""
-    import numpy as np  # noqa: PLC0415
-
-    labels, confusion = result.labels.tolist(), result.confusion
+    labels, confusion = [c["label"] for c in figures["classes"]], figures["confusion_matrix"]
     if len(labels) <= _MOST_CLASSES:
         screen.show_table(
             ("true \\ predicted", *map(str, labels)),
             [
                 (label, *(str(n) if n else "." for n in row))
-                for label, row in zip(labels, confusion.tolist(), strict=True)
+                for label, row in zip(labels, confusion, strict=True)
             ],
         )
         return
@@ -90,99 +92,30 @@ def show_confusion(result: Evaluation) -> None:
     )
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """Counts of true and predicted labels, and the log-loss.
-
-    Attributes
-    ----------
-    labels : ndarray, shape (n_labels,)
-        Classes of the model and labels of the rows, sorted.
-    confusion : ndarray of int64, shape (n_labels, n_labels)
-        Number of rows of each true label (axis 0) and predicted label (axis 1).
-    log_loss : float or None
-        Mean negative log-probability of the true class: infinite if a row has a label that the
-        model does not know, None if the classifier has no probabilities.
-    """
-
-    labels: np.ndarray
-    confusion: np.ndarray
-    log_loss: float | None
-
-    @property
-    def accuracy(self) -> float:
-        """Fraction of the rows whose predicted class is correct."""
-        return float(self.confusion.trace() / self.confusion.sum())
-
-    @property
-    def balanced_accuracy(self) -> float:
-        """Mean of the recalls of the labels that the rows have."""
-        rows = self.confusion.sum(axis=1)
-        return float((self.confusion.diagonal()[rows > 0] / rows[rows > 0]).mean())
-
-    @property
-    def largest_share(self) -> float:
-        """Fraction of the rows that have the most frequent label: the accuracy of a constant."""
-        return float(self.confusion.sum(axis=1).max() / self.confusion.sum())
-
-    def per_class(self) -> list[tuple[Any, ...]]:
-        """Return label, rows, precision, recall and F1 of each class; None for undefined values."""
-        import numpy as np  # noqa: PLC0415
-
-        right, true, predicted = (
-            self.confusion.diagonal(),
-            self.confusion.sum(axis=1),
-            self.confusion.sum(axis=0),
-        )
-        with np.errstate(invalid="ignore"):  # 0 / 0
-            scores = right / predicted, right / true, 2 * right / (true + predicted)
-        values = [[screen.finite(v) for v in score.tolist()] for score in scores]
-        return list(zip(self.labels.tolist(), true.tolist(), *values, strict=True))
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the figures for JSON: null for an infinite log-loss and for undefined values."""
-        names = ("label", "rows", "precision", "recall", "f1")
-        return {
-            "rows": int(self.confusion.sum()),
-            "accuracy": self.accuracy,
-            "balanced_accuracy": self.balanced_accuracy,
-            "largest_class": self.largest_share,
-            "log_loss": screen.finite(self.log_loss),
-            "classes": [dict(zip(names, row, strict=True)) for row in self.per_class()],
-            "confusion_matrix": self.confusion.tolist(),
-        }
-
-
-def count(
-    estimator: Any, X: Any, y: Any, *, max_memory: int | str | None = None, rule: Any = None
-) -> Evaluation:
-    """Score labelled rows slab by slab, and count the predictions.
+def count(estimator: Any, rows: Any, max_memory: int | str | None = None) -> dict[str, Any]:
+    """Score labelled rows slab by slab, count the predictions, and return figures of them.
 
     Parameters
     ----------
     estimator : estimator
-    X : zarr.Array or array-like, shape (n_rows, n_features)
-    y : zarr.Array or array-like, shape (n_rows,)
+    rows : Rows
+        Rows and their labels.
     max_memory : int or str, optional
         Memory budget, as for `streamgda.accumulate`.
-    rule : RowRule, optional
-        Which rows count; by default all, none of which may be invalid.
 
     Returns
     -------
-    Evaluation
+    dict
+        For JSON, but that the log-loss, the mean negative log-probability of the true class, is
+        infinite if a row has a label that the model does not know. It is None if the classifier
+        has no probabilities. The accuracy of a constant is ``largest_class``. Undefined values of
+        a class are None. The confusion matrix has a row for each true label.
     """
-    import numpy as np  # noqa: PLC0415
-
     from streamgda.engine.plan import distinct_labels, plan_labelled  # noqa: PLC0415
     from streamgda.engine.reading import in_process, reading  # noqa: PLC0415
-    from streamgda.errors import InvalidDataError  # noqa: PLC0415
-    from streamgda.rows import Rows  # noqa: PLC0415
-    from streamgda.rows.invalid_rows import CHECK_SUMS  # noqa: PLC0415
     from streamgda.rows.labels import find, join_labels  # noqa: PLC0415
 
-    rule = CHECK_SUMS if rule is None else rule
-    rows = in_process(Rows(X, y))
+    rows, rule = in_process(rows), rows.rule
     classes = estimator.classes_
     slab_rows, rows = plan_labelled(rows, max_memory, out_row_bytes=8 * classes.size)
     likely = hasattr(estimator, "predict_log_proba")
@@ -196,12 +129,27 @@ def count(
         for slab in slabs:
             X, known = rule.counted(slab, sparse=True)[:2]
             codes = find(known, labels)
-            scores = scorer.function(X, slab.first_row)
-            best = scores.argmax(axis=1) if likely else find(scores, classes)
+            found = scorer.function(X, slab.first_row)
+            best = found.argmax(axis=1) if likely else find(found, classes)
             np.add.at(confusion, (codes, number_of_class[best]), 1)
             if likely:
-                of_truth = scores[np.arange(codes.size), column[codes]]
+                of_truth = found[np.arange(codes.size), column[codes]]
                 loss -= float(np.where(column[codes] >= 0, of_truth, -np.inf).sum())
     if not confusion.any():
         raise InvalidDataError("every row is unlabelled or invalid: no row is left to score")
-    return Evaluation(labels, confusion, loss / confusion.sum() if likely else None)
+    right, true, predicted = confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0)
+    with np.errstate(invalid="ignore"):  # 0 / 0
+        precision, recall, f1 = right / predicted, right / true, 2 * right / (true + predicted)
+    scores = [[screen.finite(v) for v in score.tolist()] for score in (precision, recall, f1)]
+    names = ("label", "rows", "precision", "recall", "f1")
+    per_class = zip(labels.tolist(), true.tolist(), *scores, strict=True)
+    n_rows = true.sum().item()
+    return {
+        "rows": n_rows,
+        "accuracy": right.sum().item() / n_rows,
+        "balanced_accuracy": recall[true > 0].mean().item(),
+        "largest_class": true.max().item() / n_rows,
+        "log_loss": loss / n_rows if likely else None,
+        "classes": [dict(zip(names, row, strict=True)) for row in per_class],
+        "confusion_matrix": confusion.tolist(),
+    }

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
+import numpy as np
 import typer
 
+import streamgda
 from streamgda.cli.options import warn_deprecated
 from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError
 from streamgda.runtime.parameters import TableOptions
@@ -59,23 +61,22 @@ def open_rows(
     missing : {"error", "fill"}
         Raise an error for missing chunks, or read them as the fill value.
     """
-    from streamgda import open_store  # noqa: PLC0415  (see the note in `options`)
-    from streamgda.rows import names_of  # noqa: PLC0415
+    from streamgda.rows import names_of  # noqa: PLC0415  (see the note in `options`)
     from streamgda.rows.polygons import is_polygon_file  # noqa: PLC0415
 
     options = table_options(**table) | {"missing": missing}
     file, name = file_and_name(labels)
     own = (name or "y") if labelled and file is None else None
     names = split_names(features) if isinstance(features, str) else features
-    X, found = open_store(data, x, own, features=names, **options)
+    X, found = streamgda.open_store(data, x, own, features=names, **options)
     held = names_of(X) or ()
     if names is None and not {*beside}.isdisjoint(held):
         names = [column for column in held if column not in beside]
-        X, found = open_store(data, x, own, features=names, **options)
-    others = [open_store(data, x, each, features=names, **options)[1] for each in beside]
+        X, found = streamgda.open_store(data, x, own, features=names, **options)
+    others = [streamgda.open_store(data, x, each, features=names, **options)[1] for each in beside]
     if file is not None:
         array, column = ("y", name) if is_polygon_file(file) else (name or "y", None)
-        found, _ = open_store(file, array, None, label=column, all_touched=all_touched)
+        found, _ = streamgda.open_store(file, array, None, label=column, all_touched=all_touched)
     if labelled and found is None:
         raise InvalidParameterError(
             f"{data} holds no {own!r} beside the rows: --labels names the file that holds them"
@@ -118,7 +119,6 @@ def open_both(
     InvalidDataError
         If the rows do not have the features that the estimator expects.
     """
-    from streamgda import load  # noqa: PLC0415
     from streamgda.estimators.row_estimator import names_in  # noqa: PLC0415
     from streamgda.rows import names_of  # noqa: PLC0415
     from streamgda.rows.names import join_names  # noqa: PLC0415
@@ -130,7 +130,7 @@ def open_both(
         model, data = data, former
     elif former is not None or model is None:
         raise typer.BadParameter("expected DATA --model PATH", param_hint="--model")
-    estimator = load(model)
+    estimator = streamgda.load(model)
     if not hasattr(estimator, "predict"):
         raise FormatError(
             f"{model} holds a {type(estimator).__name__}, which predicts no labels; expected a "
@@ -197,8 +197,6 @@ def label_like(text: str, dtype: Any, option: str) -> Any:
     typer.BadParameter
         If the text is no such label.
     """
-    import numpy as np  # noqa: PLC0415
-
     kind = getattr(dtype, "kind", "U")
     try:
         if kind == "b" and text in _BOOLEANS:

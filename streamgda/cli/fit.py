@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypedDict, Unpack
 
 import typer
 
+import streamgda
 from streamgda.cli import screen
 from streamgda.cli.files import (
     check_distinct,
@@ -126,8 +127,7 @@ def fit(
     streamgda fit flowers.zarr --kind lda --out model.zip
     streamgda fit flowers.csv --labels kind --kind gda --reg-param 0.01 --out gda.zip
     """
-    from streamgda import ClassMoments  # noqa: PLC0415  (see the note in `options`)
-    from streamgda.storage.saved import description_of  # noqa: PLC0415
+    from streamgda.storage.saved import description_of  # noqa: PLC0415  (see the note in `options`)
 
     if data is None and moments_in is None:
         raise typer.BadParameter("give DATA to read, or --moments-in", param_hint="DATA")
@@ -142,7 +142,7 @@ def fit(
     if checkpoint is not None:  # of an earlier pass, which is resumed
         refuse_other_kind(checkpoint, "checkpoint")
 
-    held: Any = None if moments_in is None else ClassMoments.load(moments_in)
+    held: Any = None if moments_in is None else streamgda.ClassMoments.load(moments_in)
     figures: dict[str, Any] = {"data": data, "out": out}
     if data is not None:
         beside = () if weights is None else (weights,)
@@ -185,8 +185,6 @@ def fit(
 
 def _estimator(kind: str, options: dict[str, Any]) -> Any:
     """Return an unfitted estimator with the parameters that were given; refuse those it lacks."""
-    import streamgda  # noqa: PLC0415
-
     kind = _OTHER_NAMES.get(kind, kind)
     if kind not in _ESTIMATORS:
         expected = f"expected {', '.join((*_ESTIMATORS, *_ESTIMATORS.values()))}"

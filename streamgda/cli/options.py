@@ -2,7 +2,7 @@
 
 A keyword parameter ``on_invalid`` is the option ``--on-invalid``: its annotation says how text is
 read, its default is that of the option, and its description is the help, where a type in capitals
-names the value. The modules of the command line import NumPy, scikit-learn, zarr and rich inside
+names the value. The modules of the command line import Numba, scikit-learn, zarr and rich inside
 functions, so that `--help` does not wait for them.
 """
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import typer
 
+import streamgda
 from streamgda.cli import screen
 from streamgda.cli.files import (
     counting,
@@ -75,11 +77,9 @@ def select(
     params = _grid(grid) if grid else None
     from sklearn.model_selection import GroupKFold  # noqa: PLC0415  (see the note in `options`)
 
-    from streamgda import GaussianDiscriminantCV  # noqa: PLC0415
-
     refuse_other_kind(out, "estimator")
     refuse_occupied(out, overwrite)
-    search = GaussianDiscriminantCV(
+    search = streamgda.GaussianDiscriminantCV(
         params,
         cv=GroupKFold(cv) if groups is not None and cv > 1 else cv,
         scoring=scoring,
@@ -120,8 +120,6 @@ def select(
 
 def _ranked(results: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the candidates, best first; scores that are not finite become None."""
-    import numpy as np  # noqa: PLC0415
-
     names = {"rank": "rank_test_score", "score": "mean_test_score", "std": "std_test_score"}
     columns = {name: np.asarray(results[key]).tolist() for name, key in names.items()}
     order = np.argsort(results["rank_test_score"], kind="stable")

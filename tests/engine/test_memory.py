@@ -127,7 +127,7 @@ def test_labels_are_decoded_once_by_whatever_compares_them(monkeypatch, name):
     X.reads.clear()
     y.reads.clear()
     {
-        "evaluate": lambda: count(fitted, X, y),
+        "evaluate": lambda: count(fitted, Rows.of(X, y)),
         "search": lambda: GaussianDiscriminantCV({"covariance_type": ["diag"]}).fit(X, y),
         "threshold": lambda: ThresholdClassifier(GaussianNB()).fit(*known).fit_threshold(X, y),
         "calibrate": lambda: fitted.calibrate(X, y),
