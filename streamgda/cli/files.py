@@ -181,12 +181,12 @@ def split_names(text: str) -> list[str]:
 # --- labels ---------------------------------------------------------------------------------------
 
 
-def label_like(text: str, dtype: Any, option: str) -> Any:
-    """Return a label of the kind that an array of labels has.
+def label_like(text: str | None, dtype: Any, option: str) -> Any:
+    """Return a label of the kind that an array of labels has, or None for None.
 
     Parameters
     ----------
-    text : str
+    text : str or None
     dtype : numpy.dtype or None
         Data type of the labels; None for texts.
     option : str
@@ -197,6 +197,8 @@ def label_like(text: str, dtype: Any, option: str) -> Any:
     typer.BadParameter
         If the text is no such label.
     """
+    if text is None:
+        return None
     kind = getattr(dtype, "kind", "U")
     try:
         if kind == "b" and text in _BOOLEANS:
@@ -255,7 +257,9 @@ def check_distinct(paths: Mapping[str, Path | None]) -> None:
         raise typer.BadParameter(f"{', '.join(names)} and {last} must be different paths")
 
 
-def refuse_occupied(path: str | Path, overwrite: bool | None = None) -> None:
+def refuse_occupied(
+    path: str | Path, overwrite: bool | None = None, kind: str | None = None
+) -> None:
     """Raise InvalidParameterError if the path exists and may not be replaced.
 
     Parameters
@@ -263,29 +267,25 @@ def refuse_occupied(path: str | Path, overwrite: bool | None = None) -> None:
     path : path
     overwrite : bool, optional
         Allow replacing it; None if the command has no such option.
+    kind : str, optional
+        Kind of the saved objects that may be replaced. Saving replaces those of any kind.
     """
-    if not (overwrite or is_free(Path(path))):
+    if is_free(Path(path)):
+        return
+    if kind is not None:
+        from streamgda import storage  # noqa: PLC0415
+
+        try:
+            found = storage.kind_of(path)
+        except FormatError:
+            found = "other data"
+        if found != kind:
+            raise InvalidParameterError(
+                f"{path} holds {found}, not {kind}: it will not be replaced; name another path"
+            )
+    if not overwrite:
         remedy = "name another path" if overwrite is None else "--overwrite replaces it"
         raise InvalidParameterError(f"{path} exists; {remedy}")
-
-
-def refuse_other_kind(path: Path, kind: str) -> None:
-    """Raise InvalidParameterError if the path holds anything but a saved object of this kind.
-
-    Saving replaces any zarr group; this check protects rows from being replaced.
-    """
-    from streamgda import storage  # noqa: PLC0415
-
-    if is_free(path):
-        return
-    try:
-        found = storage.kind_of(path)
-    except FormatError:
-        found = "other data"
-    if found != kind:
-        raise InvalidParameterError(
-            f"{path} holds {found}, not {kind}: it will not be replaced; name another path"
-        )
 
 
 def stored_bytes(path: str | Path) -> int | None:

@@ -15,7 +15,6 @@ from streamgda.cli.files import (
     counting,
     open_rows,
     refuse_occupied,
-    refuse_other_kind,
     stored_size,
 )
 from streamgda.cli.options import options_of, takes, value_of
@@ -137,10 +136,9 @@ def fit(
     estimator = _estimator(kind, given)
     for path, saved in ((out, "estimator"), (moments_out, "moments")):
         if path is not None:
-            refuse_other_kind(path, saved)
-            refuse_occupied(path, overwrite or path == moments_in)  # to be added to
+            refuse_occupied(path, overwrite or path == moments_in, saved)  # to be added to
     if checkpoint is not None:  # of an earlier pass, which is resumed
-        refuse_other_kind(checkpoint, "checkpoint")
+        refuse_occupied(checkpoint, True, "checkpoint")
 
     held: Any = None if moments_in is None else streamgda.ClassMoments.load(moments_in)
     figures: dict[str, Any] = {"data": data, "out": out}
@@ -149,18 +147,17 @@ def fit(
         X, y, *weight = open_rows(data, beside, **reading)
         counted, resumed = counting(y, **which), checkpoint is not None and checkpoint.exists()
         skipped, started = held.n_skipped if held else 0, time.perf_counter()
-        with screen.notes_on_interrupt():
-            held = estimator.accumulate(
-                X,
-                y,
-                *weight,
-                into=held,
-                max_memory=max_memory,
-                progress=True,
-                checkpoint=checkpoint,
-                checkpoint_every=checkpoint_every,
-                **counted,
-            )
+        held = estimator.accumulate(
+            X,
+            y,
+            *weight,
+            into=held,
+            max_memory=max_memory,
+            progress=True,
+            checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every,
+            **counted,
+        )
         seconds = time.perf_counter() - started
         rate = "resumed from the checkpoint" if resumed else screen.rate(X.shape[0], seconds)
         size = f"{X.shape[0]:,} rows x {X.shape[1]:,} features"

@@ -78,7 +78,7 @@ def takes(*functions: Any, without: Collection[str] = ()) -> Callable[[Command],
 
         @functools.wraps(command)
         def run(json: bool, **given: Any) -> dict[str, Any]:
-            with screen.silent(json):
+            with screen.silent(json), screen.notes_on_interrupt():
                 figures = command(**given)
             if json:
                 screen.show_json(figures)

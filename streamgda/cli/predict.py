@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import typer
 
 from streamgda.cli import screen
@@ -94,8 +95,7 @@ def predict(
     streamgda predict flowers.zarr --model model.zip --out labels.zarr
     streamgda predict flowers.csv --model model.zip --out probabilities.csv --proba
     """
-    import numpy as np  # noqa: PLC0415  (see the note in `options`)
-
+    # See the note in `options`.
     from streamgda.engine.resumable_outputs import ENDINGS, holds_scores  # noqa: PLC0415
     from streamgda.rows import Rows  # noqa: PLC0415
     from streamgda.rows.geotiff import is_geotiff  # noqa: PLC0415
@@ -123,8 +123,9 @@ def predict(
     dtype = estimator.classes_.dtype
     options: dict[str, Any] = {}
     if reject is not None:
-        options = {"reject": reject, "reject_label": _label(reject_label, dtype, "--reject-label")}
-    value = _label(fill, dtype if method == "predict" else np.dtype(float), "--fill")
+        label = label_like(reject_label, dtype, "--reject-label")
+        options = {"reject": reject, "reject_label": label}
+    value = label_like(fill, dtype if method == "predict" else np.dtype(float), "--fill")
     rows = Rows.of(X, nodata=nodata, on_invalid=on_invalid, actions=SCORING)
     X, scorer = rows.X, estimator._scorer(method, **options).filling(rows.rule, value, on_missing)
     classes = (
@@ -145,7 +146,7 @@ def predict(
 
     started = time.perf_counter()
     resumed = not whole and partial.exists()
-    with screen.notes_on_interrupt(), contextlib.nullcontext() if whole else only_writer(out):
+    with contextlib.nullcontext() if whole else only_writer(out):
         try:
             written = write()
         except CheckpointError:
@@ -219,15 +220,8 @@ def _counted(out: Path, dtype: Any) -> list[tuple[Any, int]]:
 
 
 def _add_labels(counts: Counter[Any], labels: Any) -> None:
-    import numpy as np  # noqa: PLC0415
-
     values, numbers = np.unique(labels, return_counts=True)
-    for value, number in zip(values.tolist(), numbers.tolist(), strict=True):
-        counts[value] += number
-
-
-def _label(text: str | None, dtype: Any, option: str) -> Any:
-    return None if text is None else label_like(text, dtype, option)
+    counts.update(dict(zip(values.tolist(), numbers.tolist(), strict=True)))
 
 
 def _refuse_other_data(*paths: Path) -> None:

@@ -14,7 +14,6 @@ from streamgda.cli.files import (
     counting,
     open_rows,
     refuse_occupied,
-    refuse_other_kind,
     stored_size,
 )
 from streamgda.cli.options import options_of, takes, value_of
@@ -77,8 +76,7 @@ def select(
     params = _grid(grid) if grid else None
     from sklearn.model_selection import GroupKFold  # noqa: PLC0415  (see the note in `options`)
 
-    refuse_other_kind(out, "estimator")
-    refuse_occupied(out, overwrite)
+    refuse_occupied(out, overwrite, "estimator")
     search = streamgda.GaussianDiscriminantCV(
         params,
         cv=GroupKFold(cv) if groups is not None and cv > 1 else cv,

@@ -128,17 +128,11 @@ def _blas_threads() -> int:
 def limit(n: int) -> Iterator[None]:
     """Let the calling thread use at most `n` threads inside the ``with`` block."""
     before = _limit.get()
-    with _set(_limit, n if before is None else min(n, before)):
-        yield
-
-
-@contextmanager
-def _set(variable: ContextVar[int | None], value: int) -> Iterator[None]:
-    token = variable.set(value)
+    token = _limit.set(n if before is None else min(n, before))
     try:
         yield
     finally:
-        variable.reset(token)
+        _limit.reset(token)
 
 
 def run_serial_blas(
