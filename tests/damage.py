@@ -38,12 +38,12 @@ from streamgda import (
     LinearDiscriminantAnalysis,
     SlidingWindow,
     accumulate,
-    storage,
 )
 from streamgda.engine.accumulate_checkpoint import CheckpointContents
 from streamgda.errors import FormatError, SourceNotFoundError, StreamGDAError
 from streamgda.models.model import Model
 from streamgda.moments import Moments
+from streamgda.storage import format as storage_format
 from streamgda.storage.saved import state_of
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -75,7 +75,7 @@ class Subject:
     ----------
     name, kind : str
     attributes, arrays : dict
-        Results of `storage.read`.
+        Results of `storage_format.read`.
     """
 
     name: str
@@ -88,7 +88,7 @@ class Subject:
         held: dict[str, Any] = {}
         attributes = self.attributes if attributes is None else attributes
         arrays = self.arrays if arrays is None else arrays
-        storage.write(zarr.storage.MemoryStore(held), self.kind, attributes, arrays)
+        storage_format.write(zarr.storage.MemoryStore(held), self.kind, attributes, arrays)
         return {key: value.to_bytes() for key, value in held.items()}
 
     @cached_property
@@ -116,9 +116,9 @@ def as_store(files: Files) -> Any:
 def subjects() -> dict[str, Subject]:
     """Return a subject for each of the newest golden files, and some that follow from them."""
     found = {}
-    newest = GOLDEN / f"version{storage.VERSION}"
+    newest = GOLDEN / f"version{storage_format.VERSION}"
     for file in sorted([*newest.glob("*.zip"), *(GOLDEN / "groups").glob("*.zip")]):
-        found[file.stem] = Subject(file.stem, *storage.read(file))
+        found[file.stem] = Subject(file.stem, *storage_format.read(file))
     qda, batches = found["qda"], found["pass"]
     parts = {name: value for name, value in qda.attributes.items() if name != "model"}
     arrays = {name: a for name, a in qda.arrays.items() if not name.startswith("model/")}
@@ -145,7 +145,7 @@ def subjects() -> dict[str, Subject]:
 
 def meaning(loaded: Any, store: Any, kind: str) -> str:
     """Return the content of a loaded object and of its file, in one text."""
-    contents = [state_of(loaded), storage.read(store, kind)[1:]]
+    contents = [state_of(loaded), storage_format.read(store, kind)[1:]]
     plain = [
         [attributes, {n: [a.dtype.str, a.shape, a.tobytes().hex()] for n, a in arrays.items()}]
         for attributes, arrays in contents
@@ -249,17 +249,17 @@ def other_description(chance: random.Random, subject: Subject) -> Files:
     """Change what the format says about the arrays, and seal it again."""
     files = dict(subject.files)
     tree = json.loads(files["zarr.json"])
-    change_json(tree["attributes"][storage.FORMAT], chance)
+    change_json(tree["attributes"][storage_format.FORMAT], chance)
     return sealed(files, tree)
 
 
 def sealed(files: Files, tree: Any) -> Files:
     """Return files with the right checksums for a changed description."""
-    head = tree["attributes"].get(storage.FORMAT)
+    head = tree["attributes"].get(storage_format.FORMAT)
     if not isinstance(head, dict):
         return files | {"zarr.json": json.dumps(tree).encode()}
     head.pop("checksum", None)
-    head["checksum"] = storage.checksum_of(head)
+    head["checksum"] = storage_format.checksum_of(head)
     changed = {"zarr.json": json.dumps(tree).encode()}
     for key, value in files.items():
         if key.endswith("/zarr.json"):

@@ -33,12 +33,13 @@ import numpy as np
 import zarr
 from distributed import Client
 
-from streamgda import Checkpoint, ClassMoments, GaussianNB, accumulate, storage
+from streamgda import Checkpoint, ClassMoments, GaussianNB, accumulate
 from streamgda.datasets import convert
 from streamgda.engine import plan, resumable_outputs
 from streamgda.engine.accumulate_checkpoint import KIND
 from streamgda.engine.dask import parts
 from streamgda.runtime import threads
+from streamgda.storage import format as storage_format
 from streamgda.storage import replacing
 from streamgda.storage.opening import opened_node
 from streamgda.storage.saved import state_of
@@ -160,7 +161,7 @@ def resuming(run: Callable[[Path], Any], name: str, read: Callable[[Path], Any])
 
 
 def checkpoint(path: Path) -> Any:
-    return storage.read(path, KIND)[2]
+    return storage_format.read(path, KIND)[2]
 
 
 def recipe(folder: Path) -> np.ndarray:
@@ -186,7 +187,7 @@ WORKS = {
     "convert to a folder in two steps": Work(**converting("rows"), exchanging=False),
     "accumulate with a checkpoint": resuming(rows, "kept", checkpoint),
     "accumulate batches with a checkpoint": resuming(of_batches, "kept.zip", checkpoint),
-    "learn from a stream": resuming(stream, "kept", storage.kind_of),
+    "learn from a stream": resuming(stream, "kept", storage_format.kind_of),
     "learn a text from an offset": resuming(recipe, "kept.zip", lambda path: None),
     "scores to an output": resuming(scores, "scores.zarr", lambda path: None),
 }

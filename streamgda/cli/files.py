@@ -273,10 +273,10 @@ def refuse_occupied(
     if is_free(Path(path)):
         return
     if kind is not None:
-        from streamgda import storage  # noqa: PLC0415
+        from streamgda.storage.format import kind_of  # noqa: PLC0415
 
         try:
-            found = storage.kind_of(path)
+            found = kind_of(path)
         except FormatError:
             found = "other data"
         if found != kind:

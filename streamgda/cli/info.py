@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +9,9 @@ from streamgda.cli import screen
 from streamgda.cli.files import stored_bytes
 from streamgda.cli.options import takes
 from streamgda.errors import FormatError
+from streamgda.runtime.display import in_words
 
 _MOST_CLASSES = 50  # listed in the table
-_MOST_NAMES = 10
 _COUNTS, _BYTES = ("rows", "watched"), ("bytes", "bytes_stored")
 
 
@@ -67,24 +66,14 @@ def show_arrays(arrays: list[dict[str, Any]]) -> None:
 
 
 def _shown(name: str, value: Any) -> str:
-    """Return a value in words: sizes in a unit, counts with separators, the first of many names."""
+    """Return a value as people read it: sizes in a unit, shapes in brackets."""
     from streamgda.runtime.memory import readable  # noqa: PLC0415  (see the note in `options`)
 
     if name in _BYTES:
         return readable(value)
-    if value is None:
-        return "-"
-    if name in _COUNTS:
+    if name in _COUNTS and value is not None:
         return screen.number(value)
-    if isinstance(value, dict):
-        sign = ": " if name.startswith("rows") else "="
-        value = [f"{key}{sign}{entry}" for key, entry in value.items()]
-    if name in ("shape", "chunks"):
-        return str(tuple(value))
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        more = f", ... ({len(value):,} names)" if len(value) > _MOST_NAMES else ""
-        return f"{', '.join(map(str, value[:_MOST_NAMES]))}{more}"
-    return str(value)
+    return str(tuple(value)) if name in ("shape", "chunks") else in_words(value)
 
 
 def describe(path: str | Path) -> dict[str, Any]:
@@ -93,8 +82,9 @@ def describe(path: str | Path) -> dict[str, Any]:
 
 
 def _content(path: str) -> dict[str, Any]:
-    from streamgda import storage  # noqa: PLC0415
     from streamgda.rows.table_files import is_table  # noqa: PLC0415
+    from streamgda.storage.format import FORMAT  # noqa: PLC0415
+    from streamgda.storage.opening import described  # noqa: PLC0415
     from streamgda.storage.saved import description_of, load  # noqa: PLC0415
 
     if is_table(path):
@@ -102,8 +92,8 @@ def _content(path: str) -> dict[str, Any]:
     try:
         return description_of(load(path))
     except FormatError as error:
-        with storage.described(path) as node:
-            others = None if storage.FORMAT in node.attrs else _data(node)
+        with described(path) as node:
+            others = None if FORMAT in node.attrs else _data(node)
         if others is None:  # saved by this package, but damaged or of another version
             raise error from None
         return others

@@ -8,11 +8,11 @@ import time
 import weakref
 from typing import Any
 
-from streamgda import storage
 from streamgda.engine.accumulate_checkpoint import CheckpointContents, as_file, check_interval
 from streamgda.engine.fingerprints import REMEDY
 from streamgda.errors import CheckpointError, FormatError
 from streamgda.runtime.parameters import check_type
+from streamgda.storage.format import check_offset
 from streamgda.storage.replacing import lock_of, locked, owner, replacing
 from streamgda.storage.saved import Saved, read_saved
 
@@ -147,7 +147,7 @@ class Checkpoint:
         2
         """
         check_type("state", state, Saved, _STATE)
-        storage.check_offset(offset)
+        check_offset(offset)
         self._hold()
         if self._stamp() != self._found:
             raise CheckpointError(

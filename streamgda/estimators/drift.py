@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from streamgda import storage
 from streamgda.engine.plan import plan_rows
 from streamgda.engine.reading import in_process, reading
 from streamgda.errors import InvalidDataError, MemoryBudgetError
@@ -53,7 +52,7 @@ from streamgda.runtime.parameters import (
     as_numbers,
     check_type,
 )
-from streamgda.storage.format import MOST_ROWS, check_array, check_whole
+from streamgda.storage.format import MOST_ROWS, check_array, check_whole, pack_labels, unpack_labels
 from streamgda.storage.saved import Saved, State, description_of, nested, restore_nested
 
 _PARAMETERS = ("window", "level", "calibration", "least_rows", "keep", "recent")
@@ -655,8 +654,8 @@ class DriftMonitor(Saved):
             "recent": [*self.recent],
             "covariance_type": self._wanted,
             "start": self._start,
-            "classes": storage.pack_labels(self._classes),
-            "labels": storage.pack_labels(self._classes),
+            "classes": pack_labels(self._classes),
+            "labels": pack_labels(self._classes),
             **states,
         }, arrays
 
@@ -677,13 +676,13 @@ class DriftMonitor(Saved):
             {name: array for name, array in arrays.items() if name not in own},
         )
         monitor = cls(parts["reference"], **options)
-        classes = storage.unpack_labels(attributes["classes"])
+        classes = unpack_labels(attributes["classes"])
         if (find(monitor._classes, classes) < 0).any():
             raise ValueError("its classes are not those of its reference")
         monitor._classes, monitor.last_window = classes, parts.get("last_window")
         monitor._start = check_whole("start", attributes["start"], 0)
         monitor._restore_tables(arrays)
-        monitor._restore_rows(arrays, storage.unpack_labels(attributes["labels"]))
+        monitor._restore_rows(arrays, unpack_labels(attributes["labels"]))
         return monitor
 
     def _restore_rows(self, arrays: Mapping[str, np.ndarray], labels: np.ndarray) -> None:

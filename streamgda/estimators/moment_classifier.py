@@ -15,7 +15,7 @@ from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.base import ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda import engine, storage
+from streamgda import engine
 from streamgda.engine.plan import distinct_labels, plan_labelled
 from streamgda.engine.progress import Progress
 from streamgda.engine.reading import in_process, read_by_workers
@@ -81,6 +81,7 @@ from streamgda.runtime.parameters import (
     check_type,
     shown,
 )
+from streamgda.storage.format import pack_labels, unpack_labels
 from streamgda.storage.saved import (
     Saved,
     State,
@@ -929,9 +930,9 @@ class MomentEstimator(RowEstimator):
         later = {k: value for k, value in present.items() if value != fitted["params"][k]}
         since: dict[str, Any] = {"set_params": later} if later else {}
         if self._declared is not None:
-            since["declared"] = storage.pack_labels(self._declared)
+            since["declared"] = pack_labels(self._declared)
         if numbers is not None:
-            since["classes"] = storage.pack_labels(self.classes_)
+            since["classes"] = pack_labels(self.classes_)
             arrays = {f"numbers/{name}": values for name, values in numbers.items()}
         return {**fitted, **since, ATTRIBUTE: names and [*names], **states}, arrays
 
@@ -940,7 +941,7 @@ class MomentEstimator(RowEstimator):
         params = {**attributes["params"], **attributes.get("set_params", {})}
         estimator = unfitted(cls, {**attributes, "params": params})
         if "moments" not in attributes:
-            classes, numbers = storage.unpack_labels(attributes["classes"]), "numbers"
+            classes, numbers = unpack_labels(attributes["classes"]), "numbers"
             given = arrays_within(arrays, numbers)
             estimator = cls._of_numbers(classes, given, attributes["params"]).set_params(**params)
             names = restored_names(attributes, estimator.n_features_in_)
@@ -957,7 +958,7 @@ class MomentEstimator(RowEstimator):
             estimator.feature_names_in_ = np.array(names, object)
             moments._name_features(estimator._column_names())
         if "declared" in attributes:
-            estimator._declared = declared = storage.unpack_labels(attributes["declared"])
+            estimator._declared = declared = unpack_labels(attributes["declared"])
             if moments.classes.size and (find(moments.classes, declared) < 0).any():
                 raise ValueError("its moments have classes that were not declared")
         if "model" in attributes:

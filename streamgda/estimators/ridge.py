@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda import engine, storage
+from streamgda import engine
 from streamgda.engine.folds import as_folds
 from streamgda.engine.reading import in_process
 from streamgda.errors import CollinearityWarning, InvalidDataError, InvalidParameterError
@@ -50,7 +50,7 @@ from streamgda.runtime.parameters import (
     refuse,
     shown,
 )
-from streamgda.storage.format import check_array, check_whole
+from streamgda.storage.format import check_array, check_whole, pack_labels, unpack_labels
 from streamgda.storage.saved import State
 
 _SOLVERS = ("auto", "svd", "cholesky", "lsqr", "sparse_cg", "sag", "saga")
@@ -878,7 +878,7 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
     def _packed_params(self) -> dict[str, Any]:
         packed, weight = super()._packed_params(), self.class_weight
         if isinstance(weight, Mapping):
-            labels = storage.pack_labels(as_labels([*weight], "class_weight"))
+            labels = pack_labels(as_labels([*weight], "class_weight"))
             packed["class_weight"] = {"labels": labels, "weights": [*weight.values()]}
         return packed
 
@@ -886,6 +886,6 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
     def _unpacked_params(cls, params: Mapping[str, Any]) -> dict[str, Any]:
         unpacked, weight = super()._unpacked_params(params), params.get("class_weight")
         if isinstance(weight, Mapping):
-            labels = storage.unpack_labels(weight["labels"]).tolist()
+            labels = unpack_labels(weight["labels"]).tolist()
             unpacked["class_weight"] = dict(zip(labels, weight["weights"], strict=True))
         return unpacked

@@ -12,7 +12,6 @@ from sklearn.base import ClassifierMixin, clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda import storage
 from streamgda.engine.plan import plan_labelled
 from streamgda.engine.reading import in_process
 from streamgda.engine.reading import reading as read_slabs
@@ -38,6 +37,7 @@ from streamgda.rows.invalid_rows import CHECK_SUMS, Filled, RowRule, labels_to_c
 from streamgda.rows.labels import as_labels, check_expected, encode, without_mask
 from streamgda.runtime.memory import as_bytes
 from streamgda.runtime.parameters import as_numbers, refuse, shown
+from streamgda.storage.format import pack_labels, unpack_labels
 from streamgda.storage.saved import State, arrays_within, describe, nested, restore
 
 _COST = "[[0, a], [b, 0]]: finite numbers, the least of each row on the diagonal"
@@ -307,7 +307,7 @@ class ThresholdClassifier(ClassifierMixin, RowEstimator):
             labels, order = np.unique(as_labels([*self.class_weight]), return_index=True)
             weights = [float(weight) for weight in self.class_weight.values()]
             params["class_weight"] = {
-                "labels": storage.pack_labels(labels),
+                "labels": pack_labels(labels),
                 "weights": [weights[i] for i in order],
             }
         fitted, arrays = nested({"fitted": self.estimator_})
@@ -321,7 +321,7 @@ class ThresholdClassifier(ClassifierMixin, RowEstimator):
             params["estimator"] = unfitted(MomentClassifier, params["estimator"])
         weight = params["class_weight"]
         if isinstance(weight, Mapping):
-            labels = storage.unpack_labels(weight["labels"]).tolist()
+            labels = unpack_labels(weight["labels"]).tolist()
             params["class_weight"] = dict(zip(labels, weight["weights"], strict=True))
         classifier = cls(**params)
         as_bytes(classifier.max_memory)

@@ -9,7 +9,6 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 
-from streamgda import storage
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.models.model import Model, check_classes, check_means, check_priors
 from streamgda.models.sampling import codes_to_sample
@@ -21,7 +20,7 @@ from streamgda.rows.arrays import as_kernel_rows
 from streamgda.rows.invalid_rows import as_matrix, refuse_not_finite
 from streamgda.rows.names import restored_names
 from streamgda.rows.sparse import CompressedRows
-from streamgda.storage.format import check_array, check_names, check_number
+from streamgda.storage.format import check_array, check_names, check_number, unpack_labels
 from streamgda.storage.saved import State
 
 _BYTE, _FLOAT64 = np.dtype(np.uint8), np.dtype(np.float64)
@@ -292,7 +291,7 @@ class BernoulliModel(Model):
 
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        classes = storage.unpack_labels(attributes["classes"])
+        classes = unpack_labels(attributes["classes"])
         check_names(arrays, ("priors", "log_one", "log_zero"))
         if attributes["threshold"] is not None:
             check_number("threshold", attributes["threshold"])

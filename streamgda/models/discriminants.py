@@ -10,7 +10,6 @@ from typing import Any, Self
 import numpy as np
 from scipy import linalg, special
 
-from streamgda import storage
 from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,
@@ -31,7 +30,7 @@ from streamgda.rows.arrays import as_kernel_rows
 from streamgda.rows.invalid_rows import all_finite, as_matrix, refuse_not_finite
 from streamgda.rows.labels import as_labels, find
 from streamgda.runtime.parameters import as_integer, as_numbers, check_type, shown
-from streamgda.storage.format import check_number
+from streamgda.storage.format import check_number, unpack_labels
 from streamgda.storage.saved import State
 
 SOLVERS = ("svd", "lsqr", "eigen")
@@ -966,7 +965,7 @@ class LinearScores(Model):
 
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        classes = storage.unpack_labels(attributes["classes"])
+        classes = unpack_labels(attributes["classes"])
         return cls.of(classes, arrays["coefficients"], arrays["intercepts"])
 
 

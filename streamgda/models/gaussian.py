@@ -10,7 +10,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamgda import storage
 from streamgda.errors import InvalidParameterError, UnsupportedError
 from streamgda.kernels import scoring
 from streamgda.kernels.scoring import PANEL_FEATURES
@@ -46,7 +45,7 @@ from streamgda.rows.names import restored_names
 from streamgda.rows.sparse import CompressedRows
 from streamgda.rows.tensors import DeviceArray, in_columns
 from streamgda.runtime.parameters import as_numbers, check_type
-from streamgda.storage.format import check_array
+from streamgda.storage.format import check_array, unpack_labels
 from streamgda.storage.saved import State
 
 _FLOAT64 = np.dtype(np.float64)
@@ -1004,7 +1003,7 @@ class GaussianModel(Model):
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
         structure = structure_of(attributes["covariance_type"])
-        classes = storage.unpack_labels(attributes["classes"])
+        classes = unpack_labels(attributes["classes"])
         arrays = {**arrays, "roots": structure.unpack(arrays["roots"])}
         mapped, width = restored_map(attributes, arrays["means"].shape[1])
         names = restored_names(attributes, width)

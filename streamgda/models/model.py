@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from streamgda import storage
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.kernels import scoring
 from streamgda.kernels.scoring import normalise
@@ -30,7 +29,7 @@ from streamgda.rows.sparse import CompressedRows
 from streamgda.rows.tensors import DeviceArray
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import as_numbers
-from streamgda.storage.format import check_array
+from streamgda.storage.format import check_array, pack_labels
 from streamgda.storage.saved import Saved, State
 
 # A chunk has about this many values of rows and scores, because a thread has to wait for Python
@@ -250,7 +249,7 @@ class Model(Saved):
 
     def _state(self) -> State:
         held = self.__getstate__()
-        attributes = {"classes": storage.pack_labels(held.pop("classes"))}
+        attributes = {"classes": pack_labels(held.pop("classes"))}
         arrays = {name: value for name, value in held.items() if isinstance(value, np.ndarray)}
         if self.feature_map is not None:
             attributes["feature_map"] = self.feature_map.as_json()

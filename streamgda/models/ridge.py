@@ -14,14 +14,13 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy import linalg
 
-from streamgda import storage
 from streamgda.models.discriminants import LinearScores
 from streamgda.models.model import copied, length
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import total_scatter
 from streamgda.moments.covariance_types import symmetric
 from streamgda.moments.feature_maps import restored_map
-from streamgda.storage.format import check_array
+from streamgda.storage.format import check_array, unpack_labels
 
 _EPS = np.finfo(np.float64).eps
 
@@ -306,7 +305,7 @@ class RidgeModel(LinearScores):
 
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        classes = storage.unpack_labels(attributes["classes"])
+        classes = unpack_labels(attributes["classes"])
         coefficients = arrays["coefficients"]
         n, d = coefficients.shape
         check_array("coefficients", coefficients, (n, d), "f8")

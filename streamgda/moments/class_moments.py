@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from streamgda import storage
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
 from streamgda.moments.base import Moments, check_labels
 from streamgda.moments.centred import (
@@ -53,7 +52,13 @@ from streamgda.runtime.parameters import (
     refuse,
     renamed,
 )
-from streamgda.storage.format import check_array, check_flag, check_whole
+from streamgda.storage.format import (
+    check_array,
+    check_flag,
+    check_whole,
+    pack_labels,
+    unpack_labels,
+)
 from streamgda.storage.saved import State
 
 _INT64 = np.dtype(np.int64)
@@ -1158,7 +1163,7 @@ class ClassMoments(Moments):
     def _state(self) -> State:
         attributes: dict[str, Any] = {
             "covariance_type": self.covariance_type,
-            "classes": storage.pack_labels(self._classes),
+            "classes": pack_labels(self._classes),
             "n_skipped": self._n_skipped,
         }
         attributes |= saved_names(self._feature_names)
@@ -1184,7 +1189,7 @@ class ClassMoments(Moments):
         cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray], sharing: int = 0
     ) -> Self:
         structure = replace(structure_of(attributes["covariance_type"]), sharing=sharing)
-        classes = storage.unpack_labels(attributes["classes"])
+        classes = unpack_labels(attributes["classes"])
         fourth = check_flag("norms", attributes.get("norms", False))
         lifting = Lifting.from_json(attributes.get("feature_map"))
         moments = cls(structure.name, fourth_moments=fourth, feature_map=lifting)

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import linalg
 
-from streamgda import storage
 from streamgda.errors import InvalidParameterError, MergeError
 from streamgda.kernels import scoring
 from streamgda.kernels.centred import add_centred, add_centred_squares
@@ -34,6 +33,7 @@ from streamgda.rows.arrays import byte_rows, copied, with_order
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import shown
+from streamgda.storage.format import pack_triangles, unpack_triangles
 
 # Rows of each class that pay for sums apart from the scatters, in a near cache; twice as many if
 # these take more than a few bytes.
@@ -193,11 +193,11 @@ class Structure:
 
     def pack(self, values: np.ndarray) -> np.ndarray:
         """Return scatters of whole or lower triangular matrices, or roots as they are saved."""
-        return storage.pack_triangles(values) if self.matrix else values
+        return pack_triangles(values) if self.matrix else values
 
     def unpack(self, values: np.ndarray) -> np.ndarray:
         """Return lower triangular matrices, or variances, from what `pack` returned."""
-        return storage.unpack_triangles(values) if self.matrix else values
+        return unpack_triangles(values) if self.matrix else values
 
     def whole(self, scatter: np.ndarray) -> np.ndarray:
         """Return scatters as covariances are: whole matrices, or sums of squares; a copy."""

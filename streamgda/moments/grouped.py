@@ -15,7 +15,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamgda import storage
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
 from streamgda.moments.base import Moments
 from streamgda.moments.class_moments import ClassMoments, exceeds
@@ -36,7 +35,7 @@ from streamgda.rows.labels import (
 from streamgda.rows.names import Names
 from streamgda.rows.sources import Slab
 from streamgda.runtime.parameters import check_type, renamed, shown
-from streamgda.storage.format import check_whole
+from streamgda.storage.format import check_whole, pack_labels, unpack_labels
 from streamgda.storage.saved import State, arrays_within, nested
 
 _SHIFT = 32  # of the number of the group above that of the class
@@ -666,15 +665,15 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         states, arrays = nested({"cells": held.cells})
         states["cells"]["sharing"] = held.cells._structure.sharing
         labels = {
-            "groups": storage.pack_labels(held.groups),
-            "classes": storage.pack_labels(held.classes),
+            "groups": pack_labels(held.groups),
+            "classes": pack_labels(held.classes),
         }
         return labels | states, arrays
 
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        groups = storage.unpack_labels(attributes["groups"])
-        classes = storage.unpack_labels(attributes["classes"])
+        groups = unpack_labels(attributes["groups"])
+        classes = unpack_labels(attributes["classes"])
         own = arrays_within(arrays, "cells")
         if len(own) < len(arrays):
             raise ValueError(f"its arrays {sorted(arrays)} are not those of cells")

@@ -9,7 +9,6 @@ from typing import Any, Self
 import numpy as np
 from scipy import linalg
 
-from streamgda import storage
 from streamgda.errors import InvalidDataError, MergeError
 from streamgda.kernels.sums import two_sum
 from streamgda.moments.base import Moments, check_labels
@@ -23,7 +22,13 @@ from streamgda.rows.names import restored_names, saved_names
 from streamgda.rows.sources import Slab
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import BELOW_ONE, LEAST, as_number
-from streamgda.storage.format import check_array, check_count, check_squares
+from streamgda.storage.format import (
+    check_array,
+    check_count,
+    check_squares,
+    pack_labels,
+    unpack_labels,
+)
 from streamgda.storage.saved import State
 
 
@@ -424,14 +429,14 @@ class PairwiseMoments(Moments):
     # --- saving -------------------------------------------------------------------------------
 
     def _state(self) -> State:
-        attributes = {"classes": storage.pack_labels(self._classes)}
+        attributes = {"classes": pack_labels(self._classes)}
         arrays = {} if self._sums is None else self._sums.arrays()
         return attributes | saved_names(self._feature_names), arrays
 
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
         moments = cls()
-        classes = storage.unpack_labels(attributes["classes"])
+        classes = unpack_labels(attributes["classes"])
         if arrays or classes.size:
             sums = PairSums(**arrays)
             sums.check(classes.size)

@@ -1,4 +1,4 @@
-"""Objects as tables: HTML for notebooks, and data frames with names."""
+"""Values as people read them, objects as HTML for notebooks, and data frames with names."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def html_table(
     '<div><b>Ants</b><br>rows 2,000</div>'
     """
     lines = [f"<b>{escape(title)}</b>"]
-    texts = {name: _text(value) for name, value in facts.items()}
+    texts = {name: in_words(value) for name, value in facts.items()}
     told = [f"{name} {text}" for name, text in texts.items() if text not in _NOTHING]
     if told:
         lines.append("<br>" + escape(" · ".join(told)))
-    body = [[_text(value) for value in row] for row in rows]
+    body = [[in_words(value) for value in row] for row in rows]
     if body:
         cells = [_row("th", columns), *(_row("td", row) for row in body[:_MOST_ROWS])]
         lines.append(f"<table>{''.join(cells)}</table>")
@@ -39,7 +39,14 @@ def html_table(
     return f"<div>{''.join(lines)}</div>"
 
 
-def _text(value: Any) -> str:
+def in_words(value: Any) -> str:
+    """Return a value as people read it: counts with separators, and the first of many names.
+
+    Examples
+    --------
+    >>> in_words(2000), in_words({"ant": 2, "bee": 1}), in_words(None)
+    ('2,000', 'ant=2, bee=1', '-')
+    """
     value = value.tolist() if hasattr(value, "tolist") else value  # of NumPy
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "-"}[value]

@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Self, TypeVar, overload
 
 import numpy as np
 
-from streamgda import storage
 from streamgda.errors import FormatError
 from streamgda.runtime.display import html_table
+from streamgda.storage.format import check_offset, read, write
 
 State = tuple[dict[str, Any], dict[str, np.ndarray]]  # attributes (as JSON) and arrays
 
@@ -79,9 +79,9 @@ class Saved(ABC):
         ...     print(ClassMoments.load(f"{folder}/moments.zip"))
         ClassMoments('full'): 2 rows x 1 features in 1 classes, 3.05e-05 MiB
         """
-        storage.check_offset(offset)
+        check_offset(offset)
         attributes, arrays = self._state()
-        storage.write(store, self._kind, attributes | {"offset": offset}, arrays)
+        write(store, self._kind, attributes | {"offset": offset}, arrays)
 
     @classmethod
     def load(cls, store: Any) -> Self:
@@ -278,7 +278,7 @@ def load(store: Any, kind: type[Saved] | None = None) -> Any:
 
 def read_saved(store: Any, kind: type[Saved] | None = None) -> tuple[Any, Any]:
     """Return the object that `load` returns, and the offset that was saved with it."""
-    found, attributes, arrays = storage.read(store, None if kind is None else kind._kind)
+    found, attributes, arrays = read(store, None if kind is None else kind._kind)
     try:
         saved = restore(_class_of(found) if kind is None else kind, attributes, arrays)
     except FormatError as error:

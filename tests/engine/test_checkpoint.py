@@ -19,7 +19,6 @@ from streamgda import (
     PairwiseMoments,
     accumulate,
     load,
-    storage,
 )
 from streamgda.engine import accumulate_checkpoint as checkpoint
 from streamgda.engine import plan
@@ -33,6 +32,8 @@ from streamgda.errors import (
 )
 from streamgda.rows.forward import ForwardRows
 from streamgda.runtime import retry
+from streamgda.storage import format as storage_format
+from streamgda.storage import saved
 from streamgda.storage.opening import mark_of
 
 pytestmark = pytest.mark.usefixtures("small_slabs")
@@ -91,7 +92,7 @@ def test_an_error_in_the_data_keeps_the_rows_before_it(tmp_path):
             accumulate(bad, Y, checkpoint=path)
         (note,) = refusal.value.__notes__
         assert note.startswith(f"The checkpoint {path} keeps what was done, the first 180 rows")
-        assert storage.read(path, checkpoint.KIND)[1]["done"] == 180
+        assert storage_format.read(path, checkpoint.KIND)[1]["done"] == 180
     before = path.read_bytes()
     skipped = accumulate(bad, Y, on_invalid="skip", checkpoint=path)
     assert skipped.n_skipped == 1
@@ -130,14 +131,14 @@ def test_an_interrupted_update_is_not_kept(tmp_path, monkeypatch):
             with pytest.raises(KeyboardInterrupt):
                 accumulate(X, Y, checkpoint=path, checkpoint_every=every)
         assert path.exists() == bool(kept)
-    assert storage.read(path, checkpoint.KIND)[1]["done"] == kept
+    assert storage_format.read(path, checkpoint.KIND)[1]["done"] == kept
     assert bits(accumulate(X, Y, checkpoint=path)) == bits(accumulate(X, Y))
 
 
 def test_it_is_written_at_intervals(tmp_path, monkeypatch):
     now, written = [0.0], []
     monkeypatch.setattr(checkpoint.time, "monotonic", lambda: now[0])
-    write = storage.write
+    write = storage_format.write
 
     def counted(store, kind, attributes, arrays):
         written.append(attributes["done"])
@@ -146,7 +147,7 @@ def test_it_is_written_at_intervals(tmp_path, monkeypatch):
     def tick(done, total):
         now[0] += 10
 
-    monkeypatch.setattr(storage, "write", counted)
+    monkeypatch.setattr(saved, "write", counted)
     accumulate(X, Y, checkpoint=tmp_path / "kept", checkpoint_every=35, progress=tick)
     assert written == [150, 270, 300]
 

@@ -35,13 +35,7 @@ from samples import (
     results,
 )
 
-from streamgda import (
-    ClassMoments,
-    GaussianNB,
-    accumulate,
-    engine,
-    storage,
-)
+from streamgda import ClassMoments, GaussianNB, accumulate, engine
 from streamgda.engine import accumulation, plan, progress, scoring
 from streamgda.engine import dask as streamgda_on_dask
 from streamgda.engine.dask import cluster as streamgda_cluster
@@ -49,6 +43,7 @@ from streamgda.engine.dask import parts as dask_parts
 from streamgda.engine.dask.blocks import LayeredBlocks, blocks_of
 from streamgda.engine.dask.parts import PartMoments, merge
 from streamgda.errors import CheckpointError, InvalidDataError, MemoryBudgetError, SourceError
+from streamgda.storage import format as storage_format
 from streamgda.storage.opening import mark_of
 from streamgda.storage.saved import state_of
 
@@ -675,8 +670,8 @@ DAMAGE = {
 def test_a_damaged_checkpoint_is_reported(stored, kept, damage):
     group, _, y = stored
     path = kept["checkpoint"].rename(kept["checkpoint"].with_suffix(".zip"))
-    _, attributes, arrays = storage.read(path, "checkpoint")
-    storage.write(path, "checkpoint", attributes | DAMAGE[damage], arrays)
+    _, attributes, arrays = storage_format.read(path, "checkpoint")
+    storage_format.write(path, "checkpoint", attributes | DAMAGE[damage], arrays)
     with pytest.raises(CheckpointError, match=r"kept\.zip.* is damaged"):
         accumulate(group["X"], y, **(kept | {"checkpoint": path}))
 

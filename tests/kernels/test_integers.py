@@ -31,7 +31,7 @@ from streamgda.kernels.integers import (
 from streamgda.kernels.processors import SHAPES, tile_shape
 from streamgda.moments.parallel import LARGEST_TASK, add_integers
 from streamgda.rows.arrays import byte_rows
-from streamgda.storage import pack_triangles
+from streamgda.storage.format import pack_triangles
 
 EVERY_SHAPE = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 

@@ -15,7 +15,7 @@ from streamgda.kernels.products import (
     pack_blocks,
 )
 from streamgda.moments.parallel import even_blocks
-from streamgda.storage import pack_triangles, unpack_triangles
+from streamgda.storage.format import pack_triangles, unpack_triangles
 
 N_CLASSES = 3
 # Types of rows, of their centres and of centred rows.

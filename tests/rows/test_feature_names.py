@@ -25,7 +25,6 @@ from streamgda import (
     SlidingWindow,
     ThresholdClassifier,
     accumulate,
-    storage,
 )
 from streamgda.datasets import convert
 from streamgda.errors import (
@@ -40,6 +39,7 @@ from streamgda.errors import (
 from streamgda.models.bernoulli import BernoulliModel
 from streamgda.moments import ClassMoments
 from streamgda.plots import plot_decision_boundary, plot_densities
+from streamgda.storage import format as storage_format
 
 ROWS, LABELS = blobs(60, 3)
 FRAME = pd.DataFrame(ROWS, columns=["length", "width", "mass"])
@@ -240,10 +240,10 @@ def test_files_keep_names(saved):
     saved.save(store)
     loaded = type(saved).load(store)
     assert loaded.feature_names == NAMES
-    _, attributes, arrays = storage.read(store, type(saved)._kind)
+    _, attributes, arrays = storage_format.read(store, type(saved)._kind)
     if "feature_names" in attributes:
         damaged = attributes | {"feature_names": ["length", "width"]}
-        storage.write(store, type(saved)._kind, damaged, arrays)
+        storage_format.write(store, type(saved)._kind, damaged, arrays)
         with pytest.raises(FormatError, match="list of 3 strings"):
             type(saved).load(store)
 

@@ -19,7 +19,6 @@ from streamgda import (
     PairwiseMoments,
     accumulate,
     open_store,
-    storage,
 )
 from streamgda.datasets import convert
 from streamgda.engine import plan
@@ -32,6 +31,7 @@ from streamgda.errors import (
 )
 from streamgda.plots import plot_densities
 from streamgda.runtime import retry
+from streamgda.storage import format as storage_format
 from streamgda.storage.saved import state_of
 
 N_ROWS, D = 1000, 6
@@ -316,7 +316,7 @@ def test_in_stores(tmp_path, name, way):
         assert "the first 600 rows" in refusal.value.__notes__[0]
     before = {n: a[:600] for n, a in given.items()}
     moments = accumulate(**before, **options)
-    _, attributes, arrays = storage.read(kept, "checkpoint")
+    _, attributes, arrays = storage_format.read(kept, "checkpoint")
     assert attributes["done"] == 600
     for part, array in state_of(moments)[1].items():
         np.testing.assert_allclose(arrays[f"rows/{part}"], array, rtol=1e-9, err_msg=part)

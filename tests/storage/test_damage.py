@@ -24,8 +24,10 @@ from grids import THOROUGH, TIMES
 from samples import blobs
 
 import streamgda
-from streamgda import ClassMoments, GaussianModel, LinearDiscriminantAnalysis, storage
+from streamgda import ClassMoments, GaussianModel, LinearDiscriminantAnalysis
 from streamgda.errors import FormatError, InvalidParameterError, SourceError, SourceNotFoundError
+from streamgda.storage import format as storage_format
+from streamgda.storage.opening import described
 
 N_CASES = TIMES * (15 if THOROUGH else 5)  # of each subject
 SUBJECTS = subjects()
@@ -64,7 +66,7 @@ def test_foreign_group(tmp_path):
 @pytest.mark.parametrize("version", [0, 2, 5, "3", None])
 def test_unknown_version(version):
     tree = json.loads(MOMENTS.files["zarr.json"])
-    tree["attributes"][storage.FORMAT]["version"] = version
+    tree["attributes"][storage_format.FORMAT]["version"] = version
     newer = as_store(sealed(MOMENTS.files, tree))
     match = rf"format version {version!r}; .* reads version 3, 4. Update streamgda"
     with pytest.raises(FormatError, match=match):
@@ -73,7 +75,7 @@ def test_unknown_version(version):
 
 def test_description_that_does_not_match_its_checksum():
     tree = json.loads(MOMENTS.files["zarr.json"])
-    tree["attributes"][storage.FORMAT]["attributes"]["n_skipped"] = 5
+    tree["attributes"][storage_format.FORMAT]["attributes"]["n_skipped"] = 5
     with pytest.raises(FormatError, match="its description has another checksum"):
         MOMENTS.load(as_store(MOMENTS.files | {"zarr.json": json.dumps(tree).encode()}))
 
@@ -285,13 +287,13 @@ def test_metadata_that_is_too_long_is_not_described(tmp_path, monkeypatch):
     os.truncate(tmp_path / "it" / "zarr.json", 3 << 30)
     with (
         pytest.raises(SourceError, match=r"zarr\.json has 3221225472 bytes, expected at most"),
-        storage.described(tmp_path / "it"),
+        described(tmp_path / "it"),
     ):
         pass
     monkeypatch.setattr("streamgda.storage.guards.MOST_METADATA", 1000)
     with (
         pytest.raises(SourceError, match="expected at most 1000"),
-        storage.described(tmp_path / "it.zip"),
+        described(tmp_path / "it.zip"),
     ):
         pass
 
@@ -325,7 +327,7 @@ def test_members_of_another_file_are_noticed(name, tmp_path):
 def test_descriptions_of_the_version_without_binding_are_noticed():
     """The description of a file of version 3 does not fit arrays of a later one."""
     tree = json.loads(MOMENTS.files["zarr.json"])
-    tree["attributes"][storage.FORMAT]["version"] = 3
+    tree["attributes"][storage_format.FORMAT]["version"] = 3
     older = sealed(MOMENTS.files, tree)
     with pytest.raises(FormatError, match="has attributes"):
         MOMENTS.load(as_store(older))
@@ -427,7 +429,7 @@ for path in sys.argv[2:]:
 def changed(change):
     """Return the files with a changed description and valid checksums."""
     tree = json.loads(MOMENTS.files["zarr.json"])
-    change(tree["attributes"][storage.FORMAT])
+    change(tree["attributes"][storage_format.FORMAT])
     return sealed(MOMENTS.files, tree)
 
 

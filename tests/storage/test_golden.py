@@ -15,11 +15,8 @@ import pytest
 from damage import GOLDEN, LOADERS
 
 import streamgda
-from streamgda import (
-    Checkpoint,
-    accumulate,
-    storage,
-)
+from streamgda import Checkpoint, accumulate
+from streamgda.storage import format as storage_format
 
 FOLDERS = sorted(GOLDEN.glob("version*"))
 NAMED, GROUPED = GOLDEN / "names", GOLDEN / "groups"
@@ -87,15 +84,15 @@ def test_the_files_are_those_that_were_written():
 
 
 def test_there_are_files_of_the_current_version_and_of_every_kind():
-    newest = GOLDEN / f"version{storage.VERSION}"
+    newest = GOLDEN / f"version{storage_format.VERSION}"
     assert newest in FOLDERS
     files = [*newest.glob("*.zip"), *GROUPED.glob("*.zip")]
-    assert {storage.kind_of(file) for file in files} == LOADERS.keys()
+    assert {storage_format.kind_of(file) for file in files} == LOADERS.keys()
 
 
 @EVERY_FILE
 def test_saved_objects_are_loaded(file):
-    kind = storage.kind_of(file)
+    kind = storage_format.kind_of(file)
     loaded, expected = LOADERS[kind](file), expected_of(file.parent, file.stem)
     if kind == "checkpoint":
         assert 0 < loaded.done < 8
@@ -119,10 +116,10 @@ def drop_new_parameters(described):
 
 @EVERY_FILE
 def test_saved_objects_are_written_in_the_same_layout(file, tmp_path):
-    kind = storage.kind_of(file)
+    kind = storage_format.kind_of(file)
     LOADERS[kind](file).save(tmp_path / file.name)
     (_, attributes, arrays), (_, others, other_arrays) = (
-        storage.read(path, kind) for path in (tmp_path / file.name, file)
+        storage_format.read(path, kind) for path in (tmp_path / file.name, file)
     )
     attributes.pop("offset"), others.pop("offset", None)
     drop_new_parameters(attributes)
@@ -174,7 +171,7 @@ def test_saved_moments_of_groups(file, tmp_path):
         assert_holds(moments, expected)
     loaded.save(tmp_path / file.name)
     (_, attributes, arrays), (_, others, other_arrays) = (
-        storage.read(path, "grouped") for path in (tmp_path / file.name, file)
+        storage_format.read(path, "grouped") for path in (tmp_path / file.name, file)
     )
     assert attributes == others
     assert arrays.keys() == other_arrays.keys()
@@ -184,7 +181,7 @@ def test_saved_moments_of_groups(file, tmp_path):
 
 @pytest.mark.parametrize("file", sorted(NAMED.glob("*.zip")), ids=lambda file: file.stem)
 def test_saved_objects_know_the_names_of_their_features(file):
-    loaded = LOADERS[storage.kind_of(file)](file)
+    loaded = LOADERS[storage_format.kind_of(file)](file)
     if file.stem == "pass":
         loaded = loaded.moments["rows"]
     if file.stem == "lda":

@@ -10,11 +10,12 @@ import pytest
 import zarr
 from moment_checks import assert_same, some_moments
 
-from streamgda import GaussianDiscriminantAnalysis, GaussianModel, storage
+from streamgda import GaussianDiscriminantAnalysis, GaussianModel
 from streamgda.errors import SourceError
 from streamgda.moments import ClassMoments
-from streamgda.storage import pack_labels, unpack_labels
+from streamgda.storage import format as storage_format
 from streamgda.storage import replacing as replacement
+from streamgda.storage.format import pack_labels, unpack_labels
 from streamgda.storage.replacing import move_into_place, replacing
 
 LABELS = {
@@ -58,7 +59,7 @@ def test_any_store(tmp_path, dtype):
         assert_same(ClassMoments.load(store), moments)
         moments.save(store)  # over the first
         assert_same(ClassMoments.load(store), moments)
-        assert storage.kind_of(store) == "moments"
+        assert storage_format.kind_of(store) == "moments"
     assert not [path for path in tmp_path.rglob("*") if "partial" in path.name]
 
 
@@ -130,8 +131,8 @@ def test_arrays_of_any_kind(tmp_path):
         "zeros": np.zeros((2, 2)),
     }
     attributes = {"text": "ä", "list": [1, 2.5, None], "nested": {"a": True}}
-    storage.write(tmp_path / "it", "odds", attributes, arrays)
-    _, read, loaded = storage.read(tmp_path / "it", "odds")
+    storage_format.write(tmp_path / "it", "odds", attributes, arrays)
+    _, read, loaded = storage_format.read(tmp_path / "it", "odds")
     assert read == attributes
     assert loaded.keys() == arrays.keys()
     for name, array in arrays.items():
@@ -226,9 +227,11 @@ def test_files_hold_triangles_and_narrow_integers(tmp_path, dtype):
 def test_parts_of_large_arrays_fill_up_little(tmp_path):
     for n in (1, 7, 1001):
         array = np.ones((n, 3_000_000 // n))
-        storage.write(tmp_path / "it.zip", "odds", {}, {"a": array})
+        storage_format.write(tmp_path / "it.zip", "odds", {}, {"a": array})
         assert (tmp_path / "it.zip").stat().st_size < 1.1 * array.nbytes + 4096
-        np.testing.assert_array_equal(storage.read(tmp_path / "it.zip", "odds")[2]["a"], array)
+        np.testing.assert_array_equal(
+            storage_format.read(tmp_path / "it.zip", "odds")[2]["a"], array
+        )
 
 
 # --- replacing in one step --------------------------------------------------------------------

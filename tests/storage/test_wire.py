@@ -10,16 +10,12 @@ import pytest
 from damage import GOLDEN, LOADERS
 from moment_checks import assert_same, some_moments
 
-from streamgda import (
-    ClassMoments,
-    GaussianNB,
-    accumulate,
-    storage,
-)
+from streamgda import ClassMoments, GaussianNB, accumulate
 from streamgda.errors import FormatError, MergeError
+from streamgda.storage import format as storage_format
 from streamgda.storage.saved import state_of
 
-FILES = sorted((GOLDEN / f"version{storage.VERSION}").glob("*.zip"))
+FILES = sorted((GOLDEN / f"version{storage_format.VERSION}").glob("*.zip"))
 BYTES = some_moments().to_bytes()
 
 
@@ -42,7 +38,7 @@ def zipped(members, compression=zipfile.ZIP_STORED):
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_bytes_of_every_kind_are_files(file, tmp_path):
     """Saved files are bytes, and bytes are saved files."""
-    load = LOADERS[storage.kind_of(file)]
+    load = LOADERS[storage_format.kind_of(file)]
     loaded = load(file)
     data = loaded.to_bytes()
     (tmp_path / "it.zip").write_bytes(data)
