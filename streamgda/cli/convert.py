@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from typing import Annotated, Any, Literal, Unpack
 
 import typer
 
-from streamgda.cli import screen
-from streamgda.cli.files import (
-    column_of,
-    columns_of,
-    file_and_name,
-    refuse_occupied,
-    table_options,
-)
+from streamgda import datasets
+from streamgda.cli import files, screen
 from streamgda.cli.info import describe, show_arrays
 from streamgda.cli.options import FormerArgument, takes, warn_deprecated
+from streamgda.errors import SourceNotFoundError
 from streamgda.runtime.parameters import TableOptions
 
 
@@ -70,10 +64,7 @@ def convert(
     streamgda convert flowers.csv --out flowers.zarr --labels kind --drop field
     streamgda convert train-images.idx --labels train-labels.idx --out digits.zarr
     """
-    from streamgda import datasets  # noqa: PLC0415
-    from streamgda.engine.progress import reporter  # noqa: PLC0415
-    from streamgda.errors import SourceNotFoundError  # noqa: PLC0415
-    from streamgda.rows.table_files import is_table  # noqa: PLC0415
+    from streamgda.rows.table_files import is_table  # noqa: PLC0415  (see the note in `options`)
     from streamgda.runtime.memory import readable  # noqa: PLC0415
     from streamgda.storage.opening import open_node  # noqa: PLC0415
 
@@ -85,34 +76,25 @@ def convert(
         warn_deprecated(f"{data} {former}", f"{data} --out {former}")
     store = str(out or former)
     if "://" not in store:
-        refuse_occupied(store, overwrite)
-    file, name = file_and_name(None if labels is None else [labels])
+        files.refuse_occupied(store, overwrite)
+    file, name = files.file_and_name(None if labels is None else [labels])
     if name is not None and not (table.get("format") or is_table(data)):
         raise SourceNotFoundError(f"{name} does not exist; expected a file of labels beside {data}")
     started = time.perf_counter()
-    with contextlib.ExitStack() as stack:
-        report = None
-
-        def progress(done: int, total: int | None) -> None:
-            nonlocal report
-            if report is None:  # the total is not known before the first chunk
-                report = stack.enter_context(reporter(True, total, "converting"))
-            report(done, total)
-
-        given: Any = data  # only zarr has chunks that may be missing
-        datasets.convert(
-            given if missing == "error" else open_node(data, missing=missing),
-            store,
-            labels=False if no_labels else file,
-            dtype=dtype,
-            label=None if name is None else column_of(name),
-            features=columns_of(features),
-            missing_labels=missing_labels,
-            chunk_rows=chunk_rows,
-            overwrite=overwrite,
-            progress=progress,
-            **table_options(**table),
-        )
+    given: Any = data  # only zarr has chunks that may be missing
+    datasets.convert(
+        given if missing == "error" else open_node(data, missing=missing),
+        store,
+        labels=False if no_labels else file,
+        dtype=dtype,
+        label=None if name is None else files.column_of(name),
+        features=files.columns_of(features),
+        missing_labels=missing_labels,
+        chunk_rows=chunk_rows,
+        overwrite=overwrite,
+        progress=True,
+        **files.table_options(**table),
+    )
     seconds = time.perf_counter() - started
     described = describe(store)
     show_arrays(described["arrays"])

@@ -9,14 +9,7 @@ from typing import Annotated, Any, Literal, TypedDict, Unpack
 import typer
 
 import streamgda
-from streamgda.cli import screen
-from streamgda.cli.files import (
-    check_distinct,
-    counting,
-    open_rows,
-    refuse_occupied,
-    stored_size,
-)
+from streamgda.cli import files, screen
 from streamgda.cli.options import options_of, takes, value_of
 
 _ESTIMATORS = {
@@ -83,7 +76,7 @@ class Parameters(TypedDict, total=False):
     binarize: float | None
 
 
-@takes(open_rows, counting)
+@takes(files.open_rows, files.counting)
 def fit(
     data: str | None = None,
     *,
@@ -130,22 +123,23 @@ def fit(
 
     if data is None and moments_in is None:
         raise typer.BadParameter("give DATA to read, or --moments-in", param_hint="DATA")
-    check_distinct({"--out": out, "--moments-out": moments_out, "--checkpoint": checkpoint})
+    files.check_distinct({"--out": out, "--moments-out": moments_out, "--checkpoint": checkpoint})
     given: dict[str, Any] = dict(options)
-    reading, which = options_of(open_rows, given), options_of(counting, given)
+    reading, which = options_of(files.open_rows, given), options_of(files.counting, given)
     estimator = _estimator(kind, given)
     for path, saved in ((out, "estimator"), (moments_out, "moments")):
         if path is not None:
-            refuse_occupied(path, overwrite or path == moments_in, saved)  # to be added to
+            files.refuse_occupied(path, overwrite or path == moments_in, saved)  # to be added to
     if checkpoint is not None:  # of an earlier pass, which is resumed
-        refuse_occupied(checkpoint, True, "checkpoint")
+        files.refuse_occupied(checkpoint, True, "checkpoint")
 
     held: Any = None if moments_in is None else streamgda.ClassMoments.load(moments_in)
     figures: dict[str, Any] = {"data": data, "out": out}
     if data is not None:
         beside = () if weights is None else (weights,)
-        X, y, *weight = open_rows(data, beside, **reading)
-        counted, resumed = counting(y, **which), checkpoint is not None and checkpoint.exists()
+        X, y, *weight = files.open_rows(data, beside, **reading)
+        counted = files.counting(y, **which)
+        resumed = checkpoint is not None and checkpoint.exists()
         skipped, started = held.n_skipped if held else 0, time.perf_counter()
         held = estimator.accumulate(
             X,
@@ -169,13 +163,13 @@ def fit(
             screen.say(f"left out {n:,} rows with NaN, infinity, nodata or no label")
     if moments_out is not None:
         held.save(moments_out)
-        screen.say(f"{held!r}: saved to {moments_out} ({stored_size(moments_out)})")
+        screen.say(f"{held!r}: saved to {moments_out} ({files.stored_size(moments_out)})")
     fitted = type(estimator).from_moments(held, **estimator.get_params())
     fitted.save(out)
     rows = screen.number(held.class_count.sum().item())
     screen.say(
         f"{' '.join(repr(fitted).split())} of {rows} rows in {held.classes.size:,} classes: "
-        f"saved to {out} ({stored_size(out)})"
+        f"saved to {out} ({files.stored_size(out)})"
     )
     return figures | description_of(fitted)
 

@@ -12,15 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import typer
 
-from streamgda.cli import screen
-from streamgda.cli.files import (
-    is_free,
-    label_like,
-    open_both,
-    open_rows,
-    refuse_occupied,
-    split_names,
-)
+from streamgda.cli import files, screen
 from streamgda.cli.options import FormerArgument, takes
 from streamgda.errors import CheckpointError, InvalidParameterError
 from streamgda.storage.opening import check_new, open_node
@@ -30,7 +22,7 @@ _SHOWN = 20  # labels, of which the rows are counted
 _BLOCK = 1 << 20  # labels that are counted at a time
 
 
-@takes(open_rows, without=("labels", "all_touched"))
+@takes(files.open_rows, without=("labels", "all_touched"))
 def predict(
     data: str,
     former: FormerArgument = None,
@@ -117,15 +109,15 @@ def predict(
     if not whole:
         check_new(out, "--out", ENDINGS)
     partial = out if whole else out.with_name(f"{out.name}.partial")
-    refuse_occupied(out, overwrite)
+    files.refuse_occupied(out, overwrite)
     _refuse_other_data(out, partial)
-    model, data, estimator, X, _ = open_both(model, data, former, labelled=False, **reading)
+    model, data, estimator, X, _ = files.open_both(model, data, former, labelled=False, **reading)
     dtype = estimator.classes_.dtype
     options: dict[str, Any] = {}
     if reject is not None:
-        label = label_like(reject_label, dtype, "--reject-label")
+        label = files.label_like(reject_label, dtype, "--reject-label")
         options = {"reject": reject, "reject_label": label}
-    value = label_like(fill, dtype if method == "predict" else np.dtype(float), "--fill")
+    value = files.label_like(fill, dtype if method == "predict" else np.dtype(float), "--fill")
     rows = Rows.of(X, nodata=nodata, on_invalid=on_invalid, actions=SCORING)
     X, scorer = rows.X, estimator._scorer(method, **options).filling(rows.rule, value, on_missing)
     classes = (
@@ -138,7 +130,7 @@ def predict(
             X,
             partial,
             about,
-            keys=None if keys is None else split_names(keys),
+            keys=None if keys is None else files.split_names(keys),
             overwrite=overwrite,
             max_memory=max_memory,
             progress=True,
@@ -155,7 +147,7 @@ def predict(
             shutil.rmtree(partial)
             written = write()
         if not whole:
-            refuse_occupied(out, overwrite)  # something may have been written meanwhile
+            files.refuse_occupied(out, overwrite)  # something may have been written meanwhile
             _refuse_other_data(out)
             move_into_place(partial, out)
     seconds = time.perf_counter() - started
@@ -204,7 +196,7 @@ def _counted(out: Path, dtype: Any) -> list[tuple[Any, int]]:
             for found in batch.column(0).value_counts().to_pylist():
                 label = found["values"]
                 if text:
-                    label = label_like(label, dtype, "--out") if label else ""
+                    label = files.label_like(label, dtype, "--out") if label else ""
                 counts[label] += found["counts"]
     elif is_geotiff(out):
         import rasterio  # noqa: PLC0415
@@ -234,7 +226,7 @@ def _refuse_other_data(*paths: Path) -> None:
 
     for path in paths:
         table = is_table_path(path) and path.is_file()
-        if not (is_free(path) or table or holds_scores(path)):
+        if not (files.is_free(path) or table or holds_scores(path)):
             raise InvalidParameterError(
                 f"{path} does not hold predictions: it will not be replaced; name another path"
             )

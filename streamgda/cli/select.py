@@ -9,19 +9,13 @@ import numpy as np
 import typer
 
 import streamgda
-from streamgda.cli import screen
-from streamgda.cli.files import (
-    counting,
-    open_rows,
-    refuse_occupied,
-    stored_size,
-)
+from streamgda.cli import files, screen
 from streamgda.cli.options import options_of, takes, value_of
 
 _SHOWN = 20
 
 
-@takes(open_rows, counting)
+@takes(files.open_rows, files.counting)
 def select(
     data: str,
     *,
@@ -76,7 +70,7 @@ def select(
     params = _grid(grid) if grid else None
     from sklearn.model_selection import GroupKFold  # noqa: PLC0415  (see the note in `options`)
 
-    refuse_occupied(out, overwrite, "estimator")
+    files.refuse_occupied(out, overwrite, "estimator")
     search = streamgda.GaussianDiscriminantCV(
         params,
         cv=GroupKFold(cv) if groups is not None and cv > 1 else cv,
@@ -88,9 +82,9 @@ def select(
     )
     beside = {"sample_weight": weights, "groups": groups}
     given = {name: array for name, array in beside.items() if array is not None}
-    reading = options_of(open_rows, options)
-    X, y, *arrays = open_rows(data, tuple(given.values()), **reading)
-    search.fit(X, y, **dict(zip(given, arrays, strict=True)), **counting(y, **options))
+    reading = options_of(files.open_rows, options)
+    X, y, *arrays = files.open_rows(data, tuple(given.values()), **reading)
+    search.fit(X, y, **dict(zip(given, arrays, strict=True)), **files.counting(y, **options))
     search.best_estimator_.save(out)
     ranked = _ranked(search.cv_results_)
     names = sorted({name for row in ranked for name in row["params"]})
@@ -109,11 +103,10 @@ def select(
     if len(ranked) > _SHOWN:
         screen.say(f"and {len(ranked) - _SHOWN:,} more")
     screen.say()
-    screen.say(
-        f"{' '.join(repr(search.best_estimator_).split())}: saved to {out} ({stored_size(out)})"
-    )
-    best = {"params": search.best_params_, "score": search.best_score_}
-    return {"data": data, "out": out, "scoring": scoring, "best": best, "candidates": ranked}
+    best = " ".join(repr(search.best_estimator_).split())
+    screen.say(f"{best}: saved to {out} ({files.stored_size(out)})")
+    found = {"params": search.best_params_, "score": search.best_score_}
+    return {"data": data, "out": out, "scoring": scoring, "best": found, "candidates": ranked}
 
 
 def _ranked(results: dict[str, Any]) -> list[dict[str, Any]]:

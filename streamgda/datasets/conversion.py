@@ -18,12 +18,8 @@ import numpy as np
 import zarr
 
 from streamgda.datasets.digits import IdxFile
-from streamgda.errors import (
-    InvalidDataError,
-    InvalidParameterError,
-    SourceError,
-    cause_of,
-)
+from streamgda.engine.progress import Progress, reporter
+from streamgda.errors import InvalidDataError, InvalidParameterError, SourceError, cause_of
 from streamgda.rows import Rows, as_source, names_of
 from streamgda.rows.arrays import as_slab, unmasked
 from streamgda.rows.codes import CodedLabels, distinct
@@ -42,18 +38,8 @@ from streamgda.runtime.parameters import (
     refuse,
     renamed,
 )
+from streamgda.storage import opening
 from streamgda.storage.guards import replaced_group
-from streamgda.storage.opening import (
-    WHOLE,
-    check_exists,
-    contents,
-    locate,
-    open_node,
-    opened_node,
-    path_of,
-    stranger,
-    writing,
-)
 
 _PATH = str | os.PathLike  # type: ignore[type-arg]  # isinstance takes no others
 Block = tuple[np.ndarray, ...]  # (X, y), or (X,) without labels
@@ -86,7 +72,7 @@ def convert(
     dtype: Any = None,
     chunk_rows: int | None = None,
     overwrite: bool = False,
-    progress: Callable[[int, int | None], object] | None = None,
+    progress: Progress | None = None,
     label_column: str | int | None = None,
     columns: ColumnNames | None = None,
     **table: Unpack[TableOptions],
@@ -126,8 +112,9 @@ def convert(
         Rows per chunk; about 4 MiB of rows if None.
     overwrite : bool, default=False
         Replace a group of these arrays in `store`. What holds anything else is never replaced.
-    progress : callable, default=None
-        Called with the rows done and their total, or None, after each chunk.
+    progress : bool or callable, default=None
+        True shows the progress, as of `streamgda.accumulate`; a callable gets the rows done and
+        their total, or None, after each chunk.
     label_column : str or int, default=None
         Deprecated name of `label`.
     columns : str, int or slice, or sequence of them, default=None
@@ -156,8 +143,8 @@ def convert(
     >>> convert(np.eye(2), zarr.storage.MemoryStore(), labels=["setosa", "other"])["y"][:].tolist()
     ['setosa', 'other']
     """
-    check_exists(source)
-    check_exists(labels)
+    opening.check_exists(source)
+    opening.check_exists(labels)
     wanted = _number_type(dtype)
     if missing_labels not in ("raise", "keep"):
         raise refuse("missing_labels", missing_labels, "'raise' or 'keep'")
@@ -210,14 +197,15 @@ def convert(
         together = max(1, _WRITTEN_BYTES // (chunk_rows * row_bytes)) * chunk_rows
         chunks = _chunks(chain([first], blocks), min(together, n_rows or together), dtypes)
         del first
-        with writing(store):
+        with opening.writing(store):
             group = stack.enter_context(replaced_group(store, check, grows=True))
-        _write(chunks, group, n_rows, chunk_rows, progress, store)
+        report = stack.enter_context(reporter(progress or False, n_rows, "converting"))
+        _write(chunks, group, n_rows, chunk_rows, report, store)
         if feature_names is not None:
             group["X"].attrs["feature_names"] = list(feature_names)
         if tabular and own and keep and dtypes[1].kind == "T":
             group["y"].attrs["missing_label"] = ""
-    return open_node(path_of(store) or store)
+    return opening.open_node(opening.path_of(store) or store)
 
 
 # --- sources --------------------------------------------------------------------------------------
@@ -366,7 +354,7 @@ def _opened(source: Any, names: tuple[str, str], stack: contextlib.ExitStack) ->
         path is None and isinstance(source, _PATH)
     )
     if stored or suffix == ".zip" or (path is not None and path.is_dir()):
-        opened = stack.enter_context(opened_node(source))
+        opened = stack.enter_context(opening.opened_node(source))
     elif path is None:
         opened = source
     elif _IDX.search(path.name.lower().removesuffix(".gz")):
@@ -410,7 +398,7 @@ def _are_batches(source: Any) -> bool:
     return plain and isinstance(source, Iterable)
 
 
-# --- writing --------------------------------------------------------------------------------------
+# --- writing ----------------------------------------------------------------------------------
 
 
 def _stored_types(
@@ -439,7 +427,7 @@ def _write(
     group: zarr.Group,
     n_rows: int | None,
     chunk_rows: int,
-    progress: Callable[[int, int | None], object] | None,
+    report: Callable[[int], object],
     store: Any,
 ) -> None:
     """Write chunks to arrays, which grow unless the number of rows is known.
@@ -449,22 +437,22 @@ def _write(
     arrays: list[Any] = []
     written = reported = 0
 
-    def report() -> None:
+    def report_chunks() -> None:
         nonlocal reported
-        while progress is not None and reported < written:
+        while reported < written:
             reported = min(reported + chunk_rows, written)
-            progress(reported, n_rows)
+            report(reported)
 
     def write(chunk: Block, start: int, done: int) -> None:
         nonlocal written
-        with writing(store):
+        with opening.writing(store):
             for name, values in zip("Xy", chunk, strict=False) if not arrays else ():
                 array = group.create_array(
                     name,
                     shape=(n_rows or 0, *values.shape[1:]),
                     chunks=(min(len(values), chunk_rows) or chunk_rows, *values.shape[1:]),
                     dtype=str if values.dtype.kind == "T" else values.dtype,
-                    config=WHOLE,
+                    config=opening.WHOLE,
                 )
                 arrays.append(array)
             for array, values in zip(arrays, chunk, strict=True):
@@ -480,12 +468,12 @@ def _write(
             if n_rows is not None and done > n_rows:
                 raise InvalidDataError(f"expected {n_rows} rows, but the source has {done} or more")
             yield chunk, start, done
-            report()
+            report_chunks()
         if n_rows is not None and done < n_rows:
             raise InvalidDataError(f"expected {n_rows} rows, but the source has only {done}")
 
     threads.in_background(write, placed())
-    report()
+    report_chunks()
 
 
 def _chunks(blocks: Iterable[Block], n: int, dtypes: list[np.dtype]) -> Iterator[Block]:
@@ -553,9 +541,11 @@ def _check_replaceable(overwrite: bool, sources: Iterable[Any], place: Any) -> N
     Sources that will be read meanwhile must not be in a store that is written in place.
     """
     path = place if isinstance(place, Path) else None
-    if next(contents(place), None) is None and not (path is not None and path.is_file()):
+    if next(opening.contents(place), None) is None and not (path is not None and path.is_file()):
         return
-    other = stranger(place, lambda node: ("X", "y") if isinstance(node, zarr.Group) else None)
+    other = opening.stranger(
+        place, lambda node: ("X", "y") if isinstance(node, zarr.Group) else None
+    )
     if path is not None and path.is_dir() == (path.suffix == ".zip"):
         other = path.name
     if other is not None:
@@ -571,10 +561,10 @@ def _check_replaceable(overwrite: bool, sources: Iterable[Any], place: Any) -> N
 
 def _check_apart(store: Any, sources: Iterable[Any]) -> None:
     """Raise `InvalidParameterError` if one of the sources is in a store."""
-    target = locate(store)[0]
+    target = opening.locate(store)[0]
     for source in sources:
         located = isinstance(source, zarr.Array | zarr.Group) or "://" in str(source)
-        found = locate(source)[0] if located else source
+        found = opening.locate(source)[0] if located else source
         if type(found) is not type(target):
             continue
         with contextlib.suppress(AttributeError, NotImplementedError):  # they may be the same

@@ -39,23 +39,10 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.errors import (
-    FormatError,
-    InvalidParameterError,
-    ReadError,
-    SourceError,
-    cause_of,
-)
+from streamgda.errors import FormatError, InvalidParameterError, ReadError, SourceError, cause_of
 from streamgda.runtime.parameters import shown
 from streamgda.runtime.retry import brief, is_temporary
-from streamgda.storage.opening import (
-    close,
-    local_path,
-    locate,
-    reread_if_replaced,
-    stranger,
-    writing,
-)
+from streamgda.storage import opening
 
 FORMAT = "streamgda"
 VERSION = 4
@@ -131,7 +118,7 @@ def write(
 
     check = partial(_check_replaceable, store)
     new = replaced_group(store, check, attributes={FORMAT: description})
-    with writing(store), new as group:
+    with opening.writing(store), new as group:
         for name, array in written.items():
             binding = {_BINDING: description["checksum"]}
             layout = _layout(array.shape, array.dtype)
@@ -161,7 +148,7 @@ def _check_keys(value: Any) -> None:
             _check_keys(entry)
 
 
-@reread_if_replaced
+@opening.reread_if_replaced
 def read(store: Any, kind: str | None = None) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
     """Read a group of a kind, or of any.
 
@@ -195,7 +182,7 @@ def read(store: Any, kind: str | None = None) -> tuple[str, dict[str, Any], dict
         return str(head["kind"]), dict(head["attributes"]), arrays
 
 
-@reread_if_replaced
+@opening.reread_if_replaced
 def kind_of(store: Any) -> str:
     """Return the kind of a saved group; errors as of `read`."""
     with _opened(store) as (group, attributes):
@@ -215,19 +202,19 @@ def _opened(store: Any) -> Iterator[tuple[Any, Any]]:
     """Open a group to read bytes, without zarr; provide it with its attributes."""
     from streamgda.storage.guards import Guarded  # noqa: PLC0415  (it needs zarr)
 
-    found, inside = locate(store)
+    found, inside = opening.locate(store)
     try:
         try:
             group = Guarded(found, inside)
             attributes = group.metadata().get("attributes")
         except Exception as error:  # the kind depends on the store
-            if local_path(store) is None and is_temporary(error):
+            if opening.local_path(store) is None and is_temporary(error):
                 raise ReadError(f"{store} cannot be read: {brief(error)}") from cause_of(error)
             message = f"{store} is not a zarr group that can be read: {error!r}"
             raise FormatError(message) from cause_of(error)
         yield group, attributes
     finally:
-        close(store, found)
+        opening.close(store, found)
 
 
 def _description(group: Any, attributes: Any, kind: str | None) -> tuple[dict[str, Any], int]:
@@ -314,11 +301,11 @@ def _check_replaceable(store: Any, _: Any) -> None:
 
     def arrays_of(node: Any) -> list[str] | None:
         if FORMAT not in node.attrs:  # an empty group of the caller's store may be filled
-            return None if local_path(store) is not None else []
+            return None if opening.local_path(store) is not None else []
         head = node.attrs[FORMAT]
         return [*map(str, head.get("arrays") or ())] if isinstance(head, dict) else []
 
-    other = stranger(store, arrays_of)
+    other = opening.stranger(store, arrays_of)
     if other is not None:
         raise SourceError(
             f"{store} holds something else than a saved object of streamgda, and saving would "
