@@ -8,8 +8,10 @@ functions, so that `--help` does not wait for them.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
+import io
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Annotated, Any, Unpack, get_args, get_origin, get_type_hints
@@ -78,7 +80,8 @@ def takes(*functions: Any, without: Collection[str] = ()) -> Callable[[Command],
 
         @functools.wraps(command)
         def run(json: bool, **given: Any) -> dict[str, Any]:
-            with screen.silent(json), screen.notes_on_interrupt():
+            shown = contextlib.redirect_stdout(io.StringIO()) if json else contextlib.nullcontext()
+            with shown, screen.notes_on_interrupt():
                 figures = command(**given)
             if json:
                 screen.show_json(figures)

@@ -14,7 +14,6 @@ from streamgda.errors import printable
 
 # Wide enough that nothing is cut or wrapped in a pipe.
 _PIPE_WIDTH = 1 << 16
-_silent = False
 
 
 def note(text: str) -> None:
@@ -42,21 +41,9 @@ def notes_on_interrupt() -> Iterator[None]:
         raise
 
 
-@contextlib.contextmanager
-def silent(wanted: bool) -> Iterator[None]:
-    """Write neither text nor tables to stdout, if `wanted`: the figures follow as JSON."""
-    global _silent  # noqa: PLW0603
-    _silent, before = wanted or _silent, _silent
-    try:
-        yield
-    finally:
-        _silent = before
-
-
 def say(text: str = "") -> None:
     """Write text to stdout."""
-    if not _silent:
-        _console().print(printable(text), soft_wrap=True)
+    _console().print(printable(text), soft_wrap=True)
 
 
 def show_table(
@@ -73,8 +60,6 @@ def show_table(
     right : bool
         Right-align all columns but the first.
     """
-    if _silent:
-        return
     from rich import box  # noqa: PLC0415  (see the note in `options`)
     from rich.table import Table  # noqa: PLC0415
 

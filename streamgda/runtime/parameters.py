@@ -119,13 +119,10 @@ def renamed(old: str, given: Any, name: str, value: Any) -> Any:
 def check_type(name: str, value: Any, kind: Any, expected: str) -> None:
     """Raise `TypeError` unless an argument is an object of that kind."""
     if not isinstance(value, kind):
-        raise TypeError(f"{name} is {_described(value)}; expected {expected}")
-
-
-def _described(value: Any) -> str:
-    if isinstance(value, type):
-        return f"the class {value.__name__}"
-    return "None" if value is None else f"of type {type(value).__name__}"
+        given = "None" if value is None else f"of type {type(value).__name__}"
+        if isinstance(value, type):
+            given = f"the class {value.__name__}"
+        raise TypeError(f"{name} is {given}; expected {expected}")
 
 
 def as_numbers(name: str, value: Any, expected: str, finite: bool = False) -> np.ndarray:

@@ -118,7 +118,8 @@ class Requests:
             key = self._waiting.popitem(last=False)[0]
             answer = self._in_turn(store, key, default_buffer_prototype())
             self._tasks[key] = asyncio.create_task(answer)
-            self._tasks[key].add_done_callback(_seen)
+            # asyncio would log the error of a request that is not read, unless it is looked at.
+            self._tasks[key].add_done_callback(lambda task: task.cancelled() or task.exception())
 
     async def _in_turn(self, store: Any, key: str, prototype: Any) -> Any:
         assert self._slots is not None
@@ -156,12 +157,6 @@ class Requests:
         self._waiting.clear()
         while self._tasks:
             self._tasks.popitem()[1].cancel()
-
-
-def _seen(task: asyncio.Task[Any]) -> None:
-    """Look at the error of a request that is not read, which asyncio would log otherwise."""
-    if not task.cancelled():
-        task.exception()
 
 
 # --- stores ---------------------------------------------------------------------------------------
