@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy import linalg
-from scipy.special import logsumexp
 from sklearn.utils import resample
 from sklearn.utils.validation import check_is_fitted
 
@@ -21,6 +19,7 @@ from streamgda.errors import InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.estimators.row_estimator import validate_rows
 from streamgda.models.discriminants import thresholds_between
+from streamgda.models.gaussian import GaussianModel
 from streamgda.plots.figures import add_legend, axes_of, colours_of, means_of, mixed, paper_and_ink
 from streamgda.rows import Rows, as_source
 from streamgda.rows.invalid_rows import as_matrix
@@ -241,15 +240,10 @@ class Projection:
         """
         weights = self.priors / self.priors.sum()
         axes = _whitening(np.tensordot(weights, self.covariances, axes=1))
-        joint = np.empty((len(points), len(self.means)))
-        with np.errstate(divide="ignore"):  # a prior may be zero
-            constants = np.log(weights)
-        for k, (mean, covariance) in enumerate(zip(self.means, self.covariances, strict=True)):
-            root = np.linalg.cholesky(axes.T @ covariance @ axes)
-            gaps = linalg.solve_triangular(root, axes.T @ (points - mean).T, lower=True)
-            joint[:, k] = constants[k] - 0.5 * (gaps**2).sum(axis=0) - np.log(root.diagonal()).sum()
-        joint -= logsumexp(joint, axis=1, keepdims=True)
-        return joint
+        centre = weights @ self.means  # products of large offsets would lose digits
+        means, covariances = (self.means - centre) @ axes, axes.T @ self.covariances @ axes
+        model = GaussianModel.from_parameters(means, covariances, weights, self.labels)
+        return model.log_posterior((points - centre) @ axes)
 
     def points(self, X: Any, y: Any, most: int | None) -> Points:
         """Return projected rows: all, or `most` of them, with as large a share of each class.
