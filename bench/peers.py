@@ -46,8 +46,11 @@ def dask_ml(X: np.ndarray, y: np.ndarray) -> dict[str, Call]:
     return {DASK_ML: fit}
 
 
-def river(X: np.ndarray, y: np.ndarray) -> dict[str, Call]:
-    """Return naive Bayes of one row at a time; rows are converted to dicts beforehand."""
+def river(X: np.ndarray, y: np.ndarray, *, predicts: bool = False) -> dict[str, Call]:
+    """Return naive Bayes of one row at a time, which may predict the class of each row it learnt.
+
+    Rows are converted to dicts beforehand.
+    """
     stream = list(zip([dict(enumerate(row)) for row in X.tolist()], y.tolist(), strict=True))
 
     def learn() -> object:
@@ -56,6 +59,8 @@ def river(X: np.ndarray, y: np.ndarray) -> dict[str, Call]:
         model = GaussianNB()
         for row, label in stream:
             model.learn_one(row, label)
+            if predicts:
+                model.predict_one(row)
         return model
 
-    return {f"{RIVER}.learn_one": learn}
+    return {f"{RIVER}.learn_one{' and predict_one' if predicts else ''}": learn}

@@ -50,6 +50,15 @@ def run(plan: Plan) -> Iterator[Row]:
             river(X, y),
             {RIVER: faster(1, CALLS)},
         )
+    batches = [(X[:100], y[:100]), *cut(X[100:], y[100:], 1)]  # a single row makes no model
+    yield from compare(
+        plan,
+        f"{len(y):,} x {D} float64 a row at a time, GaussianNB.partial_fit and predict",
+        work_of(X, batches),
+        partial_fit(streamgda.GaussianNB, batches, predicts=True),
+        {f"{SKLEARN} and predict": partial_fit(SklearnNB, batches, predicts=True)}
+        | river(X, y, predicts=True),
+    )
 
 
 def cut(X: np.ndarray, y: np.ndarray, size: int) -> Batches:
@@ -58,14 +67,16 @@ def cut(X: np.ndarray, y: np.ndarray, size: int) -> Batches:
     return [(X[a:b], y[a:b]) for a, b in pairwise(cuts)]
 
 
-def partial_fit(kind: Callable[[], Any], batches: Batches) -> Call:
-    """Return a call that fits an estimator to all batches."""
+def partial_fit(kind: Callable[[], Any], batches: Batches, *, predicts: bool = False) -> Call:
+    """Return a call that fits an estimator to all batches, and may predict each afterwards."""
 
     def learn() -> None:
         model = kind()
         classes = np.arange(K)
         for X, y in batches:
             model.partial_fit(X, y, classes=classes)
+            if predicts:
+                model.predict(X)
 
     return learn
 

@@ -19,6 +19,12 @@ from streamgda.models.covariance import Covariances, Regularisation
 from streamgda.models.discriminants import discriminant_directions
 from streamgda.moments import ClassMoments
 from streamgda.runtime import threads
+from streamgda.runtime.parameters import as_number
+
+_ADVICE = {
+    "svd": "Increase reg_param, or use solver='eigen' with shrinkage",
+    "eigen": "Increase shrinkage",
+}
 
 
 class GaussianDiscriminantAnalysis(GaussianClassifier):
@@ -326,10 +332,14 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier):
         return "full"
 
     def _regularisation(self) -> Regularisation:
-        how = Regularisation(shrinkage=self.shrinkage, reg_param=self.reg_param, tol=self.tol)
-        if self.solver == "svd":
-            return replace(how, advice="Increase reg_param, or use solver='eigen' with shrinkage")
-        return replace(how, reg_param=0.0, advice="Increase shrinkage")
+        svd = self.solver == "svd"
+        reg_param = as_number("reg_param", self.reg_param, "a number between 0 and 1", 0, 1)
+        return Regularisation(
+            shrinkage=self.shrinkage,
+            reg_param=reg_param if svd else 0.0,
+            tol=self.tol,
+            advice=_ADVICE[self.solver],
+        )
 
     def _estimate(
         self, moments: ClassMoments, beside: GivenCovariances | None = None, **options: Any

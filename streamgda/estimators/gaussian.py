@@ -317,9 +317,11 @@ class GaussianClassifier(MomentClassifier):
     def _report_constant_features(self, model: GaussianModel) -> None:
         if model.feature_map is not None:
             return  # features of a map are no columns of the caller
+        if model.features.size == model.n_features:
+            return
         constant = self._left_out(model)
         reported = getattr(self, "_reported_constant", None)
-        if constant.size and (reported is None or not np.array_equal(reported, constant)):
+        if reported is None or not np.array_equal(reported, constant):
             names = model.feature_names or range(model.n_features)
             listed = ", ".join(str(names[j]) for j in constant[:10])
             listed += ", ..." if constant.size > 10 else ""

@@ -796,7 +796,8 @@ class MomentEstimator(RowEstimator):
         """
         kept = vars(self).get("_derived")
         if kept is None or name not in kept:
-            check_is_fitted(self)
+            if not self.__sklearn_is_fitted__():
+                check_is_fitted(self)  # for its error
             if self._only_shown:
                 raise AttributeError(f"{name} is computed when it is first used")
             with self._locked():  # the moments do not change meanwhile

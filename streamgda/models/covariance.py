@@ -240,12 +240,13 @@ def estimate(
     unit, epsilon = _unit(sums, how)
     target = class_variance(sums) if how.shrinkage == AUTO else unit[None]
     amounts = _amounts(held, structure, how, target)
-    target = np.broadcast_to(target[:, features], (n_groups, features.size))
+    shrinks = structure.one_variance or amounts.any()
+    unit, target = unit[features], target[:, features]
     weights = _weights(sums, how, mixed)
     n_averaged = structure.n_averaged(varying.size, sums.n_features)
     values = np.empty((n_groups, *structure.shape(features.size)))
-    pooled = np.empty_like(values[:1])
     if mixed:
+        pooled = np.empty_like(values[:1])
         whole = kept.packed.sum(axis=0, keepdims=True)
         structure.select_varying(whole, features, pooled)
 
@@ -256,12 +257,14 @@ def estimate(
             covariances *= 1 - how.pooling
             covariances += how.pooling * pooled
         covariances /= _each(weights[some], covariances)
-        _shrink(covariances, structure, amounts[some], target[some], n_averaged)
-        _regularise(covariances, structure, how, epsilon, unit[features])
+        if shrinks:
+            towards = target if len(target) == 1 else target[some]
+            _shrink(covariances, structure, amounts[some], towards, n_averaged)
+        _regularise(covariances, structure, how, epsilon, unit)
 
     threads.run(fill, _parts(values))
     values[structure.group_sums(sums.count) == 0] = np.nan
-    own = _own_share(values, structure, how, epsilon * unit[features], unit[features], amounts)
+    own = _own_share(values, structure, how, epsilon, unit, amounts)
     precision = _precision(sums, how, mixed, weights, own)
     found = features, values, epsilon, amounts, sums.mean_low, precision
     return Covariances(structure, moments.classes, sums.count, *found)
@@ -294,15 +297,19 @@ def _own_share(
     values: np.ndarray,
     structure: Structure,
     how: Regularisation,
-    smoothing: np.ndarray,
+    epsilon: float,
     unit: np.ndarray,
     amounts: np.ndarray | float = 0.0,
 ) -> np.ndarray:
     """Return the share of regularised covariances that is not what was added, shape (groups,)."""
-    variances = structure.diagonal(values)
-    added = (how.reg_param * unit + smoothing) / np.where(variances > 0, variances, np.inf)
-    shrunk = 0.0 if structure.one_variance else amounts
-    return np.asarray((1 - shrunk) * (1 - np.minimum(added, 1).mean(axis=1)))
+    own = np.ones(len(values))
+    if not structure.one_variance:
+        own -= amounts
+    if how.reg_param or epsilon:
+        variances = structure.diagonal(values)
+        added = how.reg_param * unit + epsilon * unit
+        own *= 1 - np.minimum(added / np.where(variances > 0, variances, np.inf), 1).mean(axis=1)
+    return own
 
 
 def _weights(sums: CentredSums, how: Regularisation, mixed: bool) -> np.ndarray:
@@ -331,6 +338,8 @@ def _unit(sums: CentredSums, how: Regularisation) -> tuple[np.ndarray, float]:
     do not have to be scaled, nor the result scaled back.
     """
     unit = pooled_variance(sums) if how.standardize else np.ones(sums.n_features)
+    if not how.var_smoothing:
+        return unit, 0.0
     largest = how.largest_variance
     if largest is None:
         largest = (total_variance(sums) / unit).max()
@@ -380,7 +389,8 @@ def _regularise(
     if how.reg_param:
         covariances *= 1 - how.reg_param
         variances += how.reg_param * unit
-    variances += epsilon * unit
+    if epsilon:
+        variances += epsilon * unit
 
 
 def _averaged(
@@ -397,7 +407,7 @@ def _averaged(
     unit, epsilon = _unit(moments.centred(), how)
     unit = unit[each.features]
     _regularise(pooled.values, structure, how, epsilon, unit)
-    own = _own_share(pooled.values, structure, how, epsilon * unit, unit)
+    own = _own_share(pooled.values, structure, how, epsilon, unit)
     precision = pooled.precision and _with_known(pooled.precision, own)
     return replace(pooled, epsilon=epsilon, precision=precision)
 

@@ -588,8 +588,7 @@ def discriminant_directions(
 
 def _gaps(model: GaussianModel) -> np.ndarray:
     """Return the class means less their own mean, of the features in the density."""
-    gaps = gaps_to(model, model.xbar)
-    return np.asarray(gaps - model.priors @ gaps / model.priors.sum())
+    return np.asarray(model._mean_gaps - model.priors @ model._mean_gaps / model.priors.sum())
 
 
 @dataclass(frozen=True)

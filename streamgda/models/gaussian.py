@@ -49,6 +49,7 @@ from streamgda.storage.format import check_array, unpack_labels
 from streamgda.storage.saved import State
 
 _FLOAT64 = np.dtype(np.float64)
+_LOG_2PI = np.log(2 * np.pi)
 _ROUNDING = 2.0**-43  # error of a mean, in standard deviations, from which on it counts
 
 
@@ -332,9 +333,16 @@ class GaussianModel(Model):
         return np.asarray(self.priors[seen] @ self.means[seen])
 
     @cached_property
+    def _mean_gaps(self) -> np.ndarray:
+        """Class means less `xbar`, of the features in the density; zeros without rows."""
+        return gaps_to(self, self.xbar)
+
+    @cached_property
     def _class_means(self) -> np.ndarray:
         """Class means of the features in the density; `xbar` for classes without rows."""
-        return self._varying(np.where(np.isnan(self.means), self.xbar, self.means))
+        means = self._varying(self.means)
+        without = np.isnan(means)
+        return np.where(without, self._centre, means) if without.any() else means
 
     @cached_property
     def _centre(self) -> np.ndarray:
@@ -342,8 +350,8 @@ class GaussianModel(Model):
         return self._varying(self.xbar[None])[0]
 
     def _varying(self, means: np.ndarray) -> np.ndarray:
-        """Return means of the features in the density; zeros for classes without rows."""
-        return np.ascontiguousarray(np.nan_to_num(means[:, self.features]))
+        """Return means of the features in the density."""
+        return means.take(self.features, axis=1)
 
     @cached_property
     def _mean_terms(self) -> LinearFunctions:
@@ -412,7 +420,7 @@ class GaussianModel(Model):
 
         This is the joint log-likelihood up to a term that all classes share.
         """
-        gaps = gaps_to(self, self.xbar)
+        gaps = self._mean_gaps
         coefficients = self._solved(gaps)
         return coefficients, self.log_priors - 0.5 * (gaps * coefficients).sum(axis=1)
 
@@ -426,7 +434,7 @@ class GaussianModel(Model):
         """Rounding error of `xbar`, of the features in the density; zeros if it does not count."""
         if self.means_low is None:
             return np.zeros(self.features.size)
-        return np.asarray(self.priors @ gaps_to(self, self.xbar))
+        return np.asarray(self.priors @ self._mean_gaps)
 
     def _linear_about(self, point: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the functions that are `linear` for a point, given less `xbar`, in its place."""
@@ -447,7 +455,7 @@ class GaussianModel(Model):
     @cached_property
     def _constants(self) -> np.ndarray:
         """Logarithms of the densities at the means, shape (groups,)."""
-        return -0.5 * (self.rank * np.log(2 * np.pi) + self.log_determinants)
+        return -0.5 * (self.rank * _LOG_2PI + self.log_determinants)
 
     @cached_property
     def _tails(self) -> list[tuple[Tail | None, float]]:
@@ -1044,7 +1052,9 @@ def gaps_to(model: GaussianModel, origin: np.ndarray) -> np.ndarray:
     gaps = model.means - origin
     if model.means_low is not None:
         gaps += model.means_low
-    return np.nan_to_num(gaps[:, model.features])
+    gaps = gaps[:, model.features]
+    gaps[np.isnan(gaps)] = 0.0
+    return gaps
 
 
 def joint_log_likelihood(model: GaussianModel, moments: ClassMoments) -> tuple[float, float]:
@@ -1096,7 +1106,8 @@ def joint_log_likelihood(model: GaussianModel, moments: ClassMoments) -> tuple[f
 def _errors_that_count(covariances: Covariances) -> np.ndarray | None:
     """Return the rounding errors of the means; None if they are nothing beside the deviations."""
     structure, low = covariances.structure, covariances.means_low
-    variances = structure.diagonal(covariances.values)[structure.groups(len(low))]
-    with np.errstate(invalid="ignore"):
-        counts = np.square(low[:, covariances.features]) > _ROUNDING**2 * variances
-    return low if counts.any() else None
+    variances = structure.diagonal(covariances.values)
+    if not structure.per_class:
+        variances = variances[structure.groups(len(low))]
+    counts = np.square(low[:, covariances.features]) > _ROUNDING**2 * variances
+    return low.copy() if counts.any() else None  # sums change when rows are added

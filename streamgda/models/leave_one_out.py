@@ -43,7 +43,7 @@ from streamgda.kernels import scoring
 from streamgda.kernels.leave_one_out import LEAST
 from streamgda.kernels.scoring import PANEL_FEATURES
 from streamgda.models.covariance import Regularisation
-from streamgda.models.gaussian import GaussianModel, gaps_to
+from streamgda.models.gaussian import GaussianModel
 from streamgda.models.model import (
     by_chunks,
     checked_rows,
@@ -359,7 +359,7 @@ class GaussianLeaveOneOut(GaussianModel):
     @cached_property
     def _white_means(self) -> np.ndarray:
         """Class means less `xbar`, in the coordinates of a pooled covariance."""
-        gaps, axes = gaps_to(self, self.xbar), self.axes[0][0]
+        gaps, axes = self._mean_gaps, self.axes[0][0]
         return np.ascontiguousarray(gaps @ axes.T if self.structure.matrix else gaps * axes)
 
     @cached_property

@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 
 from streamgda.errors import InvalidParameterError, MergeError
 from streamgda.models.covariance import Regularisation, estimate
-from streamgda.models.gaussian import GaussianModel, gaps_to
+from streamgda.models.gaussian import GaussianModel
 from streamgda.moments import ClassMoments
 from streamgda.rows.labels import find, join_labels
 from streamgda.runtime import lapack, threads
@@ -231,7 +231,7 @@ def _symmetric(lower: np.ndarray) -> np.ndarray:
 
 def _pooled_distances(model: GaussianModel) -> np.ndarray:
     """Return the squared Mahalanobis distances of the class means, in a pooled covariance."""
-    root, means = model.roots[0], gaps_to(model, model.xbar)
+    root, means = model.roots[0], model._mean_gaps
     white = means @ root.T if model.structure.matrix else means * np.sqrt(root)
     return np.asarray(cdist(white, white, "sqeuclidean"))
 
@@ -242,7 +242,7 @@ def _by_rows(compute: Callable[..., Any], model: GaussianModel) -> np.ndarray:
     It gets the roots of the classes, their means, and the number of a class, and returns a row for
     each term.
     """
-    means = gaps_to(model, model.xbar)
+    means = model._mean_gaps
     calls = ((model.roots, means, k) for k in range(len(means)))
     return np.stack(threads.run_serial_blas(compute, calls), axis=1)
 

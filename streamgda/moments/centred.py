@@ -215,7 +215,9 @@ class Sums(ABC):
         """Return `centred` without products of different features."""
         if not self.structure.matrix:
             return self.centred()
-        alone = self.with_scatter(self.structure.squares(self.packed), self.rounding)
+        squares = self.structure.squares(self.packed)
+        alone = self._mapped(lambda name, array: squares if name == "packed" else array)
+        alone.fourth = None
         alone.structure = structure_of("diag" if self.structure.per_class else "tied_diag")
         if self.structure.sharing:
             alone.structure = replace(alone.structure, sharing=self.structure.sharing)
@@ -546,7 +548,9 @@ class CentredSums(Sums):
             Returns the sums over the classes of each group; see `Structure.group_sums`.
         """
         count = groups(self.count.astype(np.float64))
-        squares = groups(self._squares())
+        if self.squares is None:
+            return count
+        squares = groups(self.squares)
         return np.maximum(count * (count / np.where(squares > 0, squares, 1.0)), count > 0)
 
     def class_means(self) -> np.ndarray:
@@ -781,7 +785,7 @@ class CentredSums(Sums):
 
     def has_room_for(self, other: CentredSums, at: np.ndarray) -> bool:
         """Return True if no sum overflows with `other` added, see `add`."""
-        trial = self.without_products() if self.structure.matrix else self.copy()
+        trial = self.without_products().copy()
         with np.errstate(all="ignore"):
             trial.add(other.without_products(), at)
             return trial.finite
@@ -1091,18 +1095,25 @@ def pooled_variance(sums: CentredSums) -> np.ndarray:
 
 def constant_features(sums: CentredSums) -> np.ndarray:
     """Return a mask of the features that have one value in all rows, shape (n_features,)."""
-    rows = sums.count > 0
-    mean, low = sums.mean[rows], sums.mean_low[rows]
-    return (_within(sums) == 0) & (mean == mean[0]).all(axis=0) & (low == low[0]).all(axis=0)
+    constant = _within(sums) == 0
+    if constant.any():
+        _, mean, low = _with_rows(sums)
+        constant &= (mean == mean[0]).all(axis=0) & (low == low[0]).all(axis=0)
+    return constant
 
 
 def between_means(sums: CentredSums) -> np.ndarray:
     """Return the means of the classes with rows, less the mean of all rows."""
-    rows = sums.count > 0
-    weight = sums.count[rows] / sums.count.sum()
-    mean, low = sums.mean[rows], sums.mean_low[rows]
+    count, mean, low = _with_rows(sums)
     gaps = (mean - mean[0]) + (low - low[0])
-    return gaps - weight @ gaps
+    return gaps - (count / count.sum()) @ gaps
+
+
+def _with_rows(sums: CentredSums) -> Centres:
+    """Return the counts of the classes with rows, and their means in two parts."""
+    rows = sums.count > 0
+    centres = Centres(sums.count, sums.mean, sums.mean_low)
+    return centres if rows.all() else Centres(*(values[rows] for values in centres))
 
 
 def _within(sums: CentredSums) -> np.ndarray:

@@ -219,6 +219,20 @@ def test_class_counts_are_floats(name):
         estimator.class_count_[:] = 0
 
 
+@pytest.mark.parametrize("kind", [GaussianNB, streamgda.QuadraticDiscriminantAnalysis])
+def test_a_model_stays_as_it_is_while_rows_are_added(kind):
+    """That includes the rounding errors of means, which count for rows as far from zero as here."""
+    far = X + 1e8
+    estimator = kind().partial_fit(far[:60], Y[:60])
+    model = estimator.model_
+    assert model.means_low is not None
+    scores, errors = model.joint_log_likelihood(far), model.means_low.copy()
+    for row in range(60, 70):
+        estimator.partial_fit(far[row : row + 1], Y[row : row + 1])
+    np.testing.assert_array_equal(model.means_low, errors)
+    np.testing.assert_array_equal(model.joint_log_likelihood(far), scores)
+
+
 def test_a_model_of_no_rows_is_refused():
     nb = GaussianNB().fit(X, Y).retire([0, 1, 2])
     with pytest.raises(InvalidDataError, match="no class has rows"):
