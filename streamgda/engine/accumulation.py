@@ -336,7 +336,8 @@ def accumulate_into(
     ClassMoments
         `moments`, or new ones.
     """
-    rows = rows.in_place() if moments._sums_in_place else rows
+    if type(rows.X) is not np.ndarray and moments._sums_in_place:
+        rows = rows.in_place()
     X = None if options else rows.at_once
     if X is not None:
         y = one_class(X) if rows.y is None else rows.y

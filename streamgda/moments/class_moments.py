@@ -24,7 +24,7 @@ from streamgda.moments.covariance_types import Structure, check_covers, structur
 from streamgda.moments.exact import ExactSums
 from streamgda.moments.feature_maps import Lifting
 from streamgda.moments.parallel import Coded
-from streamgda.moments.statistics import statistics_of, sums_of
+from streamgda.moments.statistics import sums_of
 from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows
 from streamgda.rows.arrays import NO_WEIGHTS, as_slab, narrowed, row_type, unmasked
@@ -362,9 +362,17 @@ class ClassMoments(Moments):
         >>> statistics["scatters"], ClassMoments.from_statistics(**statistics).means
         (array([[2.]]), array([[2.]]))
         """
-        found = {"classes": self._classes.copy(), **statistics_of(self.centred())}
-        names = self._feature_names
-        return found if names is None else found | {"feature_names": [*names]}
+        sums, structure = self.centred(), self._structure
+        found = {
+            "classes": self._classes.copy(),
+            "counts": sums.count.copy(),
+            "means": sums.class_means(),
+            "scatters": structure.ungroup(structure.whole(sums.packed)),
+            "covariance_type": structure.name,
+        }
+        if sums.squares is not None:
+            found["squared_weights"] = sums.squares.copy()
+        return found | saved_names(self._feature_names)
 
     @property
     def covariance_type(self) -> str:

@@ -43,19 +43,14 @@ _FEW_ROWS, _FEW_BYTES = 4, 1 << 20
 def symmetric(triangles: np.ndarray) -> np.ndarray:
     """Return the whole matrices of packed lower triangles, shape (..., d, d)."""
     *shape, size = triangles.shape
-    d = side_of(size)
+    d = math.isqrt(2 * size)
     matrices = np.empty((*shape, d, d), triangles.dtype)
     copy_symmetric(triangles.reshape(-1, size), np.arange(d), matrices.reshape(-1, d, d))
     return matrices
 
 
-def side_of(size: int) -> int:
-    """Return the number of rows of a lower triangle of `size` entries, ``d (d + 1) / 2``."""
-    return math.isqrt(2 * size)
-
-
 def _places_of_squares(triangles: np.ndarray) -> np.ndarray:
-    features = np.arange(side_of(triangles.shape[1]))
+    features = np.arange(math.isqrt(2 * triangles.shape[1]))
     return triangle_size(features) + features
 
 
@@ -402,7 +397,7 @@ class Matrix(Structure):
             add_integers(rows, codes, form, count, total, scatter, n_threads)
 
     def centre_integers(self, *sums: np.ndarray, out: np.ndarray) -> None:
-        ranges = triangle_ranges(side_of(out.shape[1]), threads.n_threads())
+        ranges = triangle_ranges(math.isqrt(2 * out.shape[1]), threads.n_threads())
         threads.run(lambda first, last: centre_scatter(*sums, first, last, out), ranges)
 
     def invert(

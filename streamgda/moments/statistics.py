@@ -105,18 +105,6 @@ def sums_of(
     return sums.checked()
 
 
-def statistics_of(sums: CentredSums) -> dict[str, Any]:
-    """Return counts, means and scatters as `sums_of` takes them."""
-    structure = sums.structure
-    found = {
-        "counts": sums.count.copy(),
-        "means": sums.class_means(),
-        "scatters": structure.ungroup(structure.whole(sums.packed)),
-        "covariance_type": structure.name,
-    }
-    return found if sums.squares is None else found | {"squared_weights": sums.squares.copy()}
-
-
 def _counts(name: str, values: Any, n_classes: int) -> np.ndarray:
     expected = f"a number >= 0 for each of the {n_classes} classes"
     numbers = as_numbers(name, values, expected, finite=True)
