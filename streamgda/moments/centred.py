@@ -575,10 +575,11 @@ class CentredSums(Sums):
         """Return a function that adds up to `most_at_once` rows, and what it takes."""
         squares = _NO_SQUARES if self.squares is None else self.squares
         state = LARGE, self.count, squares, self.mean, self.mean_low, self.packed
-        add: Any = self.structure.add_few  # plain tuples are sooner made than `Coded`
+        # Plain tuples are sooner made than `Coded`.
+        add: Callable[..., bool] = self.structure.add_few
 
         def add_rows(X: np.ndarray, codes: np.ndarray) -> bool:
-            return bool(add((X, codes, NO_WEIGHTS), max(LEAST_ROWS, len(codes)), *state))
+            return add((X, codes, NO_WEIGHTS), max(LEAST_ROWS, len(codes)), *state)
 
         return add_rows, _FLOATS, np.inf
 

@@ -377,10 +377,11 @@ class Matrix(Structure):
     def add_few(self, rows: Coded, block_rows: int, *state: Any) -> bool:
         X, codes, weights = rows
         (n_rows, d), n_classes, scatter = X.shape, state[1].size, state[-1]
-        # Products and rows are held beside the scatters, and added to these block by block.
-        held = 8 * d * (len(scatter) * d + LEAST_BUCKET_ROWS * n_classes)
-        least = _FEW_ROWS * n_classes * (2 if held > _FEW_BYTES else 1)
-        if d <= BUCKET_FEATURES and n_rows >= least:
+        narrow = d <= BUCKET_FEATURES and n_rows >= _FEW_ROWS * n_classes
+        if narrow:  # products and rows are held, and added to the scatters block by block
+            held = 8 * d * (len(scatter) * d + LEAST_BUCKET_ROWS * n_classes)
+            narrow = held <= _FEW_BYTES or n_rows >= 2 * _FEW_ROWS * n_classes
+        if narrow:
             X, order = with_order(X)
             return bool(add_centred_narrow(X, order, codes, weights, block_rows, *state))
         return bool(add_centred(copied(X), codes, weights, block_rows, *state))
