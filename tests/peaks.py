@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import zarr
+from pyarrow import feather
 
 from streamgda import (
     GaussianDiscriminantAnalysis,
@@ -99,8 +100,15 @@ def rows_in(folder: Path) -> Iterator[tuple[str, Any, Any]]:
         stored[...] = X[:few]
         yield name, stored, y[:few]
     columns = {f"x{number}": column for number, column in enumerate(X.T)} | {"y": y}
-    pq.write_table(pa.table(columns), folder / "rows.parquet", row_group_size=n)
-    yield "one row group", *open_store(folder / "rows.parquet")
+    table = pa.table(columns)
+    for name, size in (("one row group", n), ("row groups", 5000)):
+        pq.write_table(table, folder / f"{size}.parquet", row_group_size=size)
+        yield name, *open_store(folder / f"{size}.parquet")
+    for name, how in (("Feather", "lz4"), ("Feather, raw", "uncompressed")):
+        for size in (n, 5000):
+            path = folder / f"{size}-{how}.feather"
+            feather.write_feather(table, path, how, chunksize=size)
+            yield f"{name}, batches of {size}", *open_store(path)
     yield from other_rows_in(folder, X, y)
     mapped = np.memmap(folder / "mapped", np.float64, "w+", shape=(2 * n, 40))
     mapped[...] = 1.5

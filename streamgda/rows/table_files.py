@@ -33,7 +33,7 @@ from streamgda.rows.tables import (
     list_width,
     number_type,
 )
-from streamgda.rows.text_files import Label, Text, label_in
+from streamgda.rows.text_files import Contents, Label, Text, label_in
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import ColumnNames, refuse, require
 from streamgda.runtime.retry import brief, is_temporary, with_retries
@@ -45,10 +45,16 @@ _BLOCK_BYTES = 1 << 23  # of rows that are decoded at a time
 _BLOCK_ROWS = 1 << 16
 _DECODED_BYTES = 16  # of a number and its place in a dictionary, at least
 _REFERENCE_BYTES = 1_000_000  # of a pickle that is sent with each task
-_POOL_BYTES = 1 << 25  # that the allocator of pyarrow keeps for later
+_POOL_BYTES = 1 << 26  # that the allocator of pyarrow keeps for later, at most
+_POOL_BLOCKS = 16  # that it keeps, of small ones
 _SKIPPED_BYTES = 1 << 29  # rows that are read to get at others: workers would repeat that
 _BUFFER = 1 << 16  # bytes of Parquet that are read from a column at a time
 _PAGE = 1 << 20  # bytes of a page of Parquet, or of its dictionary, as writers cut them
+_PACKED = 8  # bytes of a dictionary for one of its compressed form, at most: its entries differ
+_COLUMN_BYTES = 1 << 14  # of the decoder of a column
+_WIDTHS = {"INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8}  # bytes of types of Parquet
+_METADATA = 20  # bytes of decoded metadata for one of Parquet
+_BATCH_BYTES = 1 << 23  # that the allocator keeps of record batches
 _UNNAMED = ("", "Unnamed: 0")  # as pandas writes an index, and reads and writes it again
 
 
@@ -84,14 +90,35 @@ class Parquet:
     name = "parquet"
     piece = "row group"
 
-    def contents(self, path: str, filesystem: Any, label: Any) -> tuple[list[int], Any, None]:
+    def contents(self, path: str, filesystem: Any, label: Any) -> Contents:
         """Return the rows of each piece, and the schema, as the end of the file describes them."""
         import pyarrow.parquet as pq  # noqa: PLC0415
 
         with filesystem.open_input_file(path) as opened, pq.ParquetFile(opened) as file:
-            groups = file.metadata
-            sizes = [groups.row_group(number).num_rows for number in range(groups.num_row_groups)]
-            return sizes, file.schema_arrow, None
+            about = file.metadata
+            sizes = [about.row_group(number).num_rows for number in range(about.num_row_groups)]
+            decoding: dict[str, int] = {}
+            if sizes:
+                largest = about.row_group(int(np.argmax(sizes)))
+                for number in range(largest.num_columns):
+                    column = largest.column(number)
+                    name = column.path_in_schema.partition(".")[0]
+                    decoding[name] = decoding.get(name, 0) + self._decoding(column)
+            return Contents(sizes, file.schema_arrow, decoding, _METADATA * about.serialized_size)
+
+    def _decoding(self, column: Any) -> int:
+        """Return the bytes of the dictionary of a column, a page, and what is read of the file."""
+        stored = column.total_uncompressed_size
+        dictionary = 0
+        if column.has_dictionary_page:
+            compressed = column.data_page_offset - column.dictionary_page_offset
+            dictionary = min(_PAGE, stored, _PACKED * compressed)
+            if width := _WIDTHS.get(column.physical_type):
+                dictionary = min(dictionary, width * column.num_values)
+        # A dictionary is copied from a page, whose memory is that of the next page then.
+        pages = max(2 * dictionary, min(stored, dictionary + _PAGE))
+        # The allocator rounds the sizes of large arrays.
+        return 5 * pages // 4 + min(_BUFFER, column.total_compressed_size) + _COLUMN_BYTES
 
     def batches(
         self, file: TableFile, filesystem: Any, first: int, kinds: Mapping[str, Any], n_rows: int
@@ -109,10 +136,6 @@ class Parquet:
             for group in range(first, groups.num_row_groups):
                 yield groups.iter_batches(n_rows, row_groups=[group], **options)
 
-    def decoding_bytes(self, n_columns: int, row_bytes: int, largest: int) -> int:
-        """Return the bytes of a page, compressed and not, and of a dictionary for each column."""
-        return min(3 * largest * row_bytes, 4 * _PAGE * n_columns) + _BUFFER * n_columns
-
 
 class Arrow:
     """Arrow or Feather: a piece is a record batch, which is decoded as a whole.
@@ -123,15 +146,26 @@ class Arrow:
     name = "ipc"
     piece = "record batch"
 
-    def contents(self, path: str, filesystem: Any, label: Any) -> tuple[list[int], Any, None]:
+    def contents(self, path: str, filesystem: Any, label: Any) -> Contents:
         """Return the rows of each piece; a column of each is decoded to count them."""
         with self._opened(path, filesystem, []) as batches:
             schema = batches.schema
         with self._opened(path, filesystem, [0]) as batches:
-            if not hasattr(batches, "num_record_batches"):
-                return [sum(map(len, batches))], schema, None
-            numbers = range(batches.num_record_batches)
-            return [batches.get_batch(number).num_rows for number in numbers], schema, None
+            stream = not hasattr(batches, "num_record_batches")
+            numbers = () if stream else range(batches.num_record_batches)
+            sizes, compressed = [], stream
+            for batch in batches if stream else map(batches.get_batch, numbers):
+                sizes.append(batch.num_rows)
+                # Columns that are decompressed have buffers of their own, others parts of one.
+                compressed |= any(b and b.parent is None for b in batch.column(0).buffers())
+        largest, decoding = max(sizes, default=0), {}
+        for field in schema if compressed else ():
+            decoding[field.name] = filesystem.get_file_info(path).size
+            with contextlib.suppress(ValueError):  # of texts, whose width is unknown
+                decoding[field.name] = min(
+                    decoding[field.name], largest * field.type.bit_width // 8
+                )
+        return Contents([sum(sizes)] if stream else sizes, schema, decoding, _BATCH_BYTES, largest)
 
     def batches(
         self, file: TableFile, filesystem: Any, first: int, kinds: Mapping[str, Any], n_rows: int
@@ -161,10 +195,6 @@ class Arrow:
             opened.seek(0)
             opener = pa.ipc.open_file if random else pa.ipc.open_stream
             yield stack.enter_context(opener(opened, options=options))
-
-    def decoding_bytes(self, n_columns: int, row_bytes: int, largest: int) -> int:
-        """Return the bytes of a record batch, compressed and decompressed."""
-        return 2 * largest * row_bytes
 
 
 _SUFFIXES = {
@@ -221,12 +251,21 @@ class Table:
     format : Parquet, Arrow or Text
     filesystem : pyarrow.fs.FileSystem
     files : list of TableFile
+    decoding : dict of str to int
+        Bytes that are held beside the rows while a column is decoded.
+    fixed : int
+        Bytes that are held besides, whatever the columns.
+    whole : int
+        Rows that are decoded as a whole; 0 if as many are as are asked for.
     """
 
     title: str
     format: Any
     filesystem: Any
     files: list[TableFile]
+    decoding: Mapping[str, int]
+    fixed: int
+    whole: int
 
     @classmethod
     def of(
@@ -279,12 +318,12 @@ class Table:
             )
         form: Any = Text(**text) if kind == "csv" else {"parquet": Parquet, "ipc": Arrow}[kind]()
 
-        def contents_of(path: str) -> tuple[list[int], Any, Any]:
+        def contents_of(path: str) -> Contents:
             with _opening(path):
                 return with_retries(lambda: form.contents(path, filesystem, label))
 
-        schemas: Sequence[Any]
-        sizes, schemas, lines = zip(*threads.run(contents_of, ((p,) for p in paths)), strict=True)
+        found: list[Contents] = threads.run(contents_of, ((p,) for p in paths))
+        schemas = [contents.schema for contents in found]
         if kind == "csv":
             schemas = _with_one_label(schemas, label)
         keys, fields = _partitions([path.removeprefix(name) for path in paths if folder])
@@ -296,8 +335,13 @@ class Table:
             own += [fields[n] for n in key if n not in schema.names]
             complete = pa.schema(own, schema.metadata)
             same = known.setdefault(complete.serialize().to_pybytes(), complete)
-            files.append(TableFile(path_, sizes[number], same, key, lines[number]))
-        return cls(title, form, filesystem, files)
+            files.append(TableFile(path_, found[number].sizes, same, key, found[number].line))
+        decoding: dict[str, int] = {}
+        for contents in found:
+            for column, n_bytes in contents.decoding.items():
+                decoding[column] = max(n_bytes, decoding.get(column, 0))
+        fixed, whole = max(c.fixed for c in found), max(c.whole for c in found)
+        return cls(title, form, filesystem, files, decoding, fixed, whole)
 
     # --- columns ------------------------------------------------------------------------------
 
@@ -634,13 +678,15 @@ class TableRows(ForwardRows):
 
     def reading_bytes(self, n_rows: int) -> int:
         """Return the bytes in flight while `n_rows` are processed and as many are read ahead."""
-        decoding = self.values.format.decoding_bytes(
-            len(self.fields), self.row_bytes, self.values.largest_piece
-        )
-        kept = _POOL_BYTES if self.ndim == 2 else 0
-        return (
-            super().reading_bytes(n_rows) + 3 * self._block_rows * self.row_bytes + decoding + kept
-        )
+        table, block = self.values, self._block_rows
+        decoding = table.fixed + sum(table.decoding.get(name, 0) for name in self.fields)
+        if not table.whole:
+            kept = min(_POOL_BLOCKS * block, 2 * self.n_rows)
+            decoding += min(_POOL_BYTES, kept * self.row_bytes)
+        # Two slabs hold all blocks that some of their rows are in, and are copied unless they are
+        # read where they are.
+        held = min(self.n_rows, 2 * (n_rows + table.whole)) + 3 * block
+        return decoding + self.row_bytes * (held + (0 if self.resident else n_rows))
 
     def _origin(self, row: int) -> int:
         return self.values.origin(row)

@@ -35,6 +35,32 @@ _LABELS = {
 Label = str | int | Callable[[list[str]], str | int | None] | None
 
 
+class Contents(NamedTuple):
+    """Pieces and columns of a file, and the memory that decoding them takes.
+
+    Attributes
+    ----------
+    sizes : list of int
+        Rows of its pieces.
+    schema : pyarrow.Schema
+    decoding : dict of str to int
+        Bytes that are held beside the rows while a column of the largest piece is decoded.
+    fixed : int
+        Bytes that are held besides, whatever the columns.
+    whole : int
+        Rows that are decoded as a whole; 0 if as many are as are asked for.
+    line : Line or None
+        First line of a text.
+    """
+
+    sizes: list[int]
+    schema: Any
+    decoding: Mapping[str, int]
+    fixed: int
+    whole: int = 0
+    line: Any = None
+
+
 class Line(NamedTuple):
     """The first line of a file.
 
@@ -103,7 +129,7 @@ class Text:
         # pyarrow compares whole fields.
         self._missing = [f"{a}{text}{b}" for text in texts for a in ("", " ") for b in ("", " ")]
 
-    def contents(self, path: str, filesystem: Any, label: Label) -> tuple[list[int], Any, Line]:
+    def contents(self, path: str, filesystem: Any, label: Label) -> Contents:
         """Return the number of rows, the columns with their types, and the first line of a file.
 
         The file is read once, to count its rows and to find the type of all labels. Types of other
@@ -137,7 +163,7 @@ class Text:
         if label is not None:
             kind = pa.type_for_alias([*kinds, "string"][0])
             schema = schema.set(line.names.index(label), pa.field(label, kind))
-        return [n_rows], schema, line
+        return Contents([n_rows], schema, {}, _READ_BYTES, line=line)
 
     def batches(
         self, file: Any, filesystem: Any, first: int, kinds: Mapping[str, Any], n_rows: int
@@ -157,10 +183,6 @@ class Text:
         except pa.ArrowInvalid as error:
             numbers = {line.names.index(n): n for n, kind in kinds.items() if kind != pa.string()}
             raise ReadError(self._explained(path, filesystem, line, numbers, error)) from None
-
-    def decoding_bytes(self, n_columns: int, row_bytes: int, largest: int) -> int:
-        """Return the bytes of the blocks that are parsed."""
-        return _READ_BYTES
 
     def _first_line(self, path: str, filesystem: Any) -> Line:
         """Return the first line of a file.

@@ -504,3 +504,22 @@ def test_labels_stay_distinct(tmp_path: Path, kind: str) -> None:
     assert accumulate(rows, y, covariance_type="diag").classes.size == 3
     expected = [*first.to_pylist(), *([] if second is None else second.to_pylist())]
     assert [str(label) for label in y[:].tolist()] == [*map(str, expected)]
+
+
+def test_plans_follow_from_what_files_say_of_their_columns(tmp_path):
+    """Compressed batches are held beside their rows, others are not; pages of narrow columns."""
+    n = 100_000
+    columns = {f"x{number}": np.random.default_rng(number).random(n) for number in range(20)}
+    table = pa.table(columns | {"y": np.arange(n) % 3})
+    planned = {}
+    for how in ("lz4", "uncompressed"):
+        path = tmp_path / f"{how}.feather"
+        pa.feather.write_feather(table, path, how, chunksize=n)
+        planned[how] = open_store(path)[0].reading_bytes(100)
+    assert planned["lz4"] - planned["uncompressed"] == 20 * 8 * n
+    pq.write_table(table, tmp_path / "wide.parquet", row_group_size=n)
+    narrow = table.cast(pa.schema([(name, "float32") for name in columns] + [("y", "int64")]))
+    pq.write_table(narrow, tmp_path / "narrow.parquet", row_group_size=n)
+    wide, narrow = (open_store(tmp_path / f"{name}.parquet")[0] for name in ("wide", "narrow"))
+    assert 20 * 8 * n < wide.reading_bytes(100)
+    assert narrow.reading_bytes(100) < 0.7 * wide.reading_bytes(100)
