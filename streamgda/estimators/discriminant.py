@@ -151,7 +151,8 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
     @fitted
     def means_(self) -> np.ndarray:
         """Class means, shape (n_classes, n_features); NaN for a class without rows."""
-        return self._held.means
+        check_is_fitted(self)
+        return self._in_type(self._held.means)
 
     @takes(GapScoring)
     def decision_function(self, X: Any, **scoring: Unpack[GapScoring]) -> Any:
@@ -349,17 +350,8 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier):
         return replace(beside.each, values=beside.each.values.copy())
 
     decision_function = GaussianDiscriminantAnalysis.decision_function
-
-    @fitted
-    def priors_(self) -> np.ndarray:
-        """Class priors, shape (n_classes,)."""
-        return self.model_.priors
-
-    @fitted
-    def means_(self) -> np.ndarray:
-        """Class means, shape (n_classes, n_features); NaN for a class without rows."""
-        check_is_fitted(self)
-        return self._in_type(self._held.means)
+    priors_ = GaussianDiscriminantAnalysis.priors_
+    means_ = GaussianDiscriminantAnalysis.means_
 
     @fitted
     def covariance_(self) -> np.ndarray:

@@ -64,17 +64,17 @@ class DriftMonitor(Saved):
     r"""Compare the windows of a stream with a reference, and raise alarms.
 
     A window is full after `window` rows; the next one starts with the next row. Each full window
-    is compared with the reference: all rows, the rows of each class, and the class shares. Between,
-    each row is added to exponentially weighted means, which raise an alarm at once.
+    is compared with the reference: all rows, the rows of each class, and the class shares. In the
+    meantime each row is added to exponentially weighted means, which can raise an alarm at once.
 
     - Means: Hotelling's two-sample :math:`T^2` [1]_.
     - Covariances: Box's M. Its chi-square distribution holds for Gaussian rows only, and heavier
       tails would raise one false alarm after another. Therefore the statistics of the first
       `calibration` windows that raise no alarm take its place.
     - Recent means: multivariate exponentially weighted moving averages (MEWMA) [4]_ of all rows
-      and of each class, which see a shift of the mean as soon as it can be told from chance. Those
-      of Gaussian rows have a known distribution; their largest values in the first `calibration`
-      windows count too, because heavier tails reach further. Until then they are not tested.
+      and of each class, which detect a shift of the mean as soon as it is significant. For
+      Gaussian rows their distribution is known; their largest values in the first `calibration`
+      windows are used too, because heavier tails have larger ones. Until then they are not tested.
     - Class shares: the G test with Williams's correction [2]_; classes of which fewer than five
       rows are expected share a cell.
     - The symmetric Kullback-Leibler divergence of the Gaussians [3]_ measures the size of a drift,

@@ -128,7 +128,7 @@ class SeparabilitySelector(SelectorMixin, RowEstimator):
         InvalidParameterError
             For parameters out of range.
         SingularCovarianceError
-            If there are not so many features that do not depend on each other.
+            If fewer than `n_features_to_select` features are linearly independent.
 
         Examples
         --------

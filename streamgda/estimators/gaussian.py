@@ -632,10 +632,10 @@ class GaussianClassifier(MomentClassifier):
         .. math:: (x-m_k)^T \Sigma_k^{-1} (x-m_k) - (x-m_0)^T \Sigma_0^{-1} (x-m_0)
 
         The further a row is from all classes, compared with the data as a whole, the larger is
-        its minimum over the classes. Directions in which all rows vary alike, but which do not
-        distinguish classes, nearly cancel: that finds rows of unknown classes which resemble the
-        known ones. Compare the minimum with its quantiles for rows of the known classes; it has
-        no chi-square distribution.
+        its minimum over the classes. Directions in which all rows vary, but which do not
+        distinguish classes, nearly cancel, so that the minimum also detects rows of unknown classes
+        that resemble the known ones. Compare the minimum with its quantiles for rows of the known
+        classes; it has no chi-square distribution.
 
         Parameters
         ----------
@@ -691,9 +691,10 @@ class GaussianClassifier(MomentClassifier):
     def p_values(self, X: Any, **scoring: Unpack[Scoring]) -> Any:
         r"""Return the share of each class that is further from its mean than the row.
 
-        It is the p-value of `mahalanobis` for Gaussian classes, in whose distribution the
-        estimation of means and covariances counts: an F distribution, exact for rows that the
-        estimator has not seen. A row whose p-values are small for all classes is an outlier.
+        It is the p-value of `mahalanobis` for Gaussian classes. The distribution of the distance
+        takes into account that means and covariances are estimates: it is an F distribution, exact
+        for rows that the estimator has not seen. A row whose p-values are small for all classes is
+        an outlier.
 
         Parameters
         ----------
@@ -756,9 +757,9 @@ class GaussianClassifier(MomentClassifier):
         .. math:: \frac{n^2 q}{(n-1)^2} \cdot \frac{n-1}{n - n q / (n-1)}
 
         by the formula of Sherman and Morrison. See `streamgda.models.leave_one_out`. The first pass
-        finds rows that hold nearly all of their class, or nearly all that a feature or a direction
-        varies. A difference leaves nothing but rounding errors of these, so that the model without
-        such a row is fitted to the others.
+        finds rows that have nearly all the weight of their class, or cause nearly all the variance
+        of a feature or of a direction. Subtracting such a row would leave only rounding errors, so
+        that the model without it is fitted to the other rows.
 
         Parameters
         ----------

@@ -354,11 +354,7 @@ class LinearDiscriminantAnalysis(
         """Class priors, shape (n_classes,)."""
         return self._in_type(self.model_.priors)
 
-    @fitted
-    def means_(self) -> np.ndarray:
-        """Class means, shape (n_classes, n_features); NaN for a class without rows."""
-        check_is_fitted(self)
-        return self._in_type(self._held.means)
+    means_ = GaussianDiscriminantAnalysis.means_
 
     @fitted
     def xbar_(self) -> np.ndarray:

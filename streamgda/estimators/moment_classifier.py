@@ -386,7 +386,7 @@ class MomentEstimator(RowEstimator):
         half_life: float | None = None,
         **reading: Unpack[Reading],
     ) -> Self:
-        """Add rows: equal to `fit` on all of them, to rounding, however they are cut.
+        """Add rows: the result is that of `fit` on all of them, to rounding, in any batches.
 
         Several threads may add rows to the same estimator, and use it meanwhile: they take turns.
         An interruption, such as Ctrl-C, leaves the estimator without these rows or with all of
@@ -440,8 +440,8 @@ class MomentEstimator(RowEstimator):
     def forget(self, X: Any, y: Any, sample_weight: Any = None, **reading: Unpack[Reading]) -> Self:
         """Remove rows: the model is then as if they had never been added.
 
-        The result is equal to rounding; to the bit for 8- and 16-bit integers without weights,
-        unless the shrinkage needs fourth moments of the rows (``"ledoit_wolf"``), sums of floats.
+        The result is the same to rounding, and bit for bit for 8- and 16-bit integers without
+        weights, unless the shrinkage needs fourth moments (``"ledoit_wolf"``), which are floats.
         A class that is left without rows is dropped.
 
         Parameters
@@ -1199,7 +1199,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, **reading: Unpack[Comparing]
     ) -> float:
-        """Return the share of rows whose predicted class is right.
+        """Return the share of rows whose class is predicted correctly.
 
         Parameters
         ----------
@@ -1400,11 +1400,11 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
     ) -> Self:
         r"""Choose the temperature of the posteriors that makes the labels of rows most likely.
 
-        Classes are rarely as Gaussian, and features rarely as independent, as the model has them:
-        its posteriors are then too sure. The temperature T divides all joint log-likelihoods
-        before they become posteriors, :math:`p_k \propto p(x, y=k)^{1/T}`. That changes
-        `predict_proba` and `predict_log_proba`, and no prediction. It becomes the parameter
-        `temperature`, which counts at once, and for later rows too.
+        Classes are rarely exactly Gaussian, and features rarely independent, so that the
+        posteriors are often overconfident. The temperature T divides all joint log-likelihoods
+        before they become posteriors, :math:`p_k \propto p(x, y=k)^{1/T}`. It changes
+        `predict_proba` and `predict_log_proba`, but no prediction. It becomes the parameter
+        `temperature`, which takes effect at once, and stays when rows are added.
 
         Parameters
         ----------
@@ -1530,12 +1530,12 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
     def to_sklearn(self) -> Any:
         """Return a fitted estimator of scikit-learn with the same predictions.
 
-        Other libraries know it: skl2onnx converts it to ONNX, skops and MLflow store it, and it
-        can be pickled for a machine without this package. It has the parameters of this estimator
-        as far as scikit-learn knows them, and no moments: continue learning with this estimator.
+        Other libraries support it: skl2onnx converts it to ONNX, skops and MLflow store it, and it
+        can be pickled for a machine without this package. It has those parameters of this estimator
+        that scikit-learn has, and no moments: use this estimator to continue learning.
 
-        Features that are constant over all rows do not change its predictions, as they do not
-        change those of this estimator.
+        Features that are constant over all rows affect neither its predictions nor those of this
+        estimator.
 
         Returns
         -------

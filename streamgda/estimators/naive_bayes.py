@@ -39,11 +39,12 @@ class GaussianNB(GaussianClassifier):
     """Gaussian naive Bayes: a variance for each class and feature.
 
     It corresponds to `sklearn.naive_bayes.GaussianNB`, but needs only one pass over the rows, and a
-    second one if they have weights: the smoothing follows the variances without weights, also of
-    rows of weight zero, as in scikit-learn. In `partial_fit` these are of all rows so far, so that
-    any chunking gives the same model; in scikit-learn they are of the last chunk. With a
-    `half_life`, and in `from_moments`, they are those of the moments. Sparse matrices and arrays of
-    scipy are learnt and scored without making them dense, which scikit-learn refuses.
+    second one if they have weights: as in scikit-learn, the smoothing is a fraction of the largest
+    variance without weights, to which rows of weight zero contribute too. In `partial_fit` this
+    variance is that of all rows so far, so that any chunking gives the same model; in scikit-learn
+    it is that of the last chunk. With a `half_life`, and in `from_moments`, it is that of the
+    moments. Sparse matrices and arrays of scipy, which scikit-learn refuses, are learnt and scored
+    without making them dense.
 
     Parameters
     ----------

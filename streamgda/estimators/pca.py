@@ -27,9 +27,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
 
     .. math:: S = \frac{1}{n - 1} \sum_i (x_i - m) (x_i - m)^T
 
-    whose sum is centred, so that an offset of the rows costs no digits. Rows are
-    added by `partial_fit` and removed by `forget`; moments of classes, of parts or of another
-    place go on here by `from_moments`.
+    The sum is centred, so that an offset of the rows costs no digits. `partial_fit` adds rows and
+    `forget` removes them; `from_moments` takes moments of classes, of parts of the rows, or from
+    another machine.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
         half_life: float | None = None,
         **reading: Unpack[RowReading],
     ) -> Self:
-        """Add rows: equal to `fit` on all of them, to rounding, however they are cut.
+        """Add rows: the result is that of `fit` on all of them, to rounding, in any batches.
 
         Components are computed when they are first used.
 
@@ -348,7 +348,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
     def get_covariance(self) -> np.ndarray:
         r"""Return :math:`\sum_i (\lambda_i - \sigma^2) c_i c_i^T + \sigma^2 I`.
 
-        It does not depend on `whiten`, on which that of scikit-learn does.
+        Unlike that of scikit-learn, it does not depend on `whiten`.
 
         Returns
         -------
@@ -458,7 +458,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
         r"""Return the squared distance :math:`|z - \sum_i c_i c_i^T z|^2, z = x - m`, of rows.
 
         Rows of another kind are far from the subspace of the components: ViM [1]_ and NeCo [2]_
-        find unknown images by it, in the features of a network.
+        detect unknown images by this distance in the features of a network.
 
         Parameters
         ----------

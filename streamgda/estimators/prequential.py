@@ -38,7 +38,7 @@ class PrequentialResult:
     n_rows : int
         Rows so far, of all batches.
     n_scored : int
-        Those of them with a score.
+        Rows so far that have a score.
     accuracy, log_loss : float
         Means of all scores so far.
     batch_accuracy, batch_log_loss : float
@@ -106,8 +106,8 @@ def prequential(
 ) -> Iterator[PrequentialResult]:
     r"""Predict each batch of a stream, then learn from it, and yield the scores so far.
 
-    Every row is scored by a model that has not seen it, so that none is held out [1]_. A batch is
-    read when the next result is asked for.
+    Every row is scored by a model that has not seen it, so that no row has to be held out [1]_. A
+    batch is read when the next result is requested.
 
     - A model that is not fitted, or whose covariances are still singular, learns without
       predicting.

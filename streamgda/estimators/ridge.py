@@ -477,7 +477,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         half_life: float | None = None,
         **reading: Unpack[Reading],
     ) -> Self:
-        """Add rows: equal to `fit` on all of them, to rounding, however they are cut.
+        """Add rows: the result is that of `fit` on all of them, to rounding, in any batches.
 
         Parameters
         ----------

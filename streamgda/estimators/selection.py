@@ -99,10 +99,10 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
     """Choose the parameters of `GaussianDiscriminantAnalysis` by cross-validation.
 
     It corresponds to `sklearn.model_selection.GridSearchCV`, but one pass over the rows yields the
-    moments of all folds; the candidates of each split follow from the sum of the moments of the
-    other folds, also of hundreds of groups. With ``scoring="joint_log_likelihood"`` that is all:
-    the mean of ln p(x, y) over the rows held out follows from their moments exactly. Otherwise one
-    further pass scores all candidates, or several if their models exceed half of `max_memory`.
+    moments of all folds, even if these are hundreds of groups; the candidates of each split follow
+    from the sum of the moments of the other folds. With ``scoring="joint_log_likelihood"`` that is
+    all: the mean of ln p(x, y) over the rows held out follows from their moments exactly. Otherwise
+    one further pass scores all candidates, or several if their models exceed half of `max_memory`.
 
     If `cv` is an integer, the fold of a row is a hash of its number and of `random_state`: it does
     not depend on how the rows are stored or read, and neighbouring rows are in different folds.
