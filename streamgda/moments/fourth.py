@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -33,8 +33,7 @@ _PART_ELEMENTS = 1 << 20  # of a part of the rows that one thread scales
 CLASS, WITHIN, TOTAL = "class", "within", "total"
 
 
-@dataclass(frozen=True)
-class Scaling:
+class Scaling(NamedTuple):
     """Centres and scales of the rows of each class.
 
     Attributes
@@ -115,8 +114,7 @@ class ScaledRows:
             rows = slice(start, start + step)
             block = as_kernel_rows(X[rows], row_type(X.dtype).dtype)
             for scaling, *out in zip(self.scalings.values(), squares, largest, strict=True):
-                about = scaling.centre, scaling.centre_low, scaling.precision
-                own_squares(block, features, codes[rows], *about, *(a[rows] for a in out))
+                own_squares(block, features, codes[rows], *scaling, *(a[rows] for a in out))
 
         threads.run(part, ((start,) for start in range(0, len(codes), step)))
         return squares.T, y, weights if weights.size else None
