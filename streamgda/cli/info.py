@@ -51,10 +51,9 @@ def info(path: str) -> dict[str, Any]:
         heading, *_ = [name for name in classes[0] if name != "label"]
         screen.show_table(
             ("class", heading),
-            [(c["label"], _shown("rows", c[heading])) for c in classes[:_MOST_CLASSES]],
+            [(c["label"], _shown("rows", c[heading])) for c in classes],
+            most=_MOST_CLASSES,
         )
-        if len(classes) > _MOST_CLASSES:
-            screen.say(f"and {len(classes) - _MOST_CLASSES:,} more")
     return figures
 
 

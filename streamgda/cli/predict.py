@@ -165,10 +165,9 @@ def predict(
         counted = _counted(out, dtype)
         screen.show_table(
             ("predicted", "rows", "share"),
-            [(label, f"{n:,}", f"{n / X.shape[0]:.1%}") for label, n in counted[:_SHOWN]],
+            [(label, f"{n:,}", f"{n / X.shape[0]:.1%}") for label, n in counted],
+            most=_SHOWN,
         )
-        if len(counted) > _SHOWN:
-            screen.say(f"and {len(counted) - _SHOWN:,} more")
         screen.say()
         figures["predicted"] = [{"label": label, "rows": n} for label, n in counted]
     screen.say(

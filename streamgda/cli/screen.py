@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,11 @@ def say(text: str = "") -> None:
 
 
 def show_table(
-    columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: bool = True
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    right: bool = True,
+    most: int | None = None,
 ) -> None:
     """Write a table to stdout.
 
@@ -55,10 +59,12 @@ def show_table(
     ----------
     columns : sequence of str
         Headings. If all are empty, there is no header.
-    rows : iterable of sequences
+    rows : sequence of sequences
         Cells.
     right : bool
         Right-align all columns but the first.
+    most : int, optional
+        Number of rows that are shown; a line says how many more there are.
     """
     from rich import box  # noqa: PLC0415  (see the note in `options`)
     from rich.table import Table  # noqa: PLC0415
@@ -72,15 +78,16 @@ def show_table(
     )
     for number, column in enumerate(columns):
         table.add_column(column, justify="right" if right and number else "left")
-    for row in rows:
+    for row in rows[:most]:
         table.add_row(*map(str, row))
     if console.is_terminal:
         console.print(table)
-        return
-    with console.capture() as captured:
-        console.print(table)
-    for line in captured.get().splitlines():
-        print(line.rstrip())
+    else:
+        with console.capture() as captured:
+            console.print(table)
+        print(*(line.rstrip() for line in captured.get().splitlines()), sep="\n")
+    if most is not None and len(rows) > most:
+        say(f"and {len(rows) - most:,} more")
 
 
 def number(value: float) -> str:

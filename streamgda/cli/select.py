@@ -97,11 +97,10 @@ def select(
                 "singular" if row["score"] is None else f"{row['score']:.5g}",
                 "" if row["score"] is None else f"{row['std']:.2g}",
             )
-            for row in ranked[:_SHOWN]
+            for row in ranked
         ],
+        most=_SHOWN,
     )
-    if len(ranked) > _SHOWN:
-        screen.say(f"and {len(ranked) - _SHOWN:,} more")
     screen.say()
     best = " ".join(repr(search.best_estimator_).split())
     screen.say(f"{best}: saved to {out} ({files.stored_size(out)})")

@@ -118,7 +118,8 @@ def uninterrupted(function: Callable[..., Result], *arguments: Any) -> Result:
     """
     if _within.get():
         return function(*arguments)
-    [result] = results(_on_new_thread, [(function, arguments)])
+    call = [(function, arguments)]
+    [result] = results(lambda task: start_new_thread(task, ()), call)
     return result
 
 
@@ -165,10 +166,6 @@ def results(
                 pass
     # A gate that is closed early keeps its lock, because calls that have not started refer to it.
     _free(gate.vacant)
-
-
-def _on_new_thread(task: Callable[[], None]) -> None:
-    start_new_thread(task, ())
 
 
 class _Gate:
