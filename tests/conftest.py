@@ -84,6 +84,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     gc.freeze()  # a third of a million objects that stay: not looked at again at each collection
 
 
+@pytest.fixture(scope="module", autouse=True)
+def blas_of_one_thread() -> Iterator[None]:
+    """Let each call of BLAS use one thread: those of several workers would wait for cores."""
+    with threads.serial_blas():
+        yield
+
+
 @pytest.fixture(scope="module")
 def environment() -> Iterator[None]:
     """Restore the libraries' numbers of threads, which a nanny sets in this process too."""

@@ -47,61 +47,43 @@ def test_a_section_has_pictures_with_their_text(gallery, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_one_command_makes_pictures_page_and_excerpt(gallery, tmp_path, monkeypatch):
-    program, material = gallery("__main__"), gallery("material")
-    monkeypatch.setattr(gallery("page"), "DPI", 20)  # small: the test does not look at it
-    guide = tmp_path / program.EXCERPT
-    guide.parent.mkdir(parents=True)
-    guide.write_text((ROOT / program.EXCERPT).read_text())
-    (tmp_path / "bench" / "pictures").mkdir(parents=True)
-    (tmp_path / "bench" / "pictures" / "of-old.png").touch()
-    program.save(material.stand_in(), tmp_path)
-    page = (tmp_path / "bench/GALLERY.md").read_text()
-    for number in range(5):
-        assert f"(00{number})" in page or f"## 00{number}:" in page
-    assert "nan" not in re.findall(r"[a-z]+", page.lower())
-    assert not re.findall(r"[{}]", page)
-    pictures = set((tmp_path / "bench" / "pictures").iterdir())
-    assert set(linked(page, tmp_path / "bench")) == pictures
-    assert all(p.read_bytes().startswith(b"\x89PNG") for p in pictures)
-    named = [file.resolve() for file in linked(guide.read_text(), guide.parent)]
-    shown = [file for file in named if file.suffix == ".png"]
-    assert 2 <= len(shown) <= 4
-    assert set(shown) <= pictures
-    assert not plt.get_fignums()
-    for table in re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE):
-        widths = {len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}
-        assert len(widths) == 1, table
-
-
-def assert_shown(items, folder):
-    """The items are in the committed page, and look like the committed pictures."""
-    committed = (ROOT / "bench" / "GALLERY.md").read_text()
-    for item in items:
-        assert item.markdown("pictures") + "\n" in committed
-        item.save(folder)
-        images = [
-            np.asarray(Image.open(pictures / f"{item.name}.png").convert("RGB").reduce(8), float)
-            for pictures in (ROOT / "bench" / "pictures", folder)
-        ]
-        assert np.abs(images[0] - images[1]).mean() < 1  # of 255: palettes and fonts differ a bit
-
-
-@pytest.mark.slow
 @pytest.mark.mnist
 @pytest.mark.timeout(1800)
-def test_the_committed_page_is_what_the_program_makes(gallery, tmp_path):
-    program, pages = gallery("__main__"), gallery("page")
+def test_one_command_makes_the_committed_page_its_pictures_and_an_excerpt(gallery, tmp_path):
+    program = gallery("__main__")
     try:
         material = gallery("material").real()
     except FileNotFoundError as error:
         pytest.skip(str(error))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # constant pixels
-        sections = [gallery(name).section(material) for name in program.SECTIONS]
-    made = pages.page(sections, "pictures", material.name)
-    assert made == (ROOT / program.PAGE).read_text()
-    assert_shown([item for section in sections for item in section.items], tmp_path)
+    guide, pictures = tmp_path / program.EXCERPT, tmp_path / program.PICTURES
+    guide.parent.mkdir(parents=True)
+    guide.write_text((ROOT / program.EXCERPT).read_text())
+    pictures.mkdir(parents=True)
+    (pictures / "of-old.png").touch()
+    program.save(material, tmp_path)
+    page = (tmp_path / program.PAGE).read_text()
+    assert page == (ROOT / program.PAGE).read_text()
+    assert guide.read_text() == (ROOT / program.EXCERPT).read_text()
+    made = set(pictures.iterdir())
+    assert set(linked(page, tmp_path / "bench")) == made
+    for picture in made:
+        images = [
+            np.asarray(Image.open(file).convert("RGB").reduce(8), float)
+            for file in (picture, ROOT / program.PICTURES / picture.name)
+        ]
+        assert np.abs(images[0] - images[1]).mean() < 1  # of 255: palettes and fonts differ a bit
+    named = [file.resolve() for file in linked(guide.read_text(), guide.parent)]
+    shown = {file for file in named if file.suffix == ".png"}
+    assert 2 <= len(shown) <= 4
+    assert shown <= made
+    assert not plt.get_fignums()
+    for number in range(5):
+        assert f"(00{number})" in page or f"## 00{number}:" in page
+    assert "nan" not in re.findall(r"[a-z]+", page.lower())
+    assert not re.findall(r"[{}]", page)
+    for table in re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE):
+        widths = {len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}
+        assert len(widths) == 1, table
 
 
 RAW = "https://raw.githubusercontent.com/streamgda/streamgda/main/"  # for the package index

@@ -31,6 +31,11 @@ X, Y = blobs(60, 4)
 WEIGHTS = np.random.default_rng(0).uniform(0.1, 2, 60)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def blas_of_one_thread():
+    """Leave BLAS its threads, which these tests look at."""
+
+
 # --- every place where an exception may strike ------------------------------------------------
 
 KINDS = ["full", "tied_spherical", "new", "declare", "norms", "pairs +=", "window", "groups"]

@@ -16,6 +16,11 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from streamgda.runtime import threads
 
 
+@pytest.fixture(scope="module", autouse=True)
+def blas_of_one_thread():
+    """Leave BLAS its threads, which these tests look at."""
+
+
 def slowly(number):
     """Return faster for later calls, so that results arrive out of order."""
     time.sleep(0.002 * (7 - number % 8))
