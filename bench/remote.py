@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,7 @@ DELAY = 0.05  # seconds
 BANDWIDTH = 250e6  # bytes a second
 OF_GATHER = 0.8
 CHUNKS = {"128 kB": (1 << 9, 2000), "1 MB": (1 << 12, 300), "16 MB": (1 << 16, 20)}  # rows, number
+GROUPS = {"4 MB": (1 << 14, 75), "16 MB": (1 << 16, 20)}  # rows, number
 WIDTH = 64  # float32 values of a row
 AT_ONCE = (32, 128)  # requests of `gather`, of which the best counts
 BUDGET = "800MB"
@@ -47,6 +49,8 @@ def run(plan: Plan) -> Iterator[Row]:
             layout: Any = {"chunks": (n_rows, WIDTH), "compressors": None}
             zarr.create_array(f"{name}/{n_rows}", data=data, **layout)
             yield from speed(plan, server, size, f"{n_rows}")
+        for size, (n_rows, n_groups) in GROUPS.items():
+            yield from speed_of_parquet(plan, server, size, n_rows, 4 if plan.quick else n_groups)
         n_chunks = 20 if plan.quick else 1000
         data = np.random.default_rng(0).random((n_chunks * 16, 8))
         zarr.create_array(f"{name}/faults", data=data, chunks=(16, 8))
@@ -85,6 +89,47 @@ def speed(plan: Plan, server: Server, size: str, name: str) -> Iterator[Row]:
         f"{X.nbytes / 1e6:,.0f} MB in chunks of {size}, {DELAY * 1000:g} ms away, variances",
         (None, ""),
         {OURS: times[OURS], "asyncio.gather at its best": best},
+        missing,
+        targets={"": Target(OF_GATHER, f">= {OF_GATHER:g} of its speed")},
+    )
+
+
+def speed_of_parquet(
+    plan: Plan, server: Server, size: str, n_rows: int, n_groups: int
+) -> Iterator[Row]:
+    """Compare a pass over Parquet with plain requests for its row groups by the same client."""
+    import fsspec
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    data = np.random.default_rng(0).random((n_rows * n_groups, WIDTH), np.float32)
+    columns = {f"x{n}": column for n, column in enumerate(data.T)}
+    table = pa.table(columns | {"label": np.arange(len(data)) % 3})
+    path = server.folder / f"{n_rows}.parquet"
+    pq.write_table(table, path, row_group_size=n_rows, compression="none", use_dictionary=False)
+    groups = pq.read_metadata(path)
+    each = [groups.row_group(n) for n in range(n_groups)]
+    starts = [group.column(0).data_page_offset for group in each]
+    stops = [start + group.total_byte_size for start, group in zip(starts, each, strict=True)]
+    url = f"{server.url}/{path.name}"
+    X, labels = streamgda.open_store(url, label="label")
+
+    def gather(most: int) -> None:
+        files = fsspec.filesystem("http")
+        files.cat_ranges([url] * n_groups, starts, stops, batch_size=most)
+
+    def ours() -> None:
+        streamgda.accumulate(X, labels, covariance_type="diag", max_memory=BUDGET)
+
+    server.behave(DELAY, 0)
+    calls = {f"gather {n}": lambda n=n: gather(n) for n in AT_ONCE}
+    times, missing = in_turn({OURS: ours, **calls}, plan.repeats)
+    best = [min(both) for both in zip(*(times[name] for name in calls), strict=True)]
+    yield from rows_of(
+        f"{path.stat().st_size / 1e6:,.0f} MB of Parquet in row groups of {size}, "
+        f"{DELAY * 1000:g} ms away, variances",
+        (None, ""),
+        {OURS: times[OURS], "fsspec's ranges at their best": best},
         missing,
         targets={"": Target(OF_GATHER, f">= {OF_GATHER:g} of its speed")},
     )
@@ -153,10 +198,10 @@ CLIENTS: dict[str, Any] = {
 
 
 class Server:
-    """The address of a server in a separate process."""
+    """The address of a server in a separate process, and the folder that it serves."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url, self.folder = url, folder
 
     def _told(self, what: str) -> Any:
         with urllib.request.urlopen(f"{self.url}/-/{what}") as answer:
@@ -180,7 +225,7 @@ def serving(folder: Path) -> Iterator[Server]:
     try:
         while not port.exists() or not port.read_text():
             time.sleep(0.05)
-        yield Server(f"http://127.0.0.1:{port.read_text()}")
+        yield Server(f"http://127.0.0.1:{port.read_text()}", folder)
     finally:
         process.terminate()
         process.wait()
@@ -200,12 +245,14 @@ class _Connection(asyncio.Protocol):
         while b"\r\n\r\n" in self.buffer:
             head, _, self.buffer = self.buffer.partition(b"\r\n\r\n")
             method, path, _ = head.partition(b"\r\n")[0].decode().split(" ")
+            part = re.search(rb"(?i)\r\nrange: bytes=(\d+)-(\d*)", head)
+            span = slice(int(part[1]), int(part[2] or -2) + 1 or None) if part else None
             if path.startswith("/-/"):
                 self.told(path[3:])
                 continue
             path = path.partition("?")[0]
             loop = asyncio.get_running_loop()
-            loop.call_at(self.arrival(loop.time(), path), self.answer, method, path)
+            loop.call_at(self.arrival(loop.time(), path, span), self.answer, method, path, span)
 
     def told(self, what: str) -> None:
         if what != "asked":
@@ -214,11 +261,11 @@ class _Connection(asyncio.Protocol):
             _Connection.chance, _Connection.asked = random.Random(int(seed)), 0
         self.respond("GET", 200, str(_Connection.asked).encode())
 
-    def arrival(self, now: float, path: str) -> float:
+    def arrival(self, now: float, path: str, span: slice | None) -> float:
         """Return the time at which the answer is through the link."""
         if not _Connection.delay:
             return now
-        taken = len(self.body(path) or b"") / BANDWIDTH
+        taken = len((self.body(path) or b"")[span or slice(None)]) / BANDWIDTH
         _Connection.free = max(_Connection.free, now + _Connection.delay) + taken
         return _Connection.free
 
@@ -228,10 +275,14 @@ class _Connection(asyncio.Protocol):
             self.held[path] = file.read_bytes() if file.is_file() else None
         return self.held[path]
 
-    def answer(self, method: str, path: str) -> None:
+    def answer(self, method: str, path: str, span: slice | None) -> None:
         body = self.body(path)
         if body is None:
             self.respond(method, 404, b"")
+            return
+        if span is not None:
+            first, stop, _ = span.indices(len(body))
+            self.respond(method, 206, body[span], range=f"{first}-{stop - 1}/{len(body)}")
             return
         if "/c/" in path:
             _Connection.asked += 1
@@ -250,8 +301,11 @@ class _Connection(asyncio.Protocol):
             self.respond(method, 200, body, body[: len(body) // 2])
             self.transport.close()
 
-    def respond(self, method: str, status: int, body: bytes, sent: bytes | None = None) -> None:
+    def respond(
+        self, method: str, status: int, body: bytes, sent: bytes | None = None, range: str = ""
+    ) -> None:
         head = f'HTTP/1.1 {status} -\r\nContent-Length: {len(body)}\r\nETag: "e"\r\n'
+        head += "Accept-Ranges: bytes\r\n" + (f"Content-Range: bytes {range}\r\n" * bool(range))
         head += "Last-Modified: Mon, 01 Jan 2024 00:00:00 GMT\r\n\r\n"
         self.transport.write(head.encode())
         if method != "HEAD":

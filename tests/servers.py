@@ -3,8 +3,10 @@
 import contextlib
 import http.client
 import http.server
+import io
 import os
 import random
+import re
 import threading
 from collections import Counter
 
@@ -58,10 +60,26 @@ class Handler(http.server.SimpleHTTPRequestHandler):
             server.at_once -= 1
 
     def send_head(self):
-        if os.path.isdir(self.translate_path(self.path)):
+        path = self.translate_path(self.path)
+        if os.path.isdir(path):
             self.send_error(404)  # as most servers do
             return None
-        return super().send_head()
+        asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range") or "")
+        if not asked or not os.path.exists(path):
+            return super().send_head()
+        with open(path, "rb") as file:
+            body = file.read()
+        part = body[int(asked[1]) : int(asked[2] or len(body)) + 1]
+        self.send_response(206)
+        last = int(asked[1]) + len(part) - 1
+        self.send_header("Content-Range", f"bytes {asked[1]}-{last}/{len(body)}")
+        self.send_header("Content-Length", str(len(part)))
+        self.end_headers()
+        return io.BytesIO(part)
+
+    def end_headers(self):
+        self.send_header("Accept-Ranges", "bytes")
+        super().end_headers()
 
     def log_message(self, *_):
         pass

@@ -6,10 +6,11 @@ import contextlib
 import os
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 from urllib.parse import unquote
 
 import numpy as np
@@ -38,6 +39,9 @@ from streamgda.runtime import threads
 from streamgda.runtime.parameters import ColumnNames, refuse, require
 from streamgda.runtime.retry import brief, is_temporary, with_retries
 from streamgda.storage.opening import local_path
+
+if TYPE_CHECKING:
+    from streamgda.rows.remote_files import Range, RemoteFiles, Scan
 
 _ZARR = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 _SHOWN = 20  # names of columns in an error message
@@ -84,11 +88,19 @@ class TableFile(NamedTuple):
 # --- formats --------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
 class Parquet:
-    """Parquet: a piece is a row group, of which each column is decoded page by page."""
+    """Parquet: a piece is a row group, of which each column is decoded page by page.
 
-    name = "parquet"
-    piece = "row group"
+    Attributes
+    ----------
+    remote : RemoteFiles, optional
+        Remote files, of which the columns of a row group are requested at once.
+    """
+
+    remote: RemoteFiles | None = None
+    name: ClassVar[str] = "parquet"
+    piece: ClassVar[str] = "row group"
 
     def contents(self, path: str, filesystem: Any, label: Any) -> Contents:
         """Return the rows of each piece, and the schema, as the end of the file describes them."""
@@ -96,6 +108,8 @@ class Parquet:
 
         with filesystem.open_input_file(path) as opened, pq.ParquetFile(opened) as file:
             about = file.metadata
+            if self.remote is not None:
+                self.remote.metadata[path] = about
             sizes = [about.row_group(number).num_rows for number in range(about.num_row_groups)]
             decoding: dict[str, int] = {}
             if sizes:
@@ -120,20 +134,40 @@ class Parquet:
         # The allocator rounds the sizes of large arrays.
         return 5 * pages // 4 + min(_BUFFER, column.total_compressed_size) + _COLUMN_BYTES
 
+    def ranges(self, file: TableFile, filesystem: Any, first: int, names: Any) -> list[Range]:
+        """Return the bytes of columns of a remote file from a row group on, in order."""
+        assert self.remote is not None
+        if file.path not in self.remote.metadata:
+            self.contents(file.path, filesystem, None)
+        numbers = range(first, self.remote.metadata[file.path].num_row_groups)
+        return [each for n in numbers for each in self.remote.columns(file.path, n, names)]
+
     def batches(
-        self, file: TableFile, filesystem: Any, first: int, kinds: Mapping[str, Any], n_rows: int
+        self,
+        file: TableFile,
+        filesystem: Any,
+        first: int,
+        kinds: Mapping[str, Any],
+        n_rows: int,
+        scan: Scan | None = None,
     ) -> Iterator[Iterator[Any]]:
         """Yield the record batches of each row group from the first on."""
         import pyarrow.parquet as pq  # noqa: PLC0415
 
         options = {"columns": [*kinds], "use_threads": threads.n_threads() > 1}
         # Buffers of a few pages, where whole row groups would be read by default.
-        buffers: dict[str, Any] = {"pre_buffer": False, "buffer_size": _BUFFER}
-        with (
-            filesystem.open_input_file(file.path) as opened,
-            pq.ParquetFile(opened, page_checksum_verification=True, **buffers) as groups,
-        ):
+        own: dict[str, Any] = {"pre_buffer": False, "buffer_size": _BUFFER}
+        own["page_checksum_verification"] = True
+        if scan is None or self.remote is None:
+            place = filesystem.open_input_file(file.path)
+        else:
+            own |= {"buffer_size": 0, "metadata": self.remote.metadata[file.path]}
+            place = scan.opened(file.path)
+        with place as opened, pq.ParquetFile(opened, **own) as groups:
             for group in range(first, groups.num_row_groups):
+                if scan is not None and self.remote is not None:
+                    held = self.remote.columns(file.path, group, kinds)
+                    scan.advance(file.path, held[0].start, held[-1].stop)
                 yield groups.iter_batches(n_rows, row_groups=[group], **options)
 
 
@@ -317,6 +351,10 @@ class Table:
                 f".txt and .data, or any name with format='csv'"
             )
         form: Any = Text(**text) if kind == "csv" else {"parquet": Parquet, "ipc": Arrow}[kind]()
+        if kind == "parquet" and local_path(path) is None:
+            from streamgda.rows.remote_files import RemoteFiles  # noqa: PLC0415  (it needs zarr)
+
+            form = Parquet(RemoteFiles.at(str(path), storage_options, filesystem.handler.fs))
 
         def contents_of(path: str) -> Contents:
             with _opening(path):
@@ -446,7 +484,9 @@ class Table:
     def _place(self, file: TableFile, piece: int) -> str:
         return f"{file.path}: {self.format.piece} {piece}" if self.format.piece else file.path
 
-    def batches(self, origin: int, kinds: Mapping[str, Any], n_rows: int) -> Iterator[Any]:
+    def batches(
+        self, origin: int, kinds: Mapping[str, Any], n_rows: int, ahead: int = 0
+    ) -> Iterator[Any]:
         """Yield the record batches of columns from the first row of a piece on.
 
         Parameters
@@ -456,6 +496,8 @@ class Table:
             The columns, and the types as which those of a text are read.
         n_rows : int
             Rows of a batch, at most.
+        ahead : int
+            Bytes of remote files that may be requested beyond those that are read.
 
         Raises
         ------
@@ -463,19 +505,30 @@ class Table:
             If a file cannot be read, or has changed.
         """
         piece, first = self._piece(origin)
-        for number, file in enumerate(self.files[first:], first):
-            start = max(0, piece - int(self._first_pieces[number]))
-            yield from self._of_file(file, start, kinds, n_rows)
+        parts = [
+            (file, max(0, piece - int(self._first_pieces[number])), _stored(file, kinds))
+            for number, file in enumerate(self.files[first:], first)
+        ]
+        with contextlib.ExitStack() as stack:
+            scan: tuple[Scan, ...] = ()
+            if self.remote is not None:
+                ranges = [self.format.ranges(f, self.filesystem, *part) for f, *part in parts]
+                one = self.remote.scan(list(chain.from_iterable(ranges)), ahead)
+                scan = (stack.enter_context(contextlib.closing(one)),)
+            for file, start, stored in parts:
+                pieces = self.format.batches(file, self.filesystem, start, stored, n_rows, *scan)
+                yield from self._of_file(file, start, kinds, pieces)
+
+    @property
+    def remote(self) -> RemoteFiles | None:
+        """Remote files that are requested ahead, if they are."""
+        found: RemoteFiles | None = getattr(self.format, "remote", None)
+        return found
 
     def _of_file(
-        self, file: TableFile, first: int, kinds: Mapping[str, Any], n_rows: int
+        self, file: TableFile, first: int, kinds: Mapping[str, Any], pieces: Any
     ) -> Iterator[Any]:
         """Yield the record batches of a file from a piece on."""
-        stored = {name: kind for name, kind in kinds.items() if name not in file.constants}
-        if not stored:  # a column counts the rows
-            name = next(name for name in file.schema.names if name not in file.constants)
-            stored = {name: file.schema.field(name).type}
-        pieces: Any = self.format.batches(file, self.filesystem, first, stored, n_rows)
         with contextlib.closing(pieces):
             for number, size in enumerate(file.sizes[first:], first):
                 found = 0
@@ -483,8 +536,12 @@ class Table:
                     for batch in next(pieces, ()):
                         found += batch.num_rows
                         yield _complete(batch, file, kinds)
-                except (MemoryError, StreamGDAError):
-                    raise
+                except (MemoryError, StreamGDAError) as error:
+                    if not hasattr(error, "reason"):
+                        raise
+                    raise ReadError(  # of a request
+                        f"{self._place(file, number)} cannot be read: {error.reason}"
+                    ) from cause_of(error)
                 except Exception as error:  # pyarrow and file systems have many kinds
                     if self.filesystem.type_name != "local" and is_temporary(error):
                         raise
@@ -563,6 +620,15 @@ def _with_one_label(schemas: Sequence[Any], label: Label) -> list[Any]:
     return [s if n < 0 else s.set(n, text) for s, n in zip(schemas, at, strict=True)]
 
 
+def _stored(file: TableFile, kinds: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the columns that a file stores, or one that counts the rows."""
+    stored = {name: kind for name, kind in kinds.items() if name not in file.constants}
+    if not stored:
+        name = next(name for name in file.schema.names if name not in file.constants)
+        stored = {name: file.schema.field(name).type}
+    return stored
+
+
 def _complete(batch: Any, file: TableFile, kinds: Mapping[str, Any]) -> Any:
     """Return a batch with the columns in the order asked for, constant ones too."""
     import pyarrow as pa  # noqa: PLC0415
@@ -594,9 +660,12 @@ class TableRows(ForwardRows):
     values : Table
     fields : tuple of str
         Names of the columns.
+    ahead : int
+        Bytes of remote files that may be requested beyond those that are read.
     """
 
     fields: tuple[str, ...] = ()
+    ahead: int = 0
 
     def __repr__(self) -> str:
         """Return the path, the shape and the first names of the columns."""
@@ -680,6 +749,8 @@ class TableRows(ForwardRows):
         """Return the bytes in flight while `n_rows` are processed and as many are read ahead."""
         table, block = self.values, self._block_rows
         decoding = table.fixed + sum(table.decoding.get(name, 0) for name in self.fields)
+        if table.remote is not None:  # whose columns of a row group are held as they are stored
+            decoding += table.largest_piece * self.row_bytes
         if not table.whole:
             kept = min(_POOL_BLOCKS * block, 2 * self.n_rows)
             decoding += min(_POOL_BYTES, kept * self.row_bytes)
@@ -687,6 +758,10 @@ class TableRows(ForwardRows):
         # read where they are.
         held = min(self.n_rows, 2 * (n_rows + table.whole)) + 3 * block
         return decoding + self.row_bytes * (held + (0 if self.resident else n_rows))
+
+    def reading_ahead(self, n_rows: int) -> Self:
+        """Return a source that requests so many rows beyond those that are read."""
+        return self if self.values.remote is None else replace(self, ahead=n_rows * self.row_bytes)
 
     def _origin(self, row: int) -> int:
         return self.values.origin(row)
@@ -705,7 +780,7 @@ class TableRows(ForwardRows):
 
     def _blocks(self, start: int) -> Iterator[np.ndarray]:
         assert self.dtype is not None
-        for batch in self.values.batches(start, self._kinds, self._block_rows):
+        for batch in self.values.batches(start, self._kinds, self._block_rows, self.ahead):
             if self.ndim == 1:
                 labels = as_label_array(batch[0])
                 plain = type(labels) is np.ndarray and self.dtype == object
@@ -723,7 +798,7 @@ class KeyRows(TableRows):
         return {name: self.values.kinds(name)[0] for name in self.fields}
 
     def _blocks(self, start: int) -> Iterator[Any]:
-        return self.values.batches(start, self._kinds, self._block_rows)
+        return self.values.batches(start, self._kinds, self._block_rows, self.ahead)
 
     def _joined(self, parts: list[Any]) -> Any:
         import pyarrow as pa  # noqa: PLC0415

@@ -4,16 +4,20 @@ import contextlib
 import contextvars
 import gc
 import os
+import pickle
 import shutil
 import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import fsspec
 import numpy as np
+import pyarrow as pa
 import pytest
 import zarr
+from pyarrow import parquet as pq
 from samples import assert_same_bits, blobs
 from servers import Proxy, Server, serving
 
@@ -30,6 +34,7 @@ from streamgda.errors import (
     StreamGDAError,
     WriteError,
 )
+from streamgda.rows import remote_files
 from streamgda.runtime import retry
 from streamgda.storage.remote import METADATA
 from streamgda.storage.saved import state_of
@@ -56,7 +61,9 @@ def no_pauses_and_no_connections_kept(monkeypatch):
 @pytest.fixture(autouse=True, scope="module")
 def no_connections_left():
     yield
-    gc.collect()  # which takes seconds
+    for _ in range(2):  # requests that were cancelled end meanwhile
+        gc.collect()  # which takes seconds
+        time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")
@@ -333,6 +340,79 @@ def test_the_command_line_takes_addresses(server, tmp_path):
         with pytest.raises(SystemExit) as ended:
             main(arguments)
         assert ended.value.code == 0
+
+
+# --- tables -----------------------------------------------------------------------------------
+
+GROUP = 50  # rows
+
+
+@pytest.fixture(scope="module")
+def tables(running, rows):
+    """Folder with the same rows in Parquet."""
+    folder = Path(running.folder)
+    X, y = rows
+    columns = {"other": np.arange(N_ROWS), **{f"x{n}": X[:, n] for n in range(D)}, "y": y}
+    table = pa.table(columns)
+    pq.write_table(table, folder / "rows.parquet", row_group_size=GROUP, compression="zstd")
+    return folder
+
+
+@pytest.mark.parametrize("largest", [None, 1000, 100])
+def test_parquet_over_http_is_that_of_a_file(server, tables, monkeypatch, largest):
+    """Also in ranges that cut columns, and with threads that read several columns at a time."""
+    if largest:
+        monkeypatch.setattr(remote_files, "_MOST_BYTES", largest)
+        monkeypatch.setattr(remote_files, "_HOLE_BYTES", 0)
+    names = [f"x{n}" for n in range(D)]
+    here, there = (
+        open_store(path, features=names)
+        for path in (tables / "rows.parquet", f"{server.url}/rows.parquet")
+    )
+    assert_same_bits(state_of(accumulate(*there))[1], state_of(accumulate(*here))[1])
+    np.testing.assert_array_equal(there[0][:], here[0][:])
+    for start, stop in ((70, 130), (599, 600), (0, 1), (40, 260)):
+        np.testing.assert_array_equal(there[0][start:stop], here[0][start:stop])
+    again = pickle.loads(pickle.dumps(there[0]))
+    np.testing.assert_array_equal(again[333:444], here[0][333:444])
+
+
+def test_columns_of_a_row_group_are_one_request(server, tables):
+    X, y = open_store(f"{server.url}/rows.parquet", features=[f"x{n}" for n in range(D)])
+    server.asked.clear()
+    accumulate(X, y, max_memory="1GB")
+    assert server.asked["/rows.parquet"] <= 2 * N_ROWS // GROUP  # of rows, and of labels
+
+
+def test_row_groups_are_requested_ahead_within_the_budget(server, tables):
+    X, y = open_store(f"{server.url}/rows.parquet", features=[f"x{n}" for n in range(D)])
+    server.behave()
+    server.together = 4
+    accumulate(X, y, max_memory="1GB")  # waits until four requests are made at a time
+    assert server.most_at_once >= 4
+    server.behave()
+    np.testing.assert_array_equal(X[:], X[:])
+    assert server.most_at_once == 1
+
+
+def test_requests_for_tables_that_fail(server, tables, expected):
+    X, y = open_store(f"{server.url}/rows.parquet", features=[f"x{n}" for n in range(D)])
+    server.behave()
+    server.failing, server.status, server.times = "/rows.parquet", 503, 2
+    same(accumulate(X, y), expected)
+    server.behave()
+    server.failing, server.times = "/rows.parquet", 10**6
+    with pytest.raises(ReadError, match=r"rows.parquet: row group 0 cannot be read: "):
+        accumulate(X, y)
+
+
+def test_file_systems_with_a_cache_of_the_user_read_by_themselves(server, tables, expected):
+    options = {"block_size": 1 << 20, "cache_type": "all"}
+    found = open_store(f"{server.url}/rows.parquet", storage_options=options, features="x0")
+    assert found[0].values.remote is None
+    np.testing.assert_array_equal(
+        found[0][:], open_store(tables / "rows.parquet", features="x0")[0][:]
+    )
 
 
 # --- S3 ---------------------------------------------------------------------------------------
