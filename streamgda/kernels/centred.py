@@ -14,7 +14,7 @@ from streamgda.kernels import (
     shared_kernel,
 )
 from streamgda.kernels.products import FEW_ROWS, add_few, add_gram, empty_rows
-from streamgda.kernels.sums import group_rows, scalar_two_sum
+from streamgda.kernels.sums import scalar_two_sum
 from streamgda.kernels.vectors import (
     LANES,
     as_structures,
@@ -323,33 +323,6 @@ def group_of_class(n_classes, n_groups):
     for k in range(n_classes):
         group[k] = k // (n_classes // n_groups)
     return group
-
-
-@shared_kernel
-def rows_by_group(codes, n_classes, n_groups):
-    """Return the row numbers in order of their classes, and the start of each group in them."""
-    order = np.empty(codes.shape[0], np.intp)
-    starts = np.empty(n_classes + 1, np.intp)
-    group_rows(codes, order, starts)
-    for g in range(1, n_groups + 1 if n_groups < n_classes else 0):
-        starts[g] = starts[g * (n_classes // n_groups)]
-    return order, starts[: n_groups + 1]
-
-
-@shared_kernel
-def first_rows(codes, number, count, first):
-    """Write the first row of each class that has rows now and had none before, -1 for others."""
-    left = 0
-    for k in range(number.shape[0]):
-        first[k] = -1
-        left += number[k] > 0 and count[k] <= 0
-    for r in range(codes.shape[0]):
-        if left == 0:
-            break
-        k = codes[r]
-        if first[k] < 0 and count[k] <= 0:
-            first[k] = r
-            left -= 1
 
 
 @shared_kernel

@@ -11,9 +11,8 @@ from streamgda.kernels.centred import (
     add_squared_weights,
     group_of_class,
     means_of_sums,
-    rows_by_group,
 )
-from streamgda.kernels.sums import add_outer, merge_means
+from streamgda.kernels.sums import add_outer, group_rows, merge_means
 
 
 @kernel
@@ -43,7 +42,8 @@ def add_sparse_centred(
     if not (total < limit and total * (4 * most) * (4 * most) <= limit * limit):
         return False
     add_squared_weights(codes, weights, squares)
-    order, starts = rows_by_group(codes, n_classes, n_classes)
+    order, starts = np.empty(codes.shape[0], np.intp), np.empty(n_classes + 1, np.intp)
+    group_rows(codes, order, starts)
     group = group_of_class(n_classes, scatter.shape[0])
     number, weight, at = np.empty(1), np.empty(1), np.empty(1, np.intp)
     pivot, sums, gap = np.empty((1, d)), np.empty((1, d)), np.empty((1, d))

@@ -8,7 +8,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
-from streamgda.kernels import inline_kernel, intrinsic_of, kernel, shared_kernel
+from streamgda.kernels import inline_kernel, intrinsic_of, kernel
 
 # The squares of values and of weights below this can be summed in float64, however many there are.
 LARGE = 1e140
@@ -133,30 +133,6 @@ def group_rows(codes, order, starts):
 
 
 @kernel
-def count_ranges(codes, range_of, counts):
-    """Count the rows of each range of classes, of which class k is in range ``range_of[k]``."""
-    for r in range(codes.shape[0]):
-        counts[range_of[np.uint64(codes[r])]] += 1
-
-
-@kernel
-def order_by_ranges(codes, weights, first_row, range_of, ends, order, own_codes, own_weights):
-    """Write the numbers of rows, counted from `first_row`, where those of their range end.
-
-    Their classes and weights are copied to the same places. `ends` moves on.
-    """
-    for r in range(codes.shape[0]):
-        k = codes[r]
-        i = range_of[np.uint64(k)]
-        q = np.uint64(ends[i])
-        ends[i] += 1
-        order[q] = first_row + r
-        own_codes[q] = k
-        if weights.shape[0] > 0:
-            own_weights[q] = weights[r]
-
-
-@kernel
 def add_sums(X, codes, weights, centre, sums, beyond):
     """Add ``w (x - centre[class])`` to ``sums[class]``, and to `beyond` the rows beyond `LARGE`."""
     weighted = weights.shape[0] > 0
@@ -175,17 +151,6 @@ def add_sums(X, codes, weights, centre, sums, beyond):
                 sums[k, j] += t
                 large |= abs(t) > LARGE
         beyond[0] += large
-
-
-@shared_kernel
-def count_rows(codes, weights, count):
-    """Add the weight of each row to the count of its class."""
-    if weights.shape[0] > 0:
-        for r in range(codes.shape[0]):
-            count[codes[r]] += weights[r]
-    else:
-        for r in range(codes.shape[0]):
-            count[codes[r]] += 1
 
 
 def two_sum(a, b):

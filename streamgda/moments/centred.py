@@ -19,20 +19,25 @@ from scipy import linalg
 from scipy.linalg import blas
 
 from streamgda.errors import InvalidDataError, MergeError
-from streamgda.kernels.centred import add_norms, first_rows, means_of_sums, rows_by_group
+from streamgda.kernels.centred import add_norms, means_of_sums
 from streamgda.kernels.products import LEAST_ROWS, may_use_blas_threads
 from streamgda.kernels.sums import (
     LARGE,
     add_outer,
     add_sums,
     all_below,
-    count_rows,
     merge_means,
     two_sum,
 )
 from streamgda.moments import parallel
 from streamgda.moments.covariance_types import Structure, structure_of, symmetric
-from streamgda.moments.parallel import Coded, add_in_parts, by_ranges
+from streamgda.moments.parallel import (
+    Coded,
+    add_in_parts,
+    by_ranges,
+    rows_by_group,
+    sums_of_weights,
+)
 from streamgda.rows.arrays import NO_WEIGHTS, WINDOW_BYTES, as_kernel_rows, row_type
 from streamgda.rows.lifted import LiftedRows
 from streamgda.rows.sparse import CompressedRows
@@ -51,7 +56,6 @@ _MOST_SEGMENT_ELEMENTS = 1 << 21
 _SEGMENTS = 16
 _AHEAD = 2  # segments that wait for a thread
 _SMALL_WORK = 1 << 24  # multiplications that are not worth a second thread
-_FOURTH_ELEMENTS = 1 << 20  # of a part of the rows whose fourth moments one thread adds
 _SMALL_STATE = 1 << 20  # bytes: states up to this size are copied rather than changed in place
 _FEATURES = 32  # products of which leave the near caches where reading in order pays
 _RANGE_STATE = 1 << 18  # bytes of the sums of a range of classes, which stay in a near cache
@@ -88,6 +92,10 @@ def segment_state(structure: Structure, n_features: int) -> int:
 
 class NotFinite(Exception):  # noqa: N818
     """A sum is not finite; the caller knows where the rows came from, and names the value."""
+
+
+class _TooLarge(Exception):  # noqa: N818
+    """Nothing has changed, as the square of a value or weight may overflow; see `LARGE`."""
 
 
 # A function that adds rows and their codes in one kernel call to the arrays of sums, the types of
@@ -587,29 +595,18 @@ class CentredSums(Sums):
         return self.structure.matrix and may_use_blas_threads(n_rows, self.n_features)
 
     def _add_few(self, rows: Coded, block_rows: int, limit: float = LARGE) -> None:
-        X, _, weights = rows
-        weighted = weights.size > 0
+        weighted = rows.weights.size > 0
         count = self._count_for(weighted)
         squares = self._squares() if weighted else self.squares
         held = _NO_SQUARES if squares is None else squares
         state = limit, count, held, self.mean, self.mean_low, self.packed
-        if self.structure.add_few(rows, block_rows, *state):
-            self.count, self.squares = count, squares
-            return
-        # Of several blocks, some may be added by now; they are only added to empty sums.
-        whole = type(X) is CompressedRows or X.shape[0] <= block_rows
-        trial = self._trial(limit, self.copy if whole else partial(self.empty, count.size))
-        trial._add_few(rows, block_rows, np.inf)
-        self._become(trial)
+        if not self.structure.add_few(rows, block_rows, *state):
+            raise NotFinite if limit == np.inf else _TooLarge
+        self.count, self.squares = count, squares
 
     def _add_by_ranges(self, rows: Coded, edges: np.ndarray) -> None:
-        dtype = self._read_dtype(rows.X.dtype)
         if not self._safe(rows):
-            trial = self._trial(LARGE, self.copy)
-            for block in rows.blocks(dtype):
-                trial._add_few(block, LEAST_ROWS, np.inf)
-            self._become(trial)
-            return
+            raise _TooLarge
         if rows.weights.size:  # not in each part
             self.count, self.squares = self._count_for(True), self._squares()
         super()._add_by_ranges(rows, edges)
@@ -630,35 +627,27 @@ class CentredSums(Sums):
                 return False
         return True
 
-    def _add_many(self, rows: Coded, limit: float = LARGE) -> None:
-        centres = self._centres_of(rows, limit)
-        if centres is None:
-            trial = self._trial(limit, self.copy)
-            with np.errstate(over="ignore", invalid="ignore"):
-                trial._add_many(rows, np.inf)
-            self._become(trial)
-        else:
-            self._add_about(rows, centres)
+    def _add_many(self, rows: Coded) -> None:
+        self._add_about(rows, self._centres_of(rows))
 
-    def _centres_of(self, rows: Coded, limit: float) -> Centres | None:
-        """Return the centres of rows; None for values, weights and sums beyond a limit."""
+    def _centres_of(self, rows: Coded) -> Centres:
+        """Return the centres of rows."""
         X, codes, weights = rows
-        number = np.zeros(self.count.size)
-        count_rows(codes, weights, number)
-        first = np.empty(number.size, np.intp)
-        first_rows(codes, number, self.count, first)
+        number = sums_of_weights(codes, weights, self.count.size)
         pivot, sums = self.mean * (number > 0)[:, None], np.zeros_like(self.mean)
-        pivot[first >= 0] = X[first[first >= 0]]
+        # Without a mean so far, the pivot is the first row: the last one of those in reverse order.
+        first, new = np.zeros(number.size, np.intp), (number > 0) & (self.count <= 0)
+        first[codes[::-1]] = np.arange(codes.size)[::-1]
+        pivot[new] = X[first[new]]
         beyond = np.zeros(1, np.int64)  # values too large to be squared and summed
         if type(X) is DeviceArray:
             X.add_sums(codes, weights, pivot, sums, beyond)
         else:
-            for block in rows.blocks(self._read_dtype(X.dtype)):
-                add_in_parts(add_sums, block, (pivot,), sums, beyond)
-        within = limit == np.inf or not beyond.any()
-        within = within and (number + self.count).max() < limit
-        if not (within and means_of_sums(limit, number, pivot, sums)):
-            return None
+            dtype = self._read_dtype(X.dtype)
+            add_in_parts(rows, dtype, add_sums, (pivot,), sums, beyond)
+        within = not beyond.any() and (number + self.count).max() < LARGE
+        if not (within and means_of_sums(LARGE, number, pivot, sums)):
+            raise _TooLarge
         return Centres(number, pivot, sums)
 
     def _add_about(
@@ -680,8 +669,8 @@ class CentredSums(Sums):
         if self.structure.matrix and dtype != _FLOAT64:
             self.rounding = self._rounding() + _FLOAT32_ROUNDING * (self._square_sums - before)
         if weights.size or self.squares is not None:
-            self.squares = self._squares()
-            count_rows(codes, weights * weights, self.squares)
+            added = sums_of_weights(codes, weights * weights, self.count.size)
+            self.squares = self._squares() + added
         self.count = self._count_for(weights.size > 0)
         self._merge_means(number, mean, mean_low)
 
@@ -690,27 +679,46 @@ class CentredSums(Sums):
 
         What takes fewer bytes is copied from a device: the rows, or their sums.
         """
-        X, codes, weights = rows
-        if decay is not None or type(X) is not DeviceArray:
+        if decay is not None:
             return super().updated(rows, held, decay)
-        n, d = self.count.size, X.shape[1]
-        groups = self.structure.groups(n)
-        present = np.flatnonzero(np.bincount(codes, minlength=n))
+        try:
+            if type(rows.X) is not DeviceArray:
+                return super().updated(rows, held)
+            if self._fewer_sums(rows):
+                return self._updated_on_device(rows)
+        except _TooLarge:
+            return self._with_large_values(rows)
+        return self.updated(Coded(np.asarray(rows.X), rows.codes, rows.weights), held)
+
+    def _fewer_sums(self, rows: Coded) -> bool:
+        """Return True if the sums of rows take fewer bytes than the rows."""
+        (_, d), groups = rows.X.shape, self.structure.groups(self.count.size)
+        present = np.flatnonzero(np.bincount(rows.codes, minlength=self.count.size))
         sizes = np.unique(groups[present]).size * self.structure.group_size(d) + present.size * d
-        if 8 * sizes < X.nbytes:
-            order = rows_by_group(codes, n, n)[0]
-            weights = weights[order] if weights.size else weights
-            rows = Coded(X[order], codes[order], weights)
-            centres = self._centres_of(rows, LARGE)
-            if centres is not None:
-                matrix = self.structure.matrix
-                found, scatters = rows.X.scatter(rows.codes, weights, centres[1:], groups, matrix)
-                packed = found, self.structure.pack(scatters)
-                uninterrupted(self._add_about, rows, centres, packed)
-                return self
-            if X.invalid().any():
-                raise NotFinite
-        return super().updated(Coded(np.asarray(X), codes, weights), held)
+        return bool(8 * sizes < rows.X.nbytes)
+
+    def _updated_on_device(self, rows: Coded) -> CentredSums:
+        """Return these sums with rows added that are summed on their device."""
+        X, codes, weights = rows
+        n = self.count.size
+        order, _ = rows_by_group(codes, n, n)
+        weights = weights[order] if weights.size else weights
+        rows = Coded(X[order], codes[order], weights)
+        centres, groups = self._centres_of(rows), self.structure.groups(n)
+        found, scatters = rows.X.scatter(
+            rows.codes, weights, centres[1:], groups, self.structure.matrix
+        )
+        uninterrupted(self._add_about, rows, centres, (found, self.structure.pack(scatters)))
+        return self
+
+    def _with_large_values(self, rows: Coded) -> CentredSums:
+        """Return other sums, with rows added whose squares may overflow; see `NotFinite`."""
+        sums = self.copy()
+        for block in rows.blocks(self._read_dtype(rows.X.dtype)):
+            threads.call_serial_blas(sums._add_few, block, LEAST_ROWS, np.inf)
+        if not sums.finite:
+            raise NotFinite
+        return sums
 
     def _add_scatter(
         self, rows: Coded, centre: np.ndarray, centre_low: np.ndarray, dtype: Any
@@ -718,19 +726,6 @@ class CentredSums(Sums):
         """Add products of the centred rows to the scatter, in place."""
         for block in rows.blocks(self._read_dtype(rows.X.dtype)):
             parallel.add_scatter(block, centre, centre_low, dtype, self.packed)
-
-    def _trial(self, limit: float, make: Callable[[], CentredSums]) -> CentredSums:
-        """Return other sums, to which values beyond `LARGE` are added to see if they overflow."""
-        if limit == np.inf:
-            raise NotFinite
-        return make()
-
-    def _become(self, trial: CentredSums) -> None:
-        """Take the values of other sums, unless they overflowed."""
-        if not trial.finite:
-            raise NotFinite
-        self.count, self.squares, self.rounding = trial.count, trial.squares, trial.rounding
-        self.mean, self.mean_low, self.packed = trial.mean, trial.mean_low, trial.packed
 
     def _merge_means(self, number: np.ndarray, mean: np.ndarray, mean_low: np.ndarray) -> None:
         """Move the means to those of all rows, and add the distance of the means to the scatter.
@@ -904,19 +899,8 @@ def fourth_of_rows(rows: Coded, sums: CentredSums) -> np.ndarray:
     """
     n_classes, d = sums.mean.shape
     about = sums.mean, sums.mean_low, np.ones_like(sums.mean)
-    step = max(256, _FOURTH_ELEMENTS // d)
-    dtype = row_type(rows.X.dtype).dtype
-
-    def part(start: int) -> np.ndarray:
-        fourth = np.zeros((n_classes, d + 1))
-        add_norms(*rows.part(slice(start, start + step), dtype), *about, fourth)
-        return fourth
-
     total = np.zeros((n_classes, d + 1))
-    starts = ((start,) for start in range(0, len(rows.codes), step))
-    with closing(threads.imap(part, starts)) as parts:
-        for fourth in parts:
-            total += fourth
+    add_in_parts(rows, row_type(rows.X.dtype).dtype, add_norms, about, total)
     if not np.isfinite(total).all():
         raise InvalidDataError(
             "Input X contains values whose fourth powers overflow float64, which this shrinkage "

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from streamgda.kernels import integers, products
-from streamgda.kernels.centred import rows_by_group
 from streamgda.kernels.integers import PACKED_ROWS, TOGETHER, WIDTH
 from streamgda.kernels.products import BLOCK_ROWS as FLOAT_ROWS
 from streamgda.kernels.products import LEAST_ROWS, PRODUCT_ROWS
-from streamgda.kernels.sums import count_ranges, group_rows, order_by_ranges
+from streamgda.kernels.sums import group_rows
 from streamgda.rows.arrays import OrderedRows, as_kernel_rows, blocks
 from streamgda.runtime import threads
 
 LARGEST_TASK = 3  # times the size that is asked of `even_blocks` and `_tasks`; it is less
-_ORDERED_ROWS = 1 << 15  # that one thread orders
 _PART_ELEMENTS = 1 << 21  # of a part of the rows that is summed by one thread
 
 
@@ -40,48 +38,53 @@ class Coded(NamedTuple):
             yield Coded(block, self.codes[rows], self.weights[rows])
 
 
+def sums_of_weights(codes: np.ndarray, weights: np.ndarray, n_classes: int) -> np.ndarray:
+    """Return the weight of the rows of each class, their number if they have no weights."""
+    return np.bincount(codes, weights if weights.size else None, n_classes).astype(np.float64)
+
+
+def rows_by_group(
+    codes: np.ndarray, n_classes: int, n_groups: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the row numbers in order of their classes, and where each group starts in them.
+
+    As many successive classes make each group. The rows of a class stay in their order.
+    """
+    order, starts = np.empty(codes.size, np.intp), np.empty(n_classes + 1, np.intp)
+    group_rows(codes, order, starts)
+    return order, np.ascontiguousarray(starts[:: n_classes // n_groups])
+
+
 def by_ranges(rows: Coded, range_of: np.ndarray) -> tuple[Coded, np.ndarray]:
     """Return rows in the order of ranges of classes, and where those of each range start.
 
     Class k is in range ``range_of[k]``. The rows of a range stay in their order.
     """
-    codes, weights = rows.codes, rows.weights
-    cuts = [slice(at, at + _ORDERED_ROWS) for at in range(0, codes.size, _ORDERED_ROWS)]
-    counts = np.zeros((len(cuts), range_of[-1] + 1), np.intp)
-    threads.run(
-        count_ranges, ((codes[cut], range_of, n) for cut, n in zip(cuts, counts, strict=True))
-    )
-    ends = np.cumsum(counts.T).reshape(counts.T.shape).T - counts
-    starts = np.append(ends[0], codes.size)
-    out = np.empty(codes.size, np.intp), np.empty_like(codes), np.empty_like(weights)
-    threads.run(
-        order_by_ranges,
-        (
-            (codes[cut], weights[cut], cut.start, range_of, own.copy(), *out)
-            for cut, own in zip(cuts, ends, strict=True)
-        ),
-    )
-    return Coded(OrderedRows(rows.X, out[0]), *out[1:]), starts
+    X, codes, weights = rows
+    order, starts = rows_by_group(range_of[codes], range_of[-1] + 1, range_of[-1] + 1)
+    weights = weights[order] if weights.size else weights
+    return Coded(OrderedRows(X, order), codes[order], weights), starts
 
 
 def add_in_parts(
-    kernel: Callable[..., None],
-    by_row: tuple[np.ndarray, ...],
-    shared: tuple[Any, ...],
-    *out: np.ndarray,
+    rows: Coded, dtype: np.dtype, kernel: Callable[..., None], shared: tuple[Any, ...], *out: Any
 ) -> None:
-    """Call ``kernel(*rows, *shared, *sums)`` for parts of the rows; add their sums in order."""
-    n_rows, d = by_row[0].shape
+    """Call ``kernel(*rows, *shared, *sums)`` for parts of the rows; add their sums in order.
+
+    The kernel reads the rows in a data type.
+    """
+    n_rows, d = rows.X.shape
     step = max(LEAST_ROWS, _PART_ELEMENTS // d)
 
     def part(start: int) -> list[np.ndarray]:
         sums = [np.zeros_like(array) for array in out]
-        kernel(*(array[start : start + step] for array in by_row), *shared, *sums)
+        kernel(*rows.part(slice(start, start + step), dtype), *shared, *sums)
         return sums
 
-    for sums in threads.imap(part, ((start,) for start in range(0, n_rows, step))):
-        for array, added in zip(out, sums, strict=True):
-            np.add(array, added, out=array)
+    with closing(threads.imap(part, ((start,) for start in range(0, n_rows, step)))) as parts:
+        for sums in parts:
+            for array, added in zip(out, sums, strict=True):
+                np.add(array, added, out=array)
 
 
 def scratch_bytes(n_features: int) -> int:
@@ -293,9 +296,7 @@ def add_integers(
     """
     n_groups = len(scatter)
     # In order of classes even if a group holds several: more features are zero in a block.
-    order, starts = np.empty(codes.size, np.intp), np.empty(count.size + 1, np.intp)
-    group_rows(codes, order, starts)
-    starts = np.ascontiguousarray(starts[:: count.size // n_groups])
+    order, starts = rows_by_group(codes, count.size, n_groups)
     state = *form, count, total, scatter
     if n_threads == 1:
         integers.add_integers(rows, codes, order, starts, np.arange(n_groups), *state)

@@ -121,21 +121,18 @@ def test_all_below(value):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_rows_by_ranges(weighted, monkeypatch, use_threads):
-    monkeypatch.setattr(parallel, "_ORDERED_ROWS", 7)
+def test_rows_by_ranges(weighted):
     rng = np.random.default_rng(0)
     X, codes = frozen(np.arange(100.0).reshape(50, 2)), rng.integers(0, 5, 50)
     weights = rng.random(50) if weighted else NO_WEIGHTS
     range_of = np.array([0, 0, 1, 2, 2])
     expected = np.argsort(range_of[codes], kind="stable")
-    for n in (1, 3):
-        use_threads(n)
-        rows, starts = parallel.by_ranges(parallel.Coded(X, codes, weights), range_of)
-        assert starts.tolist() == [0, *np.cumsum(np.bincount(range_of[codes])).tolist()]
-        assert (copied(rows.X) == X[expected]).all()
-        assert (copied(rows.X[3:9]) == X[expected[3:9]]).all()
-        assert (rows.codes == codes[expected]).all()
-        assert (rows.weights == (weights[expected] if weighted else NO_WEIGHTS)).all()
+    rows, starts = parallel.by_ranges(parallel.Coded(X, codes, weights), range_of)
+    assert starts.tolist() == [0, *np.cumsum(np.bincount(range_of[codes])).tolist()]
+    assert (copied(rows.X) == X[expected]).all()
+    assert (copied(rows.X[3:9]) == X[expected[3:9]]).all()
+    assert (rows.codes == codes[expected]).all()
+    assert (rows.weights == (weights[expected] if weighted else NO_WEIGHTS)).all()
 
 
 # --- rounding ---------------------------------------------------------------------------------
