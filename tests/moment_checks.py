@@ -113,7 +113,7 @@ PATHS = {
     "segments": {"_BLOCK_ELEMENTS": 1, "_SEGMENT_ELEMENTS": 1},
     "segments of blocks": {"_BLOCK_ELEMENTS": 1, "_SEGMENT_ELEMENTS": 500 * 40},
     "ranges of classes": LARGE_STATE | {"_RANGE_STATE": 1},
-    "ranges of groups": LARGE_STATE | {"WINDOW_BYTES": 1, "_ORDERED_ROWS": 100, "_LARGE_RANGE": 1},
+    "ranges of groups": LARGE_STATE | {"WINDOW_BYTES": 1, "_LARGE_RANGE": 1},
     "large": WIDE,
     "large in windows": WIDE | {"WINDOW_BYTES": 1},
     "large in parts": WIDE | {"_PART_ELEMENTS": 1},

@@ -11,7 +11,7 @@ from streamgda.kernels.processors import SHAPE
 
 LANES = max(4, SHAPE.vector_bytes // 8)  # numbers of float64 in a vector
 
-_AHEAD = 4096  # bytes
+_AHEAD = 2048  # bytes
 _ROWS_AHEAD = 12
 
 
@@ -76,16 +76,16 @@ def as_doubles(builder, values, scalar):
     return values if values.type == vector else builder.fpext(values, vector)
 
 
-def prefetch(builder, place, n_bytes):
-    """Start to load what is some bytes further on."""
+def prefetch(builder, place):
+    """Start to load what is at a place, or nothing if no memory is there."""
     byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
     function = cgutils.get_or_insert_function(
         builder.module,
         ir.FunctionType(ir.VoidType(), [byte, number, number, number]),
         "llvm.prefetch.p0",
     )
-    ahead = builder.gep(builder.bitcast(place, byte), [ir.IntType(64)(n_bytes)])
-    builder.call(function, [ahead, number(0), number(3), number(1)])  # read, keep, data
+    at = builder.bitcast(place, byte)
+    builder.call(function, [at, number(0), number(3), number(1)])  # read, keep, data
 
 
 def function_of(module, name, arguments, generate, result=None):
@@ -163,16 +163,15 @@ def take_rows(context, builder, scalar, block, others, begin):
             later = builder.add(r, index(_ROWS_AHEAD))
             following = builder.select(builder.icmp_signed("<", later, final), later, final)
             following = row_at(following)
-        else:  # processors stop at the end of a page
-            prefetch(builder, x, _AHEAD)
+        else:  # successive rows, ahead of which processors stop at the end of a page
+            following = builder.gep(x, [index(_AHEAD * 8 // scalar.bitwidth)])
         k = builder.load(builder.gep(codes, [r]))
         w = builder.load(builder.gep(weights, [builder.mul(r, step)]))
         take, end = begin(builder, r, k, w, weighted, *others)
 
         def take_vector(v, load):
             at = builder.mul(v, index(LANES))
-            if ordered:
-                prefetch(builder, builder.gep(following, [at]), 0)
+            prefetch(builder, builder.gep(following, [at]))
             values = load(vector_at(builder, builder.gep(x, [at]), 0, stored))
             take(at, as_doubles(builder, values, scalar))
 

@@ -20,7 +20,7 @@ PATHS = {
     "small": {},
     "blocks": {"_BLOCK_ELEMENTS": 1, "_SMALL_WORK": 0},
     "segments": {"_BLOCK_ELEMENTS": 1, "_SEGMENT_ELEMENTS": 1},
-    "ranges": LARGE_STATE | {"_RANGE_STATE": 1, "WINDOW_BYTES": 1, "_ORDERED_ROWS": 100},
+    "ranges": LARGE_STATE | {"_RANGE_STATE": 1, "WINDOW_BYTES": 1},
     "large": WIDE,
     "large in pieces": WIDE
     | {
