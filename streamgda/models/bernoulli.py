@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NoReturn, Self
@@ -14,14 +13,12 @@ from streamgda.models.model import Model, check_classes, check_means, check_prio
 from streamgda.models.sampling import codes_to_sample
 from streamgda.moments import ClassMoments
 from streamgda.moments.exact import ExactSums
-from streamgda.moments.feature_maps import Lifting, restored_map
+from streamgda.moments.feature_maps import Lifting
 from streamgda.moments.roots import LinearFunctions
 from streamgda.rows.arrays import as_kernel_rows
 from streamgda.rows.invalid_rows import as_matrix, refuse_not_finite
-from streamgda.rows.names import restored_names
 from streamgda.rows.sparse import CompressedRows
-from streamgda.storage.format import check_array, check_names, check_number, unpack_labels
-from streamgda.storage.saved import State
+from streamgda.storage.format import check_array, check_number
 
 _BYTE, _FLOAT64 = np.dtype(np.uint8), np.dtype(np.float64)
 
@@ -114,6 +111,9 @@ class BernoulliModel(Model):
     """
 
     _kind = "bernoulli"
+    _by_feature = "log_one"
+    _shown = "priors", "log_one", "log_zero"
+    _numbers = ("threshold",)
 
     classes: np.ndarray
     priors: np.ndarray
@@ -223,26 +223,16 @@ class BernoulliModel(Model):
     def _description(self) -> dict[str, Any]:
         return super()._description() | {"kind": "Bernoulli model", "threshold": self.threshold}
 
-    @cached_property
-    def n_features(self) -> int:
-        """Width of the rows that are scored."""
-        return int(self.log_one.shape[1])
-
     @property
     def _takes_sparse(self) -> bool:
         return True
 
-    @property
-    def _factors(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Logarithms of what scores are products of: for ones, for zeros, and the priors."""
-        return self.log_one, self.log_zero, self.log_priors
-
     @cached_property
     def _linear(self) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients and intercepts of the scores, without probabilities of zero."""
-        *logs, log_priors = self._factors
+        logs = self.log_one, self.log_zero
         one, zero = (np.where(np.isfinite(values), values, 0.0) for values in logs)
-        return one - zero, zero.sum(axis=1) + log_priors
+        return one - zero, zero.sum(axis=1) + self.log_priors
 
     @cached_property
     def _impossible(self) -> tuple[np.ndarray, np.ndarray] | None:
@@ -250,8 +240,7 @@ class BernoulliModel(Model):
 
         None if all classes can have all values, as with smoothing.
         """
-        log_one, log_zero, _ = self._factors
-        never, always = log_one == -np.inf, log_zero == -np.inf
+        never, always = self.log_one == -np.inf, self.log_zero == -np.inf
         if not (never.any() or always.any()):
             return None
         return never.astype(np.float64) - always, always.sum(axis=1).astype(np.float64)
@@ -285,27 +274,13 @@ class BernoulliModel(Model):
 
     # --- saving -------------------------------------------------------------------------------
 
-    def _state(self) -> State:
-        attributes, arrays = super()._state()
-        return attributes | {"threshold": self.threshold}, arrays
-
-    @classmethod
-    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        classes = unpack_labels(attributes["classes"])
-        check_names(arrays, ("priors", "log_one", "log_zero"))
-        if attributes["threshold"] is not None:
-            check_number("threshold", attributes["threshold"])
-        mapped, width = restored_map(attributes, arrays["log_one"].shape[1])
-        own: Any = {"threshold": attributes["threshold"], "feature_map": mapped, **arrays}
-        model = cls(classes=classes, feature_names=restored_names(attributes, width), **own)
-        model._check()
-        return model
-
     def _check(self) -> None:
         """Raise ValueError unless the attributes fit each other and are probabilities."""
         shape = k, d = self.classes.size, self.n_features
         if not k or not d:
             raise ValueError("it has no classes, or no features")
+        if self.threshold is not None:
+            check_number("threshold", self.threshold)
         logarithms = {"log_one": self.log_one, "log_zero": self.log_zero}
         seen = [
             check_means(name, np.where(values == -np.inf, values.dtype.type(0), values), shape)

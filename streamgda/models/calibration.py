@@ -18,6 +18,8 @@ ICML 2017, section 4.2.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 N_SUMS = 4  # the log-likelihood and its derivatives
@@ -85,21 +87,24 @@ def best_temperature(sums: np.ndarray) -> float:
     >>> round(best_temperature(likelihoods(scores, np.array([0, 0, 1]), np.ones(3))), 3)
     5.771
     """
-    from scipy.interpolate import BPoly  # noqa: PLC0415  (slow to import)
-    from scipy.optimize import brentq  # noqa: PLC0415
+    from scipy.optimize import brentq  # noqa: PLC0415  (slow to import)
 
     after = int(np.searchsorted(-sums[1], 0.0))  # the first beyond the maximum
     if after in (0, SHARPNESS.size):
         return float(1 / SHARPNESS[min(after, SHARPNESS.size - 1)])
-    between = slice(after - 1, after + 1)
-    slope = BPoly.from_derivatives(SHARPNESS[between], sums[:, between].T).derivative()
-    return float(1 / brentq(slope, *SHARPNESS[between]))
+    slope = _polynomial(sums, after).derivative()
+    return float(1 / brentq(slope, *SHARPNESS[after - 1 : after + 1]))
 
 
 def likelihood_at(sums: np.ndarray, temperature: float) -> float:
     """Return the log-likelihood at a temperature among those of `SHARPNESS`, interpolated."""
+    after = int(np.clip(np.searchsorted(SHARPNESS, 1 / temperature), 1, SHARPNESS.size - 1))
+    return float(_polynomial(sums, after)(1 / temperature))
+
+
+def _polynomial(sums: np.ndarray, after: int) -> Any:
+    """Return the log-likelihood between one sharpness and the next, whose number is `after`."""
     from scipy.interpolate import BPoly  # noqa: PLC0415  (slow to import)
 
-    after = int(np.clip(np.searchsorted(SHARPNESS, 1 / temperature), 1, SHARPNESS.size - 1))
     between = slice(after - 1, after + 1)
-    return float(BPoly.from_derivatives(SHARPNESS[between], sums[:, between].T)(1 / temperature))
+    return BPoly.from_derivatives(SHARPNESS[between], sums[:, between].T)

@@ -30,7 +30,7 @@ from streamgda.rows.arrays import as_kernel_rows
 from streamgda.rows.invalid_rows import all_finite, as_matrix, refuse_not_finite
 from streamgda.rows.labels import as_labels, find
 from streamgda.runtime.parameters import as_integer, as_numbers, check_type, shown
-from streamgda.storage.format import check_number, unpack_labels
+from streamgda.storage.format import check_array, check_number
 from streamgda.storage.saved import State
 
 SOLVERS = ("svd", "lsqr", "eigen")
@@ -865,12 +865,17 @@ class LinearModel(GaussianModel):
         return attributes | {k: v for k, v in own.items() if v != usual[k]}, arrays
 
     @classmethod
-    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        model = super()._from_state(attributes, arrays)
-        solver, tol = attributes.get("solver", "svd"), attributes.get("tol", 1e-4)
-        if solver not in SOLVERS or model.structure.per_class:
-            raise ValueError(f"its solver {solver!r:.50} or its structure is not one of LDA")
-        return replace(model, solver=solver, tol=check_number("tol", tol))
+    def _restored(
+        cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+    ) -> dict[str, Any]:
+        own = {"solver": attributes.get("solver", "svd"), "tol": attributes.get("tol", 1e-4)}
+        return super()._restored(attributes, arrays) | own
+
+    def _check(self) -> None:
+        super()._check()
+        check_number("tol", self.tol)
+        if self.solver not in SOLVERS or self.structure.per_class:
+            raise ValueError(f"its solver {self.solver!r:.50} or its structure is not one of LDA")
 
 
 @dataclass(frozen=True)
@@ -887,6 +892,7 @@ class LinearScores(Model):
     """
 
     _kind = "linear scores"
+    _by_feature = "coefficients"
 
     classes: np.ndarray
     coefficients: np.ndarray
@@ -936,11 +942,6 @@ class LinearScores(Model):
         """Bytes that scoring packs of the model, at most."""
         return self.coefficients.nbytes
 
-    @cached_property
-    def n_features(self) -> int:
-        """Width of the rows that are scored."""
-        return int(self.coefficients.shape[1])
-
     @property
     def about_zero(self) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients and intercepts; those of the second class less the first, of two."""
@@ -962,10 +963,14 @@ class LinearScores(Model):
     def _joint(self, X: np.ndarray) -> np.ndarray:
         return self.log_densities  # which raises an error
 
-    @classmethod
-    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        classes = unpack_labels(attributes["classes"])
-        return cls.of(classes, arrays["coefficients"], arrays["intercepts"])
+    def _check(self) -> None:
+        self._check_functions(self.classes.size)
+
+    def _check_functions(self, n: int) -> None:
+        if not n or not self.n_features:
+            raise ValueError("it has no functions, or no features")
+        check_array("coefficients", self.coefficients, (n, self.n_features), "f8")
+        check_array("intercepts", self.intercepts, (n,), "f8")
 
 
 def about_zero(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy import special
@@ -14,17 +15,25 @@ from streamgda.moments.covariance_types import Structure
 _LEAST = 1e-10  # probability down to which sums are computed; below, their tail is a power
 
 
-class Tail(Protocol):
+class Tail(ABC):
     """A distribution of squared distances."""
 
+    @abstractmethod
     def beyond(self, x: np.ndarray) -> np.ndarray:
         """Return the probabilities of larger distances."""
 
     def limit(self, p: float) -> float:
         """Return the distance that a share p of the rows exceeds."""
+        low, high = -700.0, 700.0
+        while high - low > 1e-13 * max(1.0, abs(low)):
+            middle = (low + high) / 2
+            above = self.beyond(np.exp(np.array(middle))) > p
+            low, high = (middle, high) if above else (low, middle)
+        return float(np.exp(low))
 
 
-class ChiSquare(NamedTuple):
+@dataclass(frozen=True)
+class ChiSquare(Tail):
     """Distances to a Gaussian that is known."""
 
     d: int
@@ -33,12 +42,9 @@ class ChiSquare(NamedTuple):
         """Return the probabilities of larger distances."""
         return np.asarray(special.chdtrc(self.d, x))
 
-    def limit(self, p: float) -> float:
-        """Return the distance that a share p of the rows exceeds."""
-        return float(special.chdtri(self.d, p))
 
-
-class ScaledF(NamedTuple):
+@dataclass(frozen=True)
+class ScaledF(Tail):
     """A multiple of an F distribution."""
 
     scale: float
@@ -49,14 +55,8 @@ class ScaledF(NamedTuple):
         """Return the probabilities of larger distances."""
         return np.asarray(special.fdtrc(self.d1, self.d2, x / self.scale))
 
-    def limit(self, p: float) -> float:
-        """Return the distance that a share p of the rows exceeds."""
-        a, b = self.d1 / 2, self.d2 / 2
-        odds = special.betainccinv(a, b, p) / special.betaincinv(b, a, p)
-        return float(self.scale * self.d2 / self.d1 * odds)
 
-
-class SumOfF:
+class SumOfF(Tail):
     r"""The sum of d independent variables with the distribution F(1, nu).
 
     It has no closed form. With the Laplace transform L of its density, the probability of more than
@@ -110,15 +110,6 @@ class SumOfF:
         inside = np.clip(at, self._x[0], self._x[-1])
         steepest = self._spline(self._x[-1], 1)
         return np.exp(np.minimum(self._spline(inside), 0) + steepest * np.maximum(at - inside, 0))
-
-    def limit(self, p: float) -> float:
-        """Return the distance that a share p of the rows exceeds."""
-        low, high = -700.0, 700.0
-        while high - low > 1e-13 * max(1.0, abs(low)):
-            middle = (low + high) / 2
-            above = self.beyond(np.exp(np.array(middle))) > p
-            low, high = (middle, high) if above else (low, middle)
-        return float(np.exp(low))
 
 
 @lru_cache(4096)

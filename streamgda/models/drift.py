@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,6 @@ from scipy import linalg, signal, special
 
 from streamgda.models.hypothesis_tests import Approximation, bartlett, box_approximations, shown_p
 from streamgda.moments import ClassMoments
-from streamgda.moments.centred import total_scatter, total_variance
 from streamgda.runtime.display import html_table
 
 _LEAST_ROOT = 1e-6  # in the Cholesky factor of a correlation matrix that has an inverse
@@ -252,15 +251,8 @@ def parts_of(moments: ClassMoments) -> dict[Any, Part]:
 
 def whole_of(moments: ClassMoments) -> Part:
     """Return the part of all rows, whatever their class."""
-    sums = moments.centred()
-    seen, weight = sums.count > 0, sums.count.sum()
-    n_rows = float(sums.effective_count(lambda each: each.sum(keepdims=True))[0])
-    mean = sums.mean[seen][0]
-    low = (sums.count[seen] / weight) @ ((sums.mean[seen] - mean) + sums.mean_low[seen])
-    matrix = sums.structure.matrix
-    covariance = total_scatter(sums) / weight if matrix else total_variance(sums)
-    df = n_rows - 1
-    return Part(n_rows, mean, low, covariance * (n_rows / max(df, 1.0)), df)
+    (part,) = parts_of(moments._in_one_class()).values()
+    return part
 
 
 def compare(reference: Part, window: Part) -> Comparison:
@@ -449,7 +441,6 @@ class WeightedMeans:
         self.size = scale.size if matrix else 1
         self._df, self._tests = part.df, n_tests * (1 if matrix else scale.size)
         self._weights, self._rows = weights, n_rows
-        self._fitted: tuple[list[tuple[float, ...]], np.ndarray] = [], np.empty(0)
         self._limits: tuple[Any, np.ndarray] = None, np.empty(0)
         self._spread = np.array([w / (2 - w) + 1 / part.n_rows for w in weights])
 
@@ -494,8 +485,6 @@ class WeightedMeans:
 
     def _fit(self, samples: list[tuple[float, ...]]) -> np.ndarray:
         """Return the mean and the deviation of the normal scores of peaks, shape (2, n_weights)."""
-        if samples == self._fitted[0]:
-            return self._fitted[1]
         found = []
         for k, sample in enumerate(samples):
             scores, n = np.array([self._score(peak, k) for peak in sample]), len(sample)
@@ -505,8 +494,7 @@ class WeightedMeans:
             if shift < 2 * error and spread < 1 + 2**0.5 * error:
                 shift, spread = 0.0, 1.0
             found.append((max(0.0, shift), max(1.0, spread)))
-        self._fitted = samples, np.transpose(found)
-        return self._fitted[1]
+        return np.transpose(found)
 
     def _score(self, peak: float, k: int) -> float:
         """Return the normal score of a peak of Gaussian rows."""
@@ -531,19 +519,13 @@ class WeightedMeans:
 
     def _run_length(self, peak: float, weight: float) -> float:
         """Return the mean number of rows to a peak without drift."""
-        beyond = special.fdtrc(self.size, self._residual, peak * self._ratio / self.size)
+        residual = max(self._df - self.size + 1, 1.0)
+        ratio = residual / max(self._df, 1.0)
+        beyond = special.fdtrc(self.size, residual, peak * ratio / self.size)
         decay = -np.log1p(-weight)
         limit = (np.sqrt(special.chdtri(self.size, beyond)) + OVERSHOOT * np.sqrt(2 * decay)) ** 2
         at, logs = _first_passage(self.size)
         return float(np.exp(np.interp(limit, at, logs)) / decay)
-
-    @cached_property
-    def _residual(self) -> float:
-        return max(self._df - self.size + 1, 1.0)
-
-    @cached_property
-    def _ratio(self) -> float:
-        return self._residual / max(self._df, 1.0)
 
 
 @lru_cache(64)

@@ -36,16 +36,15 @@ from streamgda.models.model import (
 )
 from streamgda.moments import ClassMoments
 from streamgda.moments.covariance_types import Structure, structure_of
-from streamgda.moments.feature_maps import Lifting, restored_map
+from streamgda.moments.feature_maps import Lifting
 from streamgda.moments.roots import Distances, LinearFunctions, rank, valid_roots
 from streamgda.rows.arrays import as_kernel_rows
 from streamgda.rows.invalid_rows import refuse_not_finite
 from streamgda.rows.labels import find, sorted_labels, with_label
-from streamgda.rows.names import restored_names
 from streamgda.rows.sparse import CompressedRows
 from streamgda.rows.tensors import DeviceArray, in_columns
 from streamgda.runtime.parameters import as_numbers, check_type
-from streamgda.storage.format import check_array, unpack_labels
+from streamgda.storage.format import check_array
 from streamgda.storage.saved import State
 
 _FLOAT64 = np.dtype(np.float64)
@@ -109,6 +108,7 @@ class GaussianModel(Model):
     """
 
     _kind = "model"
+    _shown = "priors", "means"
     _on_device = frozenset(
         {
             "predict",
@@ -320,11 +320,6 @@ class GaussianModel(Model):
     def packed_bytes(self) -> int:
         """Bytes that scoring packs of the model, at most."""
         return self.roots.nbytes if self.structure.matrix else 2 * self.means.nbytes
-
-    @cached_property
-    def n_features(self) -> int:
-        """Width of the rows that are scored."""
-        return int(self.means.shape[1])
 
     @cached_property
     def xbar(self) -> np.ndarray:
@@ -871,7 +866,7 @@ class GaussianModel(Model):
         >>> model.own_mahalanobis([[2.0], [5.0]], codes=np.array([0, 1])).round(3)
         array([0., 4.])
         """
-        return self._of_own(X, self._to_own_means, first_row, codes)
+        return self._score(X, self._to_own_means, copied, np.empty(length(X)), first_row, codes)
 
     def _to_own_means(self, X: Any, codes: np.ndarray) -> np.ndarray:
         """Return squared distances of rows to the means of their own classes."""
@@ -1009,15 +1004,12 @@ class GaussianModel(Model):
         return {"covariance_type": self.structure.name, **attributes}, arrays
 
     @classmethod
-    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+    def _restored(
+        cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+    ) -> dict[str, Any]:
         structure = structure_of(attributes["covariance_type"])
-        classes = unpack_labels(attributes["classes"])
-        arrays = {**arrays, "roots": structure.unpack(arrays["roots"])}
-        mapped, width = restored_map(attributes, arrays["means"].shape[1])
-        names = restored_names(attributes, width)
-        model = cls(structure, classes, **arrays, feature_names=names, feature_map=mapped)
-        model._check()
-        return model
+        own = {"structure": structure, "roots": structure.unpack(arrays["roots"])}
+        return super()._restored(attributes, arrays) | own
 
     def _check(self) -> None:
         """Raise ValueError unless the attributes fit each other and determine densities."""

@@ -44,14 +44,7 @@ from streamgda.kernels.leave_one_out import LEAST
 from streamgda.kernels.scoring import PANEL_FEATURES
 from streamgda.models.covariance import Regularisation
 from streamgda.models.gaussian import GaussianModel
-from streamgda.models.model import (
-    by_chunks,
-    checked_rows,
-    copied,
-    log_posterior,
-    posterior,
-    tempered,
-)
+from streamgda.models.model import copied, length, log_posterior, posterior, tempered
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import total_variance
 from streamgda.moments.roots import LinearFunctions, MatrixDistances, rank_limit
@@ -218,8 +211,7 @@ class GaussianLeaveOneOut(GaussianModel):
         ndarray, shape (n_rows, n_classes) or (n_rows,)
             The answers.
         """
-        X = checked_rows(self, X, first_row)
-        n, k = len(X), self.classes.size
+        n, k = length(X), self.classes.size
         function, finish, out = {
             "posterior": (self._scores, posterior, np.empty((n, k))),
             "log_posterior": (self._scores, log_posterior, np.empty((n, k))),
@@ -227,22 +219,21 @@ class GaussianLeaveOneOut(GaussianModel):
             "influential": (self._influential, copied, np.empty(n)),
         }[answer]
 
-        def of_chunk(rows: np.ndarray, first: int) -> np.ndarray:
-            part = slice(first, first + len(rows))
-            own = codes[part].astype(np.int64)
+        def scores_of(rows: np.ndarray, own: np.ndarray, removed: np.ndarray) -> np.ndarray:
             groups = own if self.structure.per_class else np.zeros_like(own)
-            removed = np.ones(own.size) if weights is None else weights[part]
             removal = Removal(own, groups, self.count[own], removed)
-            return tempered(function(self._read(rows, first), removal), temperature)
+            return tempered(function(rows, removal), temperature)
 
-        by_chunks(of_chunk, finish, X, k, out, first_row, self._row_products, by_blas=True)
+        own = codes[first_row : first_row + n].astype(np.int64)
+        removed = np.ones(n) if weights is None else weights[first_row : first_row + n]
+        self._score(X, scores_of, finish, out, first_row, own, removed)
         if refitted is not None and refits is not None:
             some = slice(*np.searchsorted(refitted, [first_row, first_row + n]))
             known = np.empty_like(out, shape=(some.stop - some.start, *out.shape[1:]))
             finish(tempered(refits[some].T.copy(), temperature), known)
             out[refitted[some] - first_row] = known
         if answer == "right":
-            return np.asarray(out == codes[first_row : first_row + n], np.float64)
+            return np.asarray(out == own, np.float64)
         return out
 
     # --- scores of a chunk of rows ------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""`Model`: base of the models, which score rows in chunks, and the answers that scores give.
+"""`RowModel` scores rows in chunks, `Model` classifies them, and answers follow from scores.
 
 Scores are class by class, shape (n_classes, n_rows). The functions that compute answers from them
 may overwrite them.
@@ -7,10 +7,10 @@ may overwrite them.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from dataclasses import fields
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -18,18 +18,18 @@ from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.kernels import scoring
 from streamgda.kernels.scoring import normalise
 from streamgda.models.calibration import likelihoods
-from streamgda.moments.feature_maps import Lifting
+from streamgda.moments.feature_maps import Lifting, restored_map
 from streamgda.moments.roots import NO_SCORES
 from streamgda.rows import named_rows, tensors
 from streamgda.rows.arrays import as_kernel_rows, row_type
 from streamgda.rows.invalid_rows import all_finite, as_matrix, refuse_not_finite
 from streamgda.rows.lifted import LiftedRows, lifted
-from streamgda.rows.names import join_names, saved_names
+from streamgda.rows.names import join_names, restored_names, saved_names
 from streamgda.rows.sparse import CompressedRows
 from streamgda.rows.tensors import DeviceArray
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import as_numbers
-from streamgda.storage.format import check_array, pack_labels
+from streamgda.storage.format import check_array, pack_labels, unpack_labels
 from streamgda.storage.saved import Saved, State
 
 # A chunk has about this many values of rows and scores, because a thread has to wait for Python
@@ -49,61 +49,6 @@ Finish = Callable[[np.ndarray, np.ndarray], None]  # called as ``finish(scores, 
 def scratch_bytes(n_features: int) -> int:
     """Return the most bytes of the chunks that are scored at a time: cast, packed, and scores."""
     return threads.n_threads() * 24 * max(_CHUNK_ELEMENTS, _CHUNK_ROWS * n_features)
-
-
-def by_chunks(
-    scores_of: Callable[[np.ndarray, int], np.ndarray],
-    finish: Finish,
-    X: Any,
-    n_scores: int,
-    out: np.ndarray,
-    first_row: int,
-    row_products: int,
-    by_blas: bool,
-) -> np.ndarray:
-    """Score rows chunk by chunk, on all threads, into `out`, which is returned.
-
-    Parameters
-    ----------
-    scores_of : callable
-        Called as ``scores_of(rows, number of the first row)``; returns scores class by class, or
-        whatever `finish` takes.
-    finish : Finish
-    X : ndarray or CompressedRows, shape (n_rows, n_features)
-    n_scores : int
-        Scores of each row.
-    out : ndarray, one entry a row
-    first_row : int
-        Number of the first row in a larger array.
-    row_products : int
-        Multiply-adds of a row, about.
-    by_blas : bool
-        Limit BLAS to one thread of each of ours.
-    """
-    n_rows = X.shape[0]
-    if not n_rows:
-        return out
-    # For so few products, BLAS uses one thread anyway.
-    serial = by_blas and n_rows * row_products > _FEW_PRODUCTS
-    serial = serial or type(X) is LiftedRows
-    if n_rows <= _BLOCK and not serial:
-        finish(scores_of(X, first_row), out)
-        return out
-    width = X.row_elements if type(X) is CompressedRows else X.shape[1]
-    parts = n_rows * row_products // _PART_PRODUCTS
-    if parts > 1:  # otherwise they take less time than to count threads
-        parts = min(parts, threads.n_threads())
-    step = max(_CHUNK_ELEMENTS // (width + n_scores), _CHUNK_ROWS)
-    step = min(step, -(-n_rows // max(parts, 1)))
-    step = -(-step // _BLOCK) * _BLOCK
-
-    def work(start: int) -> None:
-        rows = slice(start, start + step)
-        finish(scores_of(X[rows], first_row + start), out[rows])
-
-    calls = [(start,) for start in range(0, n_rows, step)]
-    (threads.run_serial_blas if serial else threads.run)(work, calls)
-    return out
 
 
 # --- answers from scores, which are overwritten --------------------------------------------------
@@ -201,59 +146,39 @@ _EPSILON = np.finfo(np.float64).eps
 _CLIPPED = np.log(_EPSILON), np.log1p(-_EPSILON)  # as in scikit-learn's log-loss
 
 
-class Model(Saved):
-    """Base of the models: frozen dataclasses that score rows of class-conditional distributions.
+class RowModel(Saved):
+    """Base of what scores rows: frozen dataclasses whose methods are functions of each row.
 
     Scores of a chunk of rows are class by class, shape (n_classes, n_rows). The public methods
     take an array-like of rows, shape (n_rows, n_features), and `first_row`, the number of the
-    first of them in a larger array, from which errors count. Models without covariances between
-    features take sparse rows, too.
+    first of them in a larger array, from which errors count.
 
     Attributes
     ----------
-    classes : ndarray, shape (n_classes,)
-    priors : ndarray of float64, shape (n_classes,)
     feature_names : tuple of str or None
         Names of the features. Rows with other names are refused; those without names fit any.
     feature_map : Lifting or None
         Map of rows before they are scored; names are those of features before it.
     """
 
-    classes: np.ndarray
-    priors: np.ndarray
+    classes: Any
     feature_names: tuple[str, ...] | None
     feature_map: Lifting | None = None
 
     # Methods that score rows on a device there; others copy them.
     _on_device: ClassVar[frozenset[str]] = frozenset()
+    # Array with a column for each feature.
+    _by_feature: ClassVar[str] = "means"
+    # Arrays that estimators return as fitted attributes. Kernels get them as copies only.
+    _shown: ClassVar[tuple[str, ...]] = ()
+    # Attributes that are saved as JSON.
+    _numbers: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        # Estimators return these as fitted attributes. Kernels get them as copies only.
-        for name in ("priors", "means", "log_one", "log_zero"):
-            if name in vars(self):
-                values = vars(self)[name].view()
-                values.flags.writeable = False
-                object.__setattr__(self, name, values)
-
-    def _description(self) -> dict[str, Any]:
-        priors = getattr(self, "priors", np.full(self.classes.size, None)).tolist()
-        classes = zip(self.classes.tolist(), priors, strict=True)
-        mapped = {} if self.feature_map is None else {"feature_map": str(self.feature_map)}
-        return {
-            **super()._description(),
-            "features": self.n_features,
-            "feature_names": self.feature_names,
-            **mapped,
-            "classes": [{"label": label, "prior": prior} for label, prior in classes],
-        }
-
-    def _state(self) -> State:
-        held = self.__getstate__()
-        attributes = {"classes": pack_labels(held.pop("classes"))}
-        arrays = {name: value for name, value in held.items() if isinstance(value, np.ndarray)}
-        if self.feature_map is not None:
-            attributes["feature_map"] = self.feature_map.as_json()
-        return attributes | saved_names(self.feature_names), arrays
+        for name in self._shown:
+            values = getattr(self, name).view()
+            values.flags.writeable = False
+            object.__setattr__(self, name, values)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes without what is derived from them, which keeps pickles small."""
@@ -286,10 +211,123 @@ class Model(Saved):
         """True if scores are computed by BLAS."""
         return True
 
-    @property
-    @abstractmethod
+    @cached_property
     def n_features(self) -> int:
         """Width of the rows that are scored."""
+        return int(getattr(self, self._by_feature).shape[1])
+
+    def _read(self, X: Any, first_row: int) -> Any:
+        """Return rows as the scoring kernels read them; refuse invalid ones."""
+        return read_dense(X, first_row)
+
+    def _score(
+        self,
+        X: Any,
+        scores_of: Callable[..., np.ndarray],
+        finish: Finish,
+        out: np.ndarray,
+        first_row: int,
+        *of_rows: np.ndarray,
+    ) -> Any:
+        """Score rows chunk by chunk, on all threads, into `out`; those on a device there.
+
+        Arrays with an entry for each row are passed to `scores_of` with the rows, which are then
+        scored on the host.
+        """
+        there = _ON_DEVICE.get(getattr(finish, "func", finish)) if self._on_device else None
+        device = there is not None and not of_rows
+        X = checked_rows(self, X, first_row, self._takes_sparse, device)
+        if there is not None and type(X) is DeviceArray:
+            if not np.isfinite(X.largest):
+                refuse_not_finite(X, first_row)
+            scores = X.scored(scores_of, there, self.classes.size)
+            return tensors.as_labels(scores, self.classes) if there is tensors.as_codes else scores
+
+        def work(start: int, stop: int) -> None:
+            rows = slice(start, stop)
+            read = self._read(X[rows], first_row + start)
+            finish(scores_of(read, *(values[rows] for values in of_rows)), out[rows])
+
+        n_rows, products = X.shape[0], X.shape[0] * self._row_products
+        if not n_rows:
+            return out
+        # For so few products, BLAS uses one thread anyway.
+        serial = (self._by_blas and products > _FEW_PRODUCTS) or type(X) is LiftedRows
+        if n_rows <= _BLOCK and not serial:
+            work(0, n_rows)
+            return out
+        width = X.row_elements if type(X) is CompressedRows else X.shape[1]
+        parts = products // _PART_PRODUCTS
+        if parts > 1:  # otherwise they take less time than to count threads
+            parts = min(parts, threads.n_threads())
+        n_scores = out.shape[1] if out.ndim > 1 else self.classes.size
+        step = max(_CHUNK_ELEMENTS // (width + n_scores), _CHUNK_ROWS)
+        step = min(step, -(-n_rows // max(parts, 1)))
+        step = -(-step // _BLOCK) * _BLOCK
+        calls = [(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
+        (threads.run_serial_blas if serial else threads.run)(work, calls)
+        return out
+
+    # --- saving -------------------------------------------------------------------------------
+
+    def _state(self) -> State:
+        held = self.__getstate__()
+        attributes = {name: held[name] for name in self._numbers}
+        if "classes" in held:
+            attributes["classes"] = pack_labels(held.pop("classes"))
+        arrays = {name: value for name, value in held.items() if isinstance(value, np.ndarray)}
+        if self.feature_map is not None:
+            attributes["feature_map"] = self.feature_map.as_json()
+        return attributes | saved_names(self.feature_names), arrays
+
+    @classmethod
+    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        model = cls(**cls._restored(attributes, arrays))
+        mapped, width = restored_map(attributes, model.n_features)
+        names = restored_names(attributes, width)
+        model = replace(model, feature_names=names, feature_map=mapped)  # type: ignore[type-var]
+        model._check()
+        return model
+
+    @classmethod
+    def _restored(
+        cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+    ) -> dict[str, Any]:
+        """Return attributes of the model from those that were saved."""
+        own = {name: attributes[name] for name in cls._numbers}
+        if "classes" in attributes:
+            own["classes"] = unpack_labels(attributes["classes"])
+        return {**arrays, **own}
+
+    @abstractmethod
+    def _check(self) -> None:
+        """Raise ValueError unless the attributes fit each other."""
+
+
+class Model(RowModel):
+    """Base of the models of classes, which score rows by class-conditional distributions.
+
+    Models without covariances between features take sparse rows, too.
+
+    Attributes
+    ----------
+    classes : ndarray, shape (n_classes,)
+    priors : ndarray of float64, shape (n_classes,)
+    """
+
+    priors: np.ndarray
+
+    def _description(self) -> dict[str, Any]:
+        priors = getattr(self, "priors", np.full(self.classes.size, None)).tolist()
+        classes = zip(self.classes.tolist(), priors, strict=True)
+        mapped = {} if self.feature_map is None else {"feature_map": str(self.feature_map)}
+        return {
+            **super()._description(),
+            "features": self.n_features,
+            "feature_names": self.feature_names,
+            **mapped,
+            "classes": [{"label": label, "prior": prior} for label, prior in classes],
+        }
 
     @cached_property
     def log_priors(self) -> np.ndarray:
@@ -298,10 +336,6 @@ class Model(Saved):
             return np.log(self.priors)
 
     # --- scores of a chunk of rows ------------------------------------------------------------
-
-    @abstractmethod
-    def _read(self, X: Any, first_row: int) -> Any:
-        """Return rows as the scoring kernels read them; refuse invalid ones."""
 
     @abstractmethod
     def _relative_scores(self, X: np.ndarray, margin: float = np.inf) -> np.ndarray:
@@ -383,33 +417,6 @@ class Model(Saved):
         right = float(weights @ (codes == truth))
         of_truth = logarithms[np.arange(truth.size), truth]
         return right, float(weights @ of_truth.clip(*_CLIPPED))
-
-    def _score(
-        self,
-        X: Any,
-        scores_of: Callable[[np.ndarray], np.ndarray],
-        finish: Finish,
-        out: np.ndarray,
-        first_row: int,
-    ) -> Any:
-        """Score rows chunk by chunk, on all threads, into `out`; those on a device there."""
-        there = _ON_DEVICE.get(getattr(finish, "func", finish)) if self._on_device else None
-        X = checked_rows(self, X, first_row, self._takes_sparse, device=there is not None)
-        if there is not None and type(X) is DeviceArray:
-            if not np.isfinite(X.largest):
-                refuse_not_finite(X, first_row)
-            scores = X.scored(scores_of, there, self.classes.size)
-            return tensors.as_labels(scores, self.classes) if there is tensors.as_codes else scores
-        return by_chunks(
-            lambda rows, first: scores_of(self._read(rows, first)),
-            finish,
-            X,
-            self.classes.size,
-            out,
-            first_row,
-            self._row_products,
-            self._by_blas,
-        )
 
     def _by_class(
         self,
@@ -665,29 +672,11 @@ class Model(Saved):
         >>> model.own_log_density([[2.0], [5.0]], codes=np.array([0, 1])).round(3)
         array([-0.919, -2.919])
         """
-        return self._of_own(X, self._own_densities, first_row, codes)
+        return self._score(X, self._own_densities, copied, np.empty(length(X)), first_row, codes)
 
     def _own_densities(self, X: Any, codes: np.ndarray) -> np.ndarray:
         """Return the log-densities of rows in their own classes."""
         return self._joint(X)[codes, np.arange(codes.size)] - self.log_priors[codes]
-
-    def _of_own(
-        self,
-        X: Any,
-        scores_of: Callable[[Any, np.ndarray], np.ndarray],
-        first_row: int,
-        codes: np.ndarray,
-    ) -> np.ndarray:
-        """Score rows as `_score` does, each for its own class alone, shape (n_rows,)."""
-        X = checked_rows(self, X, first_row, self._takes_sparse)
-
-        def of_chunk(rows: Any, first: int) -> np.ndarray:
-            at = first - first_row
-            return scores_of(self._read(rows, first), codes[at : at + rows.shape[0]])
-
-        out = np.empty(X.shape[0])
-        products = self._row_products
-        return by_chunks(of_chunk, copied, X, 1, out, first_row, products, self._by_blas)
 
 
 def length(X: Any) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Integral, Real
@@ -12,24 +11,21 @@ import numpy as np
 from scipy.special import gammaln
 
 from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
-from streamgda.models.model import by_chunks, check_width, checked_rows, copied, read_dense
+from streamgda.models.model import RowModel, check_width, copied, length, read_dense
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import principal_axes
-from streamgda.moments.feature_maps import Lifting, restored_map
+from streamgda.moments.feature_maps import Lifting
 from streamgda.moments.roots import LinearFunctions
 from streamgda.rows.invalid_rows import as_matrix
-from streamgda.rows.names import restored_names, saved_names
 from streamgda.runtime.parameters import as_integer, as_number, refuse
 from streamgda.storage.format import check_array, check_flag, check_number
-from streamgda.storage.saved import Saved, State
 
-_ARRAYS = ("mean", "mean_low", "components", "variances", "shares")
 _EPS = np.finfo(np.float64).eps
 _LEAST_VARIANCE = 1e-15  # in Minka's formula, as in scikit-learn
 
 
 @dataclass(frozen=True)
-class PrincipalComponents(Saved):
+class PrincipalComponents(RowModel):
     r"""Mean, principal axes :math:`c_i` and variances :math:`\lambda_i` of all rows.
 
     Coordinates are :math:`t_i = c_i^T (x - m)`, and the density of a row is that of probabilistic
@@ -57,6 +53,9 @@ class PrincipalComponents(Saved):
     """
 
     _kind = "principal components"
+    _by_feature = "components"
+    _shown = "mean", "mean_low", "components", "variances", "shares"
+    _numbers = "n_rows", "noise", "whiten"
 
     n_rows: float
     noise: float
@@ -68,12 +67,6 @@ class PrincipalComponents(Saved):
     shares: np.ndarray
     feature_names: tuple[str, ...] | None = field(default=None, kw_only=True)
     feature_map: Lifting | None = field(default=None, kw_only=True)
-
-    def __post_init__(self) -> None:
-        for name in _ARRAYS:  # which estimators return as fitted attributes
-            values = getattr(self, name).view()
-            values.flags.writeable = False
-            object.__setattr__(self, name, values)
 
     @classmethod
     def of(cls, moments: ClassMoments, n_components: Any, whiten: bool) -> Self:
@@ -118,15 +111,13 @@ class PrincipalComponents(Saved):
         return np.zeros(1, np.int64)
 
     @property
-    def n_features(self) -> int:
-        """Width of the rows."""
-        return self.mean.size
+    def packed_bytes(self) -> int:
+        """Bytes that scoring packs of the model, at most."""
+        return 2 * self.components.nbytes
 
     @property
-    def held_bytes(self) -> int:
-        """Bytes that scoring needs for any number of rows, at most."""
-        lifting = 0 if self.feature_map is None else self.feature_map.nbytes
-        return 2 * self.components.nbytes + lifting
+    def _row_products(self) -> int:
+        return self.components.size
 
     @cached_property
     def _scales(self) -> np.ndarray:
@@ -141,39 +132,17 @@ class PrincipalComponents(Saved):
         features = np.arange(self.mean.size)
         return LinearFunctions(vectors, -(vectors @ self.mean_low), features, self.mean)
 
-    def _score(
-        self,
-        X: Any,
-        scores_of: Callable[[Any], np.ndarray],
-        columns: tuple[int, ...],
-        first_row: int,
-    ) -> np.ndarray:
-        """Score rows chunk by chunk, on all threads; scores have these columns."""
-        return by_chunks(
-            lambda rows, first: scores_of(read_dense(rows, first)),
-            copied,
-            X,
-            max(X.shape[1], *columns, 1),
-            np.empty((len(X), *columns)),
-            first_row,
-            self.components.size,
-            by_blas=True,
-        )
-
     def transform(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return the coordinates of rows, shape (n_rows, k)."""
-        rows = checked_rows(self, X, first_row)
-        return self._score(rows, self._coordinates, self.variances.shape, first_row)
+        out = np.empty((length(X), self.variances.size))
+        return self._score(X, self._coordinates, copied, out, first_row)
 
     def restore(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return the rows with given coordinates, shape (n_rows, d)."""
-        X, vectors = as_matrix(X, first_row), self.components * self._scales[:, None]
+        X = as_matrix(X, first_row)
         check_width(X, self.variances.size)
-
-        def rows_of(coordinates: np.ndarray) -> np.ndarray:
-            return (coordinates.astype(np.float64) @ vectors + self.mean).T
-
-        return self._score(X, rows_of, self.mean.shape, first_row)
+        coordinates = read_dense(X, first_row).astype(np.float64)
+        return coordinates @ (self.components * self._scales[:, None]) + self.mean
 
     def _apart(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return coordinates before whitening, and squared distances from the subspace."""
@@ -184,8 +153,8 @@ class PrincipalComponents(Saved):
 
     def residual(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return the squared distances of rows from the subspace, shape (n_rows,)."""
-        rows = checked_rows(self, X, first_row)
-        return self._score(rows, lambda rows: self._apart(rows)[1], (), first_row)
+        out = np.empty(length(X))
+        return self._score(X, lambda rows: self._apart(rows)[1], copied, out, first_row)
 
     def log_density(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return the logarithms of the densities of rows, shape (n_rows,)."""
@@ -197,7 +166,7 @@ class PrincipalComponents(Saved):
             squares = coordinates**2 @ within + beside * rest
             return -0.5 * (squares + logs + self.mean.size * np.log(2 * np.pi))
 
-        return self._score(checked_rows(self, X, first_row), scores_of, (), first_row)
+        return self._score(X, scores_of, copied, np.empty(length(X)), first_row)
 
     @property
     def _precisions(self) -> tuple[np.ndarray, float]:
@@ -226,31 +195,18 @@ class PrincipalComponents(Saved):
 
     # --- saving -------------------------------------------------------------------------------
 
-    def _state(self) -> State:
-        attributes: Any = {"n_rows": self.n_rows, "noise": self.noise, "whiten": self.whiten}
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
-        if self.feature_map is not None:
-            attributes["feature_map"] = self.feature_map.as_json()
-        return {**attributes, **saved_names(self.feature_names)}, arrays
-
-    @classmethod
-    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        n_rows, noise = (check_number(name, attributes[name]) for name in ("n_rows", "noise"))
-        whiten, (k, d) = check_flag("whiten", attributes["whiten"]), arrays["components"].shape
-        if not k or not n_rows > 1 or noise < 0:
+    def _check(self) -> None:
+        check_number("n_rows", self.n_rows)
+        check_number("noise", self.noise)
+        check_flag("whiten", self.whiten)
+        k, d = self.components.shape
+        if not k or not self.n_rows > 1 or self.noise < 0:
             raise ValueError("it has no components, a negative noise, or too few rows")
-        mapped, width = restored_map(attributes, d)
-        names = restored_names(attributes, width)
-        model = cls(n_rows, noise, whiten, **arrays, feature_names=names, feature_map=mapped)
-        check_array("components", model.components, (k, d), "f8", least=-2, most=2)
-        for name, shape, least in (
-            ("mean", d, -np.inf),
-            ("mean_low", d, -np.inf),
-            ("variances", k, 0),
-            ("shares", k, 0),
-        ):
-            check_array(name, getattr(model, name), (shape,), "f8", least=least)
-        return model
+        check_array("components", self.components, (k, d), "f8", least=-2, most=2)
+        for name in ("mean", "mean_low"):
+            check_array(name, getattr(self, name), (d,), "f8")
+        for name in ("variances", "shares"):
+            check_array(name, getattr(self, name), (k,), "f8", least=0)
 
 
 def number_of_components(

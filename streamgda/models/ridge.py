@@ -6,8 +6,7 @@ their means: :math:`(S_{xx} + \alpha I)\, W = S_{xy}`. Offsets of the rows cost 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -17,10 +16,8 @@ from scipy import linalg
 from streamgda.models.discriminants import LinearScores
 from streamgda.models.model import copied, length
 from streamgda.moments import ClassMoments
-from streamgda.moments.centred import total_scatter
 from streamgda.moments.covariance_types import symmetric
-from streamgda.moments.feature_maps import restored_map
-from streamgda.storage.format import check_array, unpack_labels
+from streamgda.storage.format import check_array
 
 _EPS = np.finfo(np.float64).eps
 
@@ -45,11 +42,9 @@ class Columns(NamedTuple):
     @classmethod
     def of(cls, moments: ClassMoments, n_features: int) -> Self:
         """Return the columns that moments of features and targets hold, all classes together."""
-        sums = moments.centred()
-        weight = sums.count.sum()
-        mean = sums.mean.astype(np.longdouble) + sums.mean_low
-        mean = mean[0] + (sums.count / weight) @ (mean - mean[0])
-        return cls(float(weight), mean, total_scatter(sums), n_features)
+        sums = moments._in_one_class().centred()
+        mean = sums.mean[0].astype(np.longdouble) + sums.mean_low[0]
+        return cls(float(sums.count[0]), mean, symmetric(sums.packed[0]), n_features)
 
     @classmethod
     def of_classes(cls, moments: ClassMoments, factors: np.ndarray | None = None) -> Self:
@@ -303,15 +298,6 @@ class RidgeModel(LinearScores):
         """Return predictions of the only target, shape (n_rows,)."""
         return self.targets(X, first_row)[:, 0]
 
-    @classmethod
-    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        classes = unpack_labels(attributes["classes"])
-        coefficients = arrays["coefficients"]
-        n, d = coefficients.shape
-        check_array("coefficients", coefficients, (n, d), "f8")
-        check_array("intercepts", arrays["intercepts"], (n,), "f8")
-        check_array("centre", arrays["centre"], (d,), "f8")
-        if not n or not d:
-            raise ValueError("it has no functions, or no features")
-        model = cls(classes, coefficients, arrays["intercepts"], None, arrays["centre"])
-        return replace(model, feature_map=restored_map(attributes, d)[0])
+    def _check(self) -> None:
+        self._check_functions(len(self.coefficients))
+        check_array("centre", self.centre, (self.n_features,), "f8")

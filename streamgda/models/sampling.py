@@ -44,7 +44,7 @@ class Sampler:
         Features that vary; the others have the value of the means.
     structure : Structure
     roots : list of ndarray, shape (d, d) or (d,)
-        One root for each covariance; None for a class without rows.
+        One root for each covariance; zeros for a class without rows, which is never drawn.
     """
 
     classes: np.ndarray
@@ -52,7 +52,7 @@ class Sampler:
     means: np.ndarray
     features: np.ndarray
     structure: Structure
-    roots: list[np.ndarray | None]
+    roots: list[np.ndarray]
 
     @classmethod
     def of(cls, covariances: Covariances, means: np.ndarray, priors: np.ndarray) -> Self:
@@ -61,13 +61,8 @@ class Sampler:
         with_rows = structure.group_sums(covariances.count) > 0
         if not np.isfinite(covariances.values[with_rows]).all():
             raise InvalidDataError("the covariances overflow float64; scale the data down")
-
-        def root(covariance: np.ndarray) -> np.ndarray | None:
-            if np.isnan(covariance).any():  # a class without rows, which is never drawn
-                return None
-            return structure.sampling_root(covariance)
-
-        roots = threads.run_serial_blas(root, ((value,) for value in covariances.values))
+        values = (np.nan_to_num(value) for value in covariances.values)
+        roots = threads.run_serial_blas(structure.sampling_root, ((value,) for value in values))
         return cls(covariances.classes, priors, means, covariances.features, structure, roots)
 
     def draw(
@@ -121,7 +116,6 @@ class Sampler:
         X = self.means[codes]
         for k in np.unique(codes):
             rows, root = codes == k, self.roots[self.structure.group(k)]
-            assert root is not None  # the class has rows
             own = noise[rows]
             X[np.ix_(rows, self.features)] += own @ root.T if root.ndim == 2 else own * root
         return X, codes

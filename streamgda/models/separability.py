@@ -166,7 +166,7 @@ def separability(
     measure = measure_of(method)
     how = Regularisation(ddof, pooling, shrinkage, reg_param, var_smoothing)
     model = _model_of(model_or_moments, covariance_type, how)
-    values = measure.value(*terms_of(measure, model))
+    values = measure.value(*(_overlap_terms if measure.by_overlap else _divergence_terms)(model))
     np.fill_diagonal(values, 0.0)
     seen = ~np.isnan(model.means[:, 0])
     values = np.where(seen & seen[:, None], values, np.nan)
@@ -195,11 +195,6 @@ def _model_of(
     return model
 
 
-def terms_of(measure: Measure, model: GaussianModel) -> Terms:
-    """Return the terms of a measure for all pairs of classes, shape (K, K) each."""
-    return _overlap_terms(model) if measure.by_overlap else _divergence_terms(model)
-
-
 def _overlap_terms(model: GaussianModel) -> Terms:
     r"""Return the two terms of the Bhattacharyya distances of all classes, shape (K, K) each.
 
@@ -212,7 +207,8 @@ def _overlap_terms(model: GaussianModel) -> Terms:
     compute = _matrix_overlap if model.structure.matrix else _diagonal_overlap
     distance, logs = _by_rows(compute, model)
     lower = np.tri(len(distance), k=-1)  # both are symmetric: one half has its rounding errors
-    return _symmetric(distance * lower), _symmetric(logs * lower)
+    distance, logs = distance * lower, logs * lower
+    return distance + distance.T, logs + logs.T
 
 
 def _divergence_terms(model: GaussianModel) -> Terms:
@@ -223,10 +219,6 @@ def _divergence_terms(model: GaussianModel) -> Terms:
         compute = _matrix_divergence if model.structure.matrix else _diagonal_divergence
         (there,) = _by_rows(compute, model)
     return there, there.T
-
-
-def _symmetric(lower: np.ndarray) -> np.ndarray:
-    return lower + lower.T
 
 
 def _pooled_distances(model: GaussianModel) -> np.ndarray:
