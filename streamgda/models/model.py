@@ -207,6 +207,11 @@ class RowModel(Saved):
         return self.n_features * self.classes.size
 
     @property
+    def _row_scores(self) -> int:
+        """Numbers that are held beside a row while it is scored, about."""
+        return int(self.classes.size)
+
+    @property
     def _by_blas(self) -> bool:
         """True if scores are computed by BLAS."""
         return True
@@ -229,11 +234,7 @@ class RowModel(Saved):
         first_row: int,
         *of_rows: np.ndarray,
     ) -> Any:
-        """Score rows chunk by chunk, on all threads, into `out`; those on a device there.
-
-        Arrays with an entry for each row are passed to `scores_of` with the rows, which are then
-        scored on the host.
-        """
+        """Check rows, and score them as `_by_chunks` does; those on a device there."""
         there = _ON_DEVICE.get(getattr(finish, "func", finish)) if self._on_device else None
         device = there is not None and not of_rows
         X = checked_rows(self, X, first_row, self._takes_sparse, device)
@@ -242,6 +243,21 @@ class RowModel(Saved):
                 refuse_not_finite(X, first_row)
             scores = X.scored(scores_of, there, self.classes.size)
             return tensors.as_labels(scores, self.classes) if there is tensors.as_codes else scores
+        return self._by_chunks(X, scores_of, finish, out, first_row, *of_rows)
+
+    def _by_chunks(
+        self,
+        X: Any,
+        scores_of: Callable[..., np.ndarray],
+        finish: Finish,
+        out: np.ndarray,
+        first_row: int,
+        *of_rows: np.ndarray,
+    ) -> np.ndarray:
+        """Score rows chunk by chunk, on all threads, into `out`, which is returned.
+
+        Arrays with an entry for each row are passed to `scores_of` with the rows.
+        """
 
         def work(start: int, stop: int) -> None:
             rows = slice(start, stop)
@@ -260,8 +276,7 @@ class RowModel(Saved):
         parts = products // _PART_PRODUCTS
         if parts > 1:  # otherwise they take less time than to count threads
             parts = min(parts, threads.n_threads())
-        n_scores = out.shape[1] if out.ndim > 1 else self.classes.size
-        step = max(_CHUNK_ELEMENTS // (width + n_scores), _CHUNK_ROWS)
+        step = max(_CHUNK_ELEMENTS // (width + self._row_scores), _CHUNK_ROWS)
         step = min(step, -(-n_rows // max(parts, 1)))
         step = -(-step // _BLOCK) * _BLOCK
         calls = [(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]

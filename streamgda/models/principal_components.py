@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
-from streamgda.models.model import RowModel, check_width, copied, length, read_dense
+from streamgda.models.model import RowModel, check_width, copied, length
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import principal_axes
 from streamgda.moments.feature_maps import Lifting
@@ -119,6 +119,10 @@ class PrincipalComponents(RowModel):
     def _row_products(self) -> int:
         return self.components.size
 
+    @property
+    def _row_scores(self) -> int:
+        return self.n_features
+
     @cached_property
     def _scales(self) -> np.ndarray:
         """Divisors of coordinates; as in scikit-learn, deviations that are not too small."""
@@ -139,10 +143,14 @@ class PrincipalComponents(RowModel):
 
     def restore(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return the rows with given coordinates, shape (n_rows, d)."""
-        X = as_matrix(X, first_row)
+        X, vectors = as_matrix(X, first_row), self.components * self._scales[:, None]
         check_width(X, self.variances.size)
-        coordinates = read_dense(X, first_row).astype(np.float64)
-        return coordinates @ (self.components * self._scales[:, None]) + self.mean
+
+        def rows_of(coordinates: np.ndarray) -> np.ndarray:
+            return (coordinates.astype(np.float64) @ vectors + self.mean).T
+
+        out = np.empty((len(X), self.n_features))
+        return self._by_chunks(X, rows_of, copied, out, first_row)
 
     def _apart(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return coordinates before whitening, and squared distances from the subspace."""
