@@ -23,11 +23,10 @@ from streamgda.errors import InvalidDataError, InvalidParameterError, SourceErro
 from streamgda.rows import Rows, as_source, names_of
 from streamgda.rows.arrays import as_slab, unmasked
 from streamgda.rows.codes import CodedLabels, distinct
-from streamgda.rows.forward import ForwardRows
 from streamgda.rows.in_memory import BackedSparseRows, SparseRows, as_array
 from streamgda.rows.labels import are_missing
 from streamgda.rows.names import join_names
-from streamgda.rows.sources import RowSource
+from streamgda.rows.sources import ForwardRows, RowSource
 from streamgda.rows.table_files import chosen, is_table, open_table, refuse_other_kinds
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import (

@@ -27,8 +27,7 @@ from streamgda.moments.parallel import Coded
 from streamgda.moments.statistics import sums_of
 from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows
-from streamgda.rows.arrays import NO_WEIGHTS, as_slab, narrowed, row_type, unmasked
-from streamgda.rows.columns import ColumnRows
+from streamgda.rows.arrays import NO_WEIGHTS, ColumnRows, as_slab, narrowed, row_type, unmasked
 from streamgda.rows.invalid_rows import (
     CHECK_SUMS,
     UNMASKED,

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from streamgda.kernels.sums import WORD, number_entries
-from streamgda.rows.columns import ColumnRows
 from streamgda.runtime import threads
 
 _PART = 1 << 17  # labels that a thread numbers at a time
@@ -78,28 +77,6 @@ def coded(codes: np.ndarray, words: list[Any]) -> CodedLabels:
     values = np.empty(len(words), object)
     values[:] = words
     return CodedLabels(values, codes)
-
-
-def concatenated(parts: Sequence[Any]) -> Any:
-    """Return consecutive parts of labels or rows as one."""
-    if len(parts) == 1:
-        return parts[0]
-    if all(type(part) is ColumnRows for part in parts):
-        return ColumnRows.concatenated(parts)
-    if not all(type(part) is CodedLabels for part in parts):
-        masked = any(isinstance(part, np.ma.MaskedArray) for part in parts)
-        return (np.ma if masked else np).concatenate(parts)
-    starts = np.cumsum([0, *(part.size for part in parts)])
-    n_before = np.cumsum([0, *(part.values.size for part in parts)])
-    codes: Any = np.empty(starts[-1], np.int32 if n_before[-1] < 1 << 31 else np.int64)
-
-    def write(part: CodedLabels, start: int, n: int) -> None:
-        rows = codes[start : start + part.size]
-        rows[:] = part.codes
-        rows += n
-
-    threads.run(write, zip(parts, starts.tolist(), n_before.tolist(), strict=False))
-    return CodedLabels(np.concatenate([part.values for part in parts]), codes)
 
 
 def distinct(labels: np.ndarray) -> CodedLabels:

@@ -13,13 +13,13 @@ from streamgda.kernels.sums import all_below
 from streamgda.rows.arrays import (
     NO_WEIGHTS,
     SKIP_OR_FILL,
+    ColumnRows,
     as_kernel_rows,
     blocks,
     is_masked,
     row_type,
     unmasked,
 )
-from streamgda.rows.columns import ColumnRows
 from streamgda.rows.grids import has_gaps
 from streamgda.rows.in_memory import SparseRows, as_array
 from streamgda.rows.labels import (

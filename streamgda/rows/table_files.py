@@ -25,7 +25,7 @@ from streamgda.errors import (
     cause_of,
     printable,
 )
-from streamgda.rows.forward import ForwardRows
+from streamgda.rows.sources import ForwardRows
 from streamgda.rows.tables import (
     as_label_array,
     common_type,

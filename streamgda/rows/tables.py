@@ -15,12 +15,11 @@ import numpy as np
 from narwhals.exceptions import DuplicateError
 
 from streamgda.errors import InvalidDataError
-from streamgda.rows.codes import CodedLabels, coded, concatenated, distinct
-from streamgda.rows.columns import ColumnRows
-from streamgda.rows.forward import Blocks, ForwardRows
+from streamgda.rows.arrays import ColumnRows, concatenated
+from streamgda.rows.codes import CodedLabels, coded, distinct
 from streamgda.rows.grids import is_polygons
 from streamgda.rows.names import as_names
-from streamgda.rows.sources import RowSource
+from streamgda.rows.sources import Blocks, ForwardRows, RowSource
 from streamgda.runtime import threads
 from streamgda.runtime.retry import brief
 

@@ -30,7 +30,7 @@ from streamgda.errors import (
     ReadError,
     SourceError,
 )
-from streamgda.rows.forward import ForwardRows
+from streamgda.rows.sources import ForwardRows
 from streamgda.runtime import retry
 from streamgda.storage import format as storage_format
 from streamgda.storage import saved

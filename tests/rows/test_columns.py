@@ -5,7 +5,7 @@ import pytest
 
 import streamgda
 from streamgda.errors import InvalidDataError
-from streamgda.rows.columns import ColumnRows
+from streamgda.rows.arrays import ColumnRows
 from streamgda.storage.saved import state_of
 
 pa = pytest.importorskip("pyarrow")

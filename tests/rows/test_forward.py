@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from streamgda.errors import ReadError
-from streamgda.rows.forward import ForwardRows
+from streamgda.rows.sources import ForwardRows
 
 ROWS = np.arange(26.0).reshape(13, 2)
 

@@ -16,7 +16,8 @@ from streamgda.errors import InvalidDataError
 from streamgda.moments import ClassMoments
 from streamgda.rows import codes as codes_module
 from streamgda.rows import labels as labels_module
-from streamgda.rows.codes import CodedLabels, concatenated, distinct
+from streamgda.rows.arrays import concatenated
+from streamgda.rows.codes import CodedLabels, distinct
 from streamgda.rows.labels import (
     as_labels,
     coded_labels,
