@@ -14,6 +14,7 @@ from copy import copy
 from pathlib import Path
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 import pyarrow as pa
@@ -212,9 +213,11 @@ def main() -> None:
         measure(f"{n_rows} rows", lambda m, X=X, y=y: accumulate(X, y, max_memory=m))
     X, y = blocks_in(folder)
     accumulate(X[:5000], y[:5000], **diag)
-    # A thread holds a block, its encoded form, its copy in dask, and the previous block.
+    # A thread holds a block, its encoded form, its copy in dask, and the previous block. Tasks that
+    # evaluate slow blocks may hold a whole part: parts are smaller than that.
     allowed = threads.n_threads() * 4 * X.blocks[0].nbytes + SLACK
-    measured["dask blocks"] = allowed, peak_above(lambda: accumulate(X, y, **diag))
+    with dask.config.set({"streamgda.part-bytes": "4 MiB"}):
+        measured["dask blocks"] = allowed, peak_above(lambda: accumulate(X, y, **diag))
     print(json.dumps(measured))
 
 
