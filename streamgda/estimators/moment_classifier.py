@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from copy import copy
 from dataclasses import replace
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack, overload
@@ -51,7 +50,7 @@ from streamgda.moments.centred import FORGOTTEN
 from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.feature_maps import Lifting
 from streamgda.rows import Rows, as_source
-from streamgda.rows.arrays import SKIP_OR_FILL
+from streamgda.rows.arrays import SKIP_OR_FILL, read_only
 from streamgda.rows.invalid_rows import (
     CHECK_SUMS,
     SCORING,
@@ -121,7 +120,9 @@ else:
         @wraps(method)
         def get(instance: Any) -> Any:
             value = method(instance)
-            return read_only(value) if isinstance(value, np.ndarray | list) else value
+            if isinstance(value, list):
+                return tuple(map(read_only, value))
+            return read_only(value) if isinstance(value, np.ndarray) else value
 
         def refuse_setting(instance: Any, value: Any) -> None:
             kind = type(instance).__name__
@@ -132,15 +133,6 @@ else:
             )
 
         return property(get, refuse_setting)
-
-
-def read_only(value: Any) -> Any:
-    """Return a view of an array, or of each in a list, that cannot be written to."""
-    if isinstance(value, list):
-        return tuple(map(read_only, value))
-    view: np.ndarray = value.view()
-    view.flags.writeable = False
-    return view
 
 
 class Derived(dict[str, Any]):
@@ -812,6 +804,12 @@ class MomentEstimator(RowEstimator):
                     kept[name] = value
         return kept[name]
 
+    def _with_attributes(self, **others: Any) -> Self:
+        """Return another estimator that shares the attributes of this one, but for some."""
+        made: Self = object.__new__(type(self))
+        made.__dict__ = vars(self) | others
+        return made
+
     # scikit-learn's `dir`, and its table of fitted attributes, evaluate all attributes. Here the
     # table leaves out those that were not computed yet.
 
@@ -819,8 +817,7 @@ class MomentEstimator(RowEstimator):
         return object.__dir__(self)
 
     def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
-        only_shown = object.__new__(type(self))
-        only_shown.__dict__ = {**vars(self), "_only_shown": True}
+        only_shown = self._with_attributes(_only_shown=True)
         return super(MomentEstimator, only_shown)._get_fitted_attr_html(doc_link)
 
     @property
@@ -1069,7 +1066,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         >>> GaussianNB.from_moments(moments).theta_.ravel()
         array([2., 7.])
         """
-        own = copy(self)
+        own = self._with_attributes()  # the rows may have another width
         settings = own._current_settings()
         settings._kept()
         settings._check_supported()
@@ -1470,7 +1467,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
             raise InvalidDataError(f"{NO_ROWS}, or no density is above zero where it should be")
         temperature = best_temperature(sums)
         with self._locked():
-            settings = copy(self._settings)  # a clone would have no fitted feature map
+            settings = self._settings._with_attributes()  # a clone would have no fitted feature map
             settings.temperature = temperature
             # At once: an interruption finds both changed, or neither.
             self.__dict__ = vars(self) | {"temperature": temperature, "_settings": settings}

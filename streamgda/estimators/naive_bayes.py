@@ -119,14 +119,16 @@ class GaussianNB(GaussianClassifier):
     ) -> Covariances:
         how = self._regularisation()
         if beside is not None:
-            how = replace(how, largest_variance=float(total_variance(beside.centred()).max()))
+            how = replace(
+                how, largest_variance=float(total_variance(beside._held_sums().centred()).max())
+            )
         return estimate(moments, "diag", how, **options)
 
     def _leave_one_out(self) -> GaussianLeaveOneOut:
         model = super()._leave_one_out()
         if self._beside is None:
             return model
-        sums, features = self._beside.centred(), model.features
+        sums, features = self._beside._held_sums().centred(), model.features
         total = float(sums.count.sum())
         mean, variances = (sums.count / total) @ sums.mean, total_variance(sums)
         return replace(model, unweighted=(total, mean[features], total * variances[features]))

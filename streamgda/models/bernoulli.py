@@ -346,7 +346,7 @@ def ones_of(moments: ClassMoments) -> np.ndarray:
         if (exact.structure.squares(exact.packed) != exact.total).any():
             _refuse_moments()
         return exact.total.astype(np.float64)
-    sums = moments.centred()
+    sums = moments._held_sums().centred()
     n, p = sums.count[:, None], sums.mean + sums.mean_low
     # The sums of squares about the mean of zeros and ones follow from the mean.
     gap = np.abs(sums.structure.squares(sums.packed) - n * p * (1 - p))

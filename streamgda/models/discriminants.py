@@ -1044,7 +1044,7 @@ def total_covariance(moments: ClassMoments, how: Regularisation, amount: float) 
     if auto:
         fourth = fourth_of_scaled(moments, TOTAL, AUTO)
         together._keep_scaled({TOTAL: fourth.sum(keepdims=True)})
-        unit = class_variance(together.centred(), total=True)
+        unit = class_variance(together._held_sums().centred(), total=True)
         amount = float(shrinkage_of(together, AUTO, structure_of("tied"), unit, TOTAL)[0])
     alone = Regularisation(shrinkage=amount, standardize=auto)
     return estimate(together, "tied", alone, drop_constant=False).values[0]

@@ -233,7 +233,7 @@ class Part(NamedTuple):
 
 def parts_of(moments: ClassMoments) -> dict[Any, Part]:
     """Return the part of each class with rows, by label."""
-    sums = moments.centred()
+    sums = moments._held_sums().centred()
     structure, seen = sums.structure, sums.count > 0
     n_rows = sums.effective_count(lambda each: each)
     df = structure.group_sums(np.where(seen, n_rows - 1, 0.0))

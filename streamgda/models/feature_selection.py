@@ -318,7 +318,7 @@ def _fold(
     Groups of classes come first, and then all rows, whose weight is negative, as their likelihood
     is subtracted. Features are in units of their deviations.
     """
-    structure, sums = of_classes.structure, held.centred()
+    structure, sums = of_classes.structure, held._held_sums().centred()
     at, counts = find(held.classes, train.classes), train.class_count
     pooled = not sums.structure.per_class
     if pooled and (at < 0).any():

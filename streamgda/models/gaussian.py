@@ -1069,7 +1069,7 @@ def joint_log_likelihood(model: GaussianModel, moments: ClassMoments) -> tuple[f
     -------
     total, weight : float
     """
-    sums, structure = moments.centred(), model.structure
+    sums, structure = moments._held_sums().centred(), model.structure
     codes = find(moments.classes, model.classes)
     known = (codes >= 0) & (sums.count > 0) & ~np.isnan(model.means[codes, 0])
     known, codes = np.flatnonzero(known), codes[known]

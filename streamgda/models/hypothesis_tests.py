@@ -52,7 +52,7 @@ def by_effective_rows(moments: ClassMoments) -> ClassMoments:
 
     A scatter then has as many degrees of freedom, approximately, as one of that many rows.
     """
-    sums = moments.centred()
+    sums = moments._held_sums().centred()
     if sums.squares is None:
         return moments
     structure, seen = sums.structure, sums.count > 0

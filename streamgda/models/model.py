@@ -21,7 +21,7 @@ from streamgda.models.calibration import likelihoods
 from streamgda.moments.feature_maps import Lifting, restored_map
 from streamgda.moments.roots import NO_SCORES
 from streamgda.rows import named_rows, tensors
-from streamgda.rows.arrays import as_kernel_rows, row_type
+from streamgda.rows.arrays import as_kernel_rows, read_only, row_type
 from streamgda.rows.invalid_rows import all_finite, as_matrix, refuse_not_finite
 from streamgda.rows.lifted import LiftedRows, lifted
 from streamgda.rows.names import join_names, restored_names, saved_names
@@ -176,9 +176,7 @@ class RowModel(Saved):
 
     def __post_init__(self) -> None:
         for name in self._shown:
-            values = getattr(self, name).view()
-            values.flags.writeable = False
-            object.__setattr__(self, name, values)
+            object.__setattr__(self, name, read_only(getattr(self, name)))
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes without what is derived from them, which keeps pickles small."""
@@ -743,7 +741,7 @@ def check_priors(
     if priors is None:
         return np.asarray(count / count.sum(), np.float64)
     expected = f"one number for each of the {classes.size} classes"
-    values = as_numbers(name, priors, expected).copy()
+    values = as_numbers(name, priors, expected)
     if values.shape != (classes.size,):
         raise InvalidParameterError(
             f"{name} has shape {values.shape}; expected one for each of the {classes.size} classes "

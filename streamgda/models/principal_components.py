@@ -79,7 +79,7 @@ class PrincipalComponents(RowModel):
         InvalidParameterError
             For a number of components that such rows do not have.
         """
-        sums = moments.centred()
+        sums = moments._held_sums().centred()
         n = sums.count.sum().item()
         if not n > 1:
             raise InvalidDataError(

@@ -412,7 +412,7 @@ def _between(a: ClassMoments, b: ClassMoments, kind: str, how: Regularisation) -
         numbers = {name: getattr(how, name) for name in ("ddof", "shrinkage", "reg_param")}
         values = separability(both, kind, **numbers, var_smoothing=how.var_smoothing)
         return float(values[0, 1])
-    sums = both.centred()
+    sums = both._held_sums().centred()
     gap = (sums.mean[0] - sums.mean[1]) + (sums.mean_low[0] - sums.mean_low[1])
     covariances = estimate(both, both.covariance_type, how, drop_constant=False).values
     roots = [_root(values) for values in covariances]

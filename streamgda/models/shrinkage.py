@@ -78,7 +78,7 @@ def shrinkage_of(
     InvalidParameterError
         If fourth powers of scaled rows are needed and not known.
     """
-    sums = moments.centred()
+    sums = moments._held_sums().centred()
     count = sums.count.astype(np.float64)
     fourth = np.zeros(count.size)
     if scaling:

@@ -9,6 +9,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError, MergeError
 from streamgda.moments.feature_maps import Lifting
+from streamgda.rows.arrays import read_only
 from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
 from streamgda.rows.labels import as_labels, join_labels
 from streamgda.rows.names import Names, join_names
@@ -45,7 +46,7 @@ class Moments(Saved):
     @property
     def classes(self) -> np.ndarray:
         """Class labels, sorted, shape (n_classes,)."""
-        return self._classes
+        return read_only(self._classes)
 
     @property
     def class_count(self) -> np.ndarray:

@@ -38,7 +38,7 @@ from streamgda.moments.parallel import (
     rows_by_group,
     sums_of_weights,
 )
-from streamgda.rows.arrays import NO_WEIGHTS, WINDOW_BYTES, as_kernel_rows, row_type
+from streamgda.rows.arrays import NO_WEIGHTS, WINDOW_BYTES, as_kernel_rows, read_only, row_type
 from streamgda.rows.lifted import LiftedRows
 from streamgda.rows.sparse import CompressedRows
 from streamgda.rows.tensors import DeviceArray
@@ -171,9 +171,7 @@ class Sums(ABC):
     @property
     def scatter(self) -> np.ndarray:
         """Scatters as lower triangular matrices, or sums of squares; a copy for matrices."""
-        scatter = self.structure.unpack(self.packed).view()
-        scatter.flags.writeable = False
-        return scatter
+        return read_only(self.structure.unpack(self.packed))
 
     @property
     def finite(self) -> bool:

@@ -361,7 +361,7 @@ class ClassMoments(Moments):
         >>> statistics["scatters"], ClassMoments.from_statistics(**statistics).means
         (array([[2.]]), array([[2.]]))
         """
-        sums, structure = self.centred(), self._structure
+        sums, structure = self._held_sums().centred(), self._structure
         found = {
             "classes": self._classes.copy(),
             "counts": sums.count.copy(),
@@ -433,7 +433,7 @@ class ClassMoments(Moments):
         return isinstance(self._sums, ExactSums)
 
     def centred(self) -> CentredSums:
-        """Return counts, means and scatter about the means, in float64.
+        """Return a copy of counts, means and scatter about the means, in float64.
 
         Returns
         -------
@@ -452,7 +452,10 @@ class ClassMoments(Moments):
         >>> sums.count, sums.mean, sums.scatter
         (array([2]), array([[2.]]), array([[[2.]]]))
         """
-        return self._held_sums().centred()
+        with self._lock:
+            held = self._held_sums()
+            centred: CentredSums = held.centred()
+            return centred.copy() if centred is held else centred
 
     def covariance(self, ddof: float = 0, *, as_frame: bool = False) -> Any:
         r"""Return the covariances :math:`S_k / (n_k - ddof)`, or the variances.
@@ -485,7 +488,7 @@ class ClassMoments(Moments):
         >>> moments.covariance().ravel(), moments.covariance(ddof=1).ravel()
         (array([1.  , 2.25]), array([2. , 4.5]))
         """
-        sums = self.centred()
+        sums = self._held_sums().centred()
         ddof = as_number("ddof", ddof, "a number >= 0", 0)
         weight = self._structure.group_weights(sums.count, ddof)
         weight = np.where(weight > 0, weight, np.nan)
@@ -1081,7 +1084,7 @@ class ClassMoments(Moments):
                [ 0.657,  0.73 , -0.173, -0.075]])
         """
         self._structure.check_covariances("pca")
-        sums = self.centred()
+        sums = self._held_sums().centred()
         d = sums.n_features
         n_components = as_integer("n_components", n_components, f"1 to {d}", 1, d)
         return principal_axes(sums, n_components)[1]
@@ -1120,7 +1123,7 @@ class ClassMoments(Moments):
         0.9733333333333334
         """
         self._structure.check_covariances("project")
-        sums = self.centred()
+        sums = self._held_sums().centred()
         d = sums.n_features
         components = as_numbers("components", components, f"directions of {d} numbers", finite=True)
         if components.ndim != 2 or components.shape[1] != d or not components.size:

@@ -93,7 +93,7 @@ class ScaledRows:
     @classmethod
     def of(cls, moments: ClassMoments, names: Sequence[str]) -> Self:
         """Return the rows of these moments, which determine the scalings."""
-        sums = moments.centred()
+        sums = moments._held_sums().centred()
         scalings = {name: Scaling.of(sums, name) for name in names}
         return cls(moments.classes, scalings, moments._lifting)
 
@@ -133,6 +133,6 @@ class ScaledRows:
                 f"the classes had {counts[1].tolist()} rows, and {counts[0].tolist()} when they "
                 f"were read again: they changed between two passes over them"
             )
-        sums = squares.centred()
+        sums = squares._held_sums().centred()
         fourth = sums.packed + sums.count[:, None] * (sums.mean + sums.mean_low) ** 2
         moments._keep_scaled(dict(zip(self.scalings, fourth.T.copy(), strict=True)))

@@ -20,7 +20,7 @@ from streamgda.moments.base import Moments
 from streamgda.moments.class_moments import ClassMoments, exceeds
 from streamgda.moments.covariance_types import Structure
 from streamgda.moments.feature_maps import Lifting
-from streamgda.rows.arrays import is_masked
+from streamgda.rows.arrays import is_masked, read_only
 from streamgda.rows.codes import CodedLabels
 from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
 from streamgda.rows.labels import (
@@ -171,9 +171,7 @@ class Held:
         numbers = of_group[self.numbers[0]] << _SHIFT | of_class[self.numbers[1]]
         labels = grid(groups.size, classes.size) if self.pooled else np.unique(numbers)
         if np.array_equal(labels, numbers):
-            cells = copy(self.cells)
-            cells._classes = labels
-            return Held(groups, classes, cells)
+            return Held(groups, classes, self.cells._with_sums(labels, self.cells._sums))
         at, structure = np.searchsorted(labels, numbers), self._structure(classes.size)
         return Held(groups, classes, self._placed(self.cells._sums, labels, at, structure))
 
@@ -331,12 +329,12 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
     @property
     def groups(self) -> np.ndarray:
         """Labels of the groups, sorted, shape (n_groups,)."""
-        return self._held.groups
+        return read_only(self._held.groups)
 
     @property
     def classes(self) -> np.ndarray:
         """Class labels of all groups, sorted, shape (n_classes,)."""
-        return self._held.classes
+        return read_only(self._held.classes)
 
     @property
     def class_count(self) -> np.ndarray:
@@ -586,8 +584,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
 
     def _bytes(self, n_classes: int, n_features: int, n_groups: int = 0) -> tuple[int, int]:
         n_cells = (n_groups or _GROUPS_EXPECTED) * n_classes
-        cells = copy(self._held.cells)
-        cells._structure = self._held._structure(n_classes)
+        cells = self._held.cells._with_sums(NONE, None, self._held._structure(n_classes))
         state, adding = cells._bytes(n_cells, n_features)
         return state, adding + _CELL_BYTES * n_cells
 

@@ -19,6 +19,13 @@ from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
 
 
+def read_only(values: np.ndarray) -> np.ndarray:
+    """Return a view of an array that cannot be written to."""
+    view = values.view()
+    view.flags.writeable = False
+    return view
+
+
 def as_numpy(values: Any) -> Any:
     """Return a tensor as an array; return anything else unchanged.
 

@@ -42,11 +42,11 @@ def as_labels(y: object, what: str = "y", first_row: int = 0) -> np.ndarray:
 
 
 def sorted_labels(classes: object) -> np.ndarray:
-    """Return the labels of classes; raise `InvalidParameterError` unless each is there once."""
+    """Return a copy of the labels of classes; refuse any but different ones, in rising order."""
     labels = as_labels(classes, "classes")
     if not labels.size or not np.array_equal(labels, np.unique(labels)):
         raise refuse("classes", labels.tolist(), "each label once, sorted as in classes_")
-    return labels
+    return labels.copy()
 
 
 def coded_labels(

@@ -126,7 +126,7 @@ def check_type(name: str, value: Any, kind: Any, expected: str) -> None:
 
 
 def as_numbers(name: str, value: Any, expected: str, finite: bool = False) -> np.ndarray:
-    """Return a parameter that is an array of real numbers as float64, in any shape.
+    """Return a copy of a parameter that is an array of real numbers as float64, in any shape.
 
     NaN and infinity pass unless `finite` is True.
 
@@ -143,7 +143,7 @@ def as_numbers(name: str, value: Any, expected: str, finite: bool = False) -> np
         values = np.empty(0, "V")
     if values.dtype.kind not in "biuf" or np.ma.is_masked(values):
         raise refuse(name, value, expected)
-    numbers = np.asarray(values, np.float64)
+    numbers = np.array(values, np.float64)
     if finite and not np.isfinite(numbers).all():
         raise refuse(name, value, f"{expected}, all finite")
     return numbers

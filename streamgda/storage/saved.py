@@ -10,6 +10,7 @@ import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from copy import deepcopy
 from importlib import import_module
 from typing import Any, ClassVar, Self, TypeVar, overload
 
@@ -50,6 +51,10 @@ class Saved(ABC):
     """
 
     _kind: ClassVar[str] = _ESTIMATOR  # identifies the saved group
+
+    def __copy__(self) -> Self:
+        """Return a deep copy: states change in place, and a shallow one would change with them."""
+        return deepcopy(self)
 
     def save(self, store: Any, *, offset: Any = None) -> None:
         """Write this object as a zarr group, replacing the one that was saved there.

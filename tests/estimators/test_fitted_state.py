@@ -1,5 +1,7 @@
 """Fitted attributes and answers follow from what was learnt, and from nothing set since."""
 
+from copy import copy
+
 import numpy as np
 import pytest
 from samples import EVERY_ESTIMATOR, METHODS, assert_same_bits, blobs, make
@@ -144,3 +146,12 @@ def test_saving_refuses_parameters_that_no_estimator_could_have(tmp_path):
     nb = GaussianNB().fit(X, Y).set_params(var_smoothing=-1.0)
     with pytest.raises(InvalidParameterError, match="var_smoothing"):
         nb.save(tmp_path / "file")
+
+
+@EVERY_ESTIMATOR
+def test_a_copy_learns_alone(name):
+    estimator = make(name).fit(X, Y)
+    before, copied = state_of(estimator), copy(estimator)
+    copied.partial_fit(X + 3, Y)
+    assert_same_state(state_of(estimator), before)
+    assert copied.class_count_.sum() == 2 * estimator.class_count_.sum()

@@ -12,7 +12,9 @@ from sklearn.exceptions import NotFittedError
 import streamgda
 from streamgda import (
     BernoulliNB,
+    ClassMoments,
     GaussianDiscriminantAnalysis,
+    GaussianModel,
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
@@ -338,3 +340,18 @@ def test_pictures_of_given_numbers():
     scores = LinearDiscriminantAnalysis.from_parameters([[1.0, 0.0]], [0.0], ["ant", "bee"])
     with pytest.raises(UnsupportedError, match=r"coef and intercept|no moments_"):
         plots.plot_means(scores, (1, 2))
+
+
+def test_given_arrays_can_be_written_to_afterwards():
+    """Labels, means and covariances are copied, of models and of moments."""
+    labels, shares = np.array(["a", "b"]), np.array([0.5, 0.5])
+    given = np.eye(2), np.array([np.eye(2), 2 * np.eye(2)]), shares, labels
+    qda = QuadraticDiscriminantAnalysis.from_parameters(*given)
+    model = GaussianModel.from_parameters(*given)
+    moments = ClassMoments.from_statistics(labels, [5, 6], given[0], covariances=given[1])
+    kept = [held.to_bytes() for held in (qda, model, moments)]
+    for array in given:
+        array[:] = array[::-1].copy()
+    given[1][:] = 9
+    assert [held.to_bytes() for held in (qda, model, moments)] == kept
+    assert qda.predict([[1.0, 0.0], [0.0, 1.0]]).tolist() == ["a", "b"]

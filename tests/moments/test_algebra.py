@@ -1,6 +1,7 @@
 """Moments are added, subtracted and decayed, selected, renamed, projected and saved."""
 
 import warnings
+from copy import copy
 from fractions import Fraction
 
 import naive
@@ -576,3 +577,33 @@ def test_skipped_rows_are_counted_through_the_algebra():
     a, b = (accumulate(X[:n], np.zeros(n, int), on_invalid="skip") for n in (4, 2))
     assert (a + b).n_skipped == 3
     assert (a + b - b).n_skipped == a.n_skipped == 2
+
+
+STATES = {
+    "moments": lambda: ClassMoments().update(np.eye(3), [0, 0, 1]),
+    "exact": lambda: ClassMoments("tied").update(np.eye(3, dtype=np.uint8), [0, 0, 1]),
+    "grouped": lambda: GroupedMoments().update(np.eye(3), [0, 0, 1], [0, 1, 1]),
+    "pairwise": lambda: PairwiseMoments().update(np.eye(3), [0, 0, 1]),
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_nothing_that_moments_return_is_their_own_state(name):
+    moments = STATES[name]()
+    rows = np.ones((3, 3), np.uint8), np.array([0, 0, 1])
+    rows += (np.array([0, 1, 1]),) if name == "grouped" else ()
+    before, copied = snapshot(moments), copy(moments)
+    for labels in (moments.classes, getattr(moments, "groups", moments.classes)):
+        with pytest.raises(ValueError, match="read-only"):
+            labels[0] = 7
+    if isinstance(moments, ClassMoments):
+        held = moments.centred()
+        kept = held.copy()
+        held.count[:] = held.packed[:] = 9
+        assert snapshot(moments) == before
+        held = moments.centred()
+        moments.update(*rows)
+        assert all(np.array_equal(a, held.arrays()[k]) for k, a in kept.arrays().items())
+    else:
+        moments.update(*rows)
+    assert snapshot(copied) == before != snapshot(moments)
