@@ -217,6 +217,10 @@ class ClassMoments(Moments):
         # What a second pass over the rows yielded, and the number of changes at that time.
         self._scaled: tuple[int, Mapping[str, np.ndarray]] = 0, {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes for copies and pickles, without what adds rows to these sums."""
+        return vars(self) | {"_few": None}
+
     def _with_sums(
         self, classes: np.ndarray, sums: Any, structure: Structure | None = None
     ) -> Self:

@@ -1,5 +1,6 @@
 """Moments are added, subtracted and decayed, selected, renamed, projected and saved."""
 
+import pickle
 import warnings
 from copy import copy
 from fractions import Fraction
@@ -590,9 +591,13 @@ STATES = {
 @pytest.mark.parametrize("name", STATES)
 def test_nothing_that_moments_return_is_their_own_state(name):
     moments = STATES[name]()
-    rows = np.ones((3, 3), np.uint8), np.array([0, 0, 1])
+    X = np.ones((3, 3), np.uint8 if name == "exact" else np.float64)
+    rows = X, np.array([0, 0, 1])
     rows += (np.array([0, 1, 1]),) if name == "grouped" else ()
+    for _ in range(2):  # the second time at once
+        moments.update(*rows)
     before, copied = snapshot(moments), copy(moments)
+    pickled = pickle.loads(pickle.dumps(moments))
     for labels in (moments.classes, getattr(moments, "groups", moments.classes)):
         with pytest.raises(ValueError, match="read-only"):
             labels[0] = 7
@@ -606,4 +611,5 @@ def test_nothing_that_moments_return_is_their_own_state(name):
         assert all(np.array_equal(a, held.arrays()[k]) for k, a in kept.arrays().items())
     else:
         moments.update(*rows)
-    assert snapshot(copied) == before != snapshot(moments)
+    assert snapshot(copied) == snapshot(pickled) == before != snapshot(moments)
+    assert snapshot(copied.update(*rows)) == snapshot(pickled.update(*rows)) == snapshot(moments)
