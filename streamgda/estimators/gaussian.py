@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self, Unpack, overload
@@ -1091,11 +1091,4 @@ class GaussianClassifier(MomentClassifier):
                 "an estimator with a covariance_estimator cannot be saved, as its type is not one "
                 "of this package; use pickle or joblib"
             )
-        attributes, arrays = super()._state()
-        return attributes | ({"rows": "float32"} if self._single else {}), arrays
-
-    @classmethod
-    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        estimator = super()._from_state(attributes, arrays)
-        estimator._single = attributes.get("rows") == "float32"
-        return estimator
+        return super()._state()

@@ -927,6 +927,8 @@ class MomentEstimator(RowEstimator):
         fitted, present = described(self._settings), described(self)["params"]
         later = {k: value for k, value in present.items() if value != fitted["params"][k]}
         since: dict[str, Any] = {"set_params": later} if later else {}
+        if self._single:
+            since["rows"] = "float32"
         if self._declared is not None:
             since["declared"] = pack_labels(self._declared)
         if numbers is not None:
@@ -950,6 +952,7 @@ class MomentEstimator(RowEstimator):
         settings = unfitted(cls, attributes)
         joined_maps(settings._kept(), moments)
         estimator._adopt(moments, settings)
+        estimator._single = attributes.get("rows") == "float32"
         estimator.n_features_in_ = estimator._restored_width(attributes)
         names = restored_names(attributes, estimator.n_features_in_)
         if names is not None:

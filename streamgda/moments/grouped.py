@@ -136,6 +136,10 @@ class Held:
     cells: ClassMoments
     others: OtherParts | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes for copies and pickles, without sums of these cells."""
+        return vars(self) | {"others": None}
+
     @property
     def numbers(self) -> tuple[np.ndarray, np.ndarray]:
         """Numbers of the group and of the class of each cell."""

@@ -172,6 +172,7 @@ def test_float32_rows_have_float32_coordinates():
     X = correlated(100).astype(np.float32)
     pca = PCA(2).fit(X)
     assert pca.transform(X).dtype == pca.transform(da.from_array(X)).dtype == np.float32
+    assert PCA.from_bytes(pca.to_bytes()).transform(X).dtype == np.float32
     assert pca.residual(X).dtype == np.float64
 
 

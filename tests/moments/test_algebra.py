@@ -596,6 +596,8 @@ def test_nothing_that_moments_return_is_their_own_state(name):
     rows += (np.array([0, 1, 1]),) if name == "grouped" else ()
     for _ in range(2):  # the second time at once
         moments.update(*rows)
+    if name == "grouped":
+        moments.without(0)
     before, copied = snapshot(moments), copy(moments)
     pickled = pickle.loads(pickle.dumps(moments))
     for labels in (moments.classes, getattr(moments, "groups", moments.classes)):
