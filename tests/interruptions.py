@@ -363,7 +363,7 @@ def sent() -> None:
             struck.append(moment_bits(moments))
 
     thread = threading.Thread(target=update)
-    large = {"_SMALL_STATE": 0, "_SMALL_WORK": 0}  # as if the state were
+    large = {"_SMALL_STATE": 0, "_ALONE": 0}  # as if the state were
     with mock.patch.multiple(centred, **large):
         expected.update(X, y)
     slow = mock.patch.object(CentredSums, "_add_by_ranges", slowly)

@@ -99,19 +99,17 @@ def assert_close(a, b, rtol=1e-10):
 
 # --- paths ------------------------------------------------------------------------------------
 
-# In blocks, which come in segments; or in place: of narrow rows in ranges of classes, of wide ones
-# pass by pass, in windows that are grouped by class, parts that one thread sums, tasks of one or
-# several blocks, and tiles of what they are added to.
-LARGE_STATE = {"_SMALL_STATE": 0, "_SMALL_WORK": 0}
+# As one block, or in segments of blocks; or in place: of narrow rows in ranges of classes, of wide
+# ones pass by pass, in windows that are grouped by class, parts that one thread sums, tasks of one
+# or several blocks, and tiles of what they are added to.
+LARGE_STATE = {"_SMALL_STATE": 0, "_ALONE": 0}
 WIDE = LARGE_STATE | {"BUCKET_FEATURES": 0}
 TASKS = {"FLOAT_ROWS": 100, "PRODUCT_ROWS": 50, "PACKED_ROWS": 100, "_BLOCKS": 1}
 TILES = {"_PART_FEATURES": 7, "_TILES_BYTES": 1}
 PIECES = WIDE | TASKS | TILES | {"WINDOW_BYTES": 1, "_PART_ELEMENTS": 1}
 PATHS = {
     "whole": {},
-    "blocks": {"_BLOCK_ELEMENTS": 1, "_SMALL_WORK": 0},
-    "segments": {"_BLOCK_ELEMENTS": 1, "_SEGMENT_ELEMENTS": 1},
-    "segments of blocks": {"_BLOCK_ELEMENTS": 1, "_SEGMENT_ELEMENTS": 500 * 40},
+    "segments": {"_BLOCK_ELEMENTS": 1, "_ALONE": 0},
     "ranges of classes": LARGE_STATE | {"_RANGE_STATE": 1},
     "ranges of groups": LARGE_STATE | {"WINDOW_BYTES": 1, "_LARGE_RANGE": 1},
     "large": WIDE,

@@ -29,7 +29,7 @@ from streamgda.kernels.sums import (
     merge_means,
     two_sum,
 )
-from streamgda.moments import parallel
+from streamgda.moments import cost, parallel
 from streamgda.moments.covariance_types import Structure, structure_of, symmetric
 from streamgda.moments.parallel import (
     Coded,
@@ -49,13 +49,13 @@ from streamgda.storage.format import check_array, check_count, check_squares
 OVERFLOW = "sums or squares would overflow float64; scale the data down, or the weights"
 
 _BLOCK_ELEMENTS = 1 << 16  # of a block that stays in the second cache while it is read twice
-# Of a segment, which one thread adds block by block. Segments of much data are larger: between two
-# of them a thread has to wait for Python.
-_SEGMENT_ELEMENTS = 1 << 19
-_MOST_SEGMENT_ELEMENTS = 1 << 21
-_SEGMENTS = 16
+_MOST_SEGMENT_ELEMENTS = 1 << 21  # of a segment, which one thread adds block by block
+# Times the cost of a segment beside its rows: for less work, a second thread gains nothing, and for
+# somewhat more little, so that the time does not jump where rows are cut.
+_ALONE = 3
+_CHECKED_ELEMENTS = 1 << 19  # of a part that one thread checks
+_RANGES = 16  # at least, if there are as many classes
 _AHEAD = 2  # segments that wait for a thread
-_SMALL_WORK = 1 << 24  # multiplications that are not worth a second thread
 _SMALL_STATE = 1 << 20  # bytes: states up to this size are copied rather than changed in place
 _FEATURES = 32  # products of which leave the near caches where reading in order pays
 _RANGE_STATE = 1 << 18  # bytes of the sums of a range of classes, which stay in a near cache
@@ -247,10 +247,16 @@ class Sums(ABC):
     def _most_few(self) -> int:
         """Rows that are added as one block, or block by block, to the sums themselves."""
         n_classes, d = self.count.size, self.n_features
-        most = max(self._block_rows(LEAST_ROWS + 1), _SEGMENT_ELEMENTS // d)
+        beside = cost.of_segment(self.structure.state_bytes(n_classes, d))
+        most = int(_ALONE * beside / self._row_cost)
+        most = min(most, max(LEAST_ROWS, _MOST_SEGMENT_ELEMENTS // d))
         if self._large and not self.structure.wide(d):
             most = min(most, max(LEAST_ROWS, _RANGE_ROWS * n_classes - 1))
-        return min(most, _SMALL_WORK // self.structure.group_size(d))
+        return most
+
+    @property
+    def _row_cost(self) -> float:
+        return cost.of_row(self.n_features, self.structure.matrix, False)
 
     @abstractmethod
     def adding_at_once(self) -> AddingAtOnce:
@@ -353,10 +359,11 @@ class Sums(ABC):
         """Return the sums with rows added, each segment to sums of its own; see `updated`."""
         (n, d), n_classes = rows.X.shape, self.count.size
         dtype, block_rows = self._read_dtype(rows.X.dtype), self._block_rows(n)
-        most = _MOST_SEGMENT_ELEMENTS // d
-        segment = max(block_rows, _SEGMENT_ELEMENTS // d, min(n // _SEGMENTS, most))
-        # As even as they can be: a small rest would cost as much as a thread.
-        segment = -(-n // max(1, n // segment, -(-n // max(most, segment))))
+        least = max(block_rows, self._most_few // 2)
+        # A power of two, so that threads have equally many. There are twice as many segments of
+        # twice as many rows if there are four times as many: each costs some time beside its rows.
+        n_segments = 1 << ((n // (2 * least)).bit_length() + 1) // 2
+        segment = -(-n // max(n_segments, -(-n // max(least, _MOST_SEGMENT_ELEMENTS // d))))
 
         def part(start: int) -> Sums:
             sums: Sums = self.empty(n_classes)
@@ -391,9 +398,9 @@ class Sums(ABC):
         shared = n_classes // len(self.packed)
         group_bytes = self.structure.state_bytes(shared, d)
         if shared == 1 or group_bytes <= _RANGE_STATE:
-            most = min(_RANGE_STATE // group_bytes, len(self.packed) // _SEGMENTS)
+            most = min(_RANGE_STATE // group_bytes, len(self.packed) // _RANGES)
             return np.append(np.arange(0, n_classes, shared * max(1, most)), n_classes)
-        size = max(1, min(_RANGE_STATE // (16 * d), shared // _SEGMENTS))
+        size = max(1, min(_RANGE_STATE // (16 * d), shared // _RANGES))
         firsts = np.arange(0, n_classes, shared)[:, None] + np.arange(0, shared, size)
         return np.append(firsts, n_classes)
 
@@ -619,7 +626,7 @@ class CentredSums(Sums):
         dtype = self._read_dtype(rows.X.dtype)
         bound = min(_SAFE, float(np.finfo(dtype).max))
         for block in rows.blocks(dtype):
-            values, step = block.X.reshape(-1), _SEGMENT_ELEMENTS
+            values, step = block.X.reshape(-1), _CHECKED_ELEMENTS
             parts = ((values[at : at + step], bound) for at in range(0, values.size, step))
             if not all(threads.run(all_below, parts)):
                 return False

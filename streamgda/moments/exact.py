@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from streamgda.kernels.narrow import BUCKET_FEATURES
 from streamgda.kernels.sums import two_sum
+from streamgda.moments import cost
 from streamgda.moments.centred import AddingAtOnce, CentredSums, Sums, check_fourth
 from streamgda.moments.covariance_types import Structure
 from streamgda.moments.parallel import Coded
@@ -99,6 +101,11 @@ class ExactSums(Sums):
 
     def _changes_at_once(self, dtype: np.dtype, weights: np.ndarray) -> bool:
         return row_type(dtype).reach <= self.reach
+
+    @property
+    def _row_cost(self) -> float:
+        in_bytes = self.reach < 256 and 2 * self.n_features > BUCKET_FEATURES
+        return cost.of_row(self.n_features, self.structure.matrix, in_bytes)
 
     def adding_at_once(self) -> AddingAtOnce:
         """Return a function of types that do not widen the reach, while sums stay exact."""

@@ -24,7 +24,7 @@ from streamgda.runtime import threads
 from streamgda.runtime.parameters import refuse, shown
 
 _TABLE = 1 << 20  # largest range of integers that are looked up in a table
-_PART = 1 << 17  # labels that a thread looks up at a time
+_PART = 1 << 18  # labels that a thread looks up at a time
 _INT64 = np.dtype(np.int64)
 _MOST = np.iinfo(np.int64).max
 _EXACT = 1 << 53  # to which float64 holds all integers

@@ -18,9 +18,9 @@ SQUARES = "add_centred_squares", "add_integer_squares"
 ROWS = {
     "few": (7, 3, "whole", "add_centred", "add_exact_narrow", *SQUARES),
     "narrow": (60, 5, "whole", "add_centred_narrow", "add_exact_narrow", *SQUARES),
-    "narrow blocks": (600, 5, "blocks", "add_centred_narrow", "add_exact_narrow", *SQUARES),
+    "narrow blocks": (600, 5, "segments", "add_centred_narrow", "add_exact_narrow", *SQUARES),
     "wide": (40, WIDE, "whole", "add_centred", "add_integers", *SQUARES),
-    "wide blocks": (300, WIDE, "blocks", "add_centred", "add_integers", *SQUARES),
+    "wide blocks": (300, WIDE, "segments", "add_centred", "add_integers", *SQUARES),
     "large": (600, 5, "ranges of classes", "add_centred_narrow", "add_exact_narrow", *SQUARES),
     "large and wide": (600, 5, "large", "add_scatter", "add_integers", *SQUARES),
 }

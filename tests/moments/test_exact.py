@@ -18,8 +18,7 @@ TYPES = naive.COVARIANCE_TYPES
 DTYPES = ["uint8", "int8", "uint16", "int16"]
 PATHS = {
     "small": {},
-    "blocks": {"_BLOCK_ELEMENTS": 1, "_SMALL_WORK": 0},
-    "segments": {"_BLOCK_ELEMENTS": 1, "_SEGMENT_ELEMENTS": 1},
+    "segments": {"_BLOCK_ELEMENTS": 1, "_ALONE": 0},
     "ranges": LARGE_STATE | {"_RANGE_STATE": 1, "WINDOW_BYTES": 1},
     "large": WIDE,
     "large in pieces": WIDE

@@ -25,6 +25,8 @@ from moment_checks import (
 from streamgda.kernels.products import LEAST_ROWS
 from streamgda.moments import ClassMoments
 from streamgda.moments import centred as sums_module
+from streamgda.moments.centred import CentredSums
+from streamgda.moments.covariance_types import structure_of
 from streamgda.runtime import threads
 
 
@@ -48,7 +50,7 @@ def test_all_paths_agree(covariance_type, dtype, path, monkeypatch, use_threads)
     take_path(path, monkeypatch)
     steps = count_steps(monkeypatch)
     moments = ClassMoments(covariance_type).update(X, y, weights)
-    few = {"whole": 1, "blocks": 1, "segments": 5, "segments of blocks": 2}
+    few = {"whole": 1, "segments": 2}
     if path in few or (matrix and path in LARGE):
         assert steps["_add_few"] == few.get(path, 0)
         assert not steps["_add_by_ranges"]
@@ -71,25 +73,26 @@ def test_a_state_too_large_for_each_segment(dtype):
     X, y = sample(6000, 300, 4, dtype=dtype)
     moments = ClassMoments().update(X, y)
     assert moments._structure.state_bytes(4, 300) > sums_module._SMALL_STATE
-    assert X.size > sums_module._SEGMENT_ELEMENTS
+    assert len(X) > moments._sums._most_few
     assert_moments(moments, X, y, rtol=accuracy(dtype, "large"))
 
 
 @pytest.mark.parametrize("covariance_type", ["full", "diag"])
-def test_many_segments(covariance_type):
-    """Without any constants changed: 200,000 x 8 is more than three segments."""
-    X, y = sample(200_000, 8)
-    assert X.size > 3 * sums_module._SEGMENT_ELEMENTS
+def test_many_segments(covariance_type, monkeypatch):
+    """Without any constants changed: 170,000 x 32 is four segments."""
+    X, y = sample(170_000, 32)
+    steps = count_steps(monkeypatch)
     assert_moments(ClassMoments(covariance_type).update(X, y), X, y)
+    assert steps["_add_few"] == 4
 
 
 # On both sides of each limit between two ways to add rows, without any constants changed: a
-# covariance type, features, and of each side classes, rows, and the step that takes these and how
-# often.
+# covariance type, features, and of each side classes, rows (None: the most that are added as one
+# block, and one more), and the step that takes these and how often.
 FEW, RANGES = "_add_few", "_add_by_ranges"
 BORDERS = {
-    "a block": ("full", 8, (10, 65536, FEW, 1), (10, 65537, FEW, 1)),
-    "a segment": ("diag", 8, (10, 131071, FEW, 1), (10, 131072, FEW, 2)),
+    "a block of products": ("full", 8, (10, None, FEW, 1), (10, None, FEW, 2)),
+    "a block of squares": ("diag", 64, (10, None, FEW, 1), (10, None, FEW, 2)),
     "few rows of a class": ("full", 3, (40, 159, FEW, 1), (40, 160, FEW, 1)),
     "few rows for ranges": ("tied", 64, (493, 2957, FEW, 1), (493, 2958, RANGES, 1)),
     "classes of products": ("full", 64, (29, 2000, FEW, 1), (30, 2000, RANGES, 1)),
@@ -104,7 +107,9 @@ BORDERS = {
 def test_both_sides_of_a_border(border, use_threads):
     covariance_type, d, *sides = BORDERS[border]
     use_threads(2)
-    for n_classes, n, step, times in sides:
+    for number, (n_classes, rows, step, times) in enumerate(sides):
+        sums = CentredSums.zeros(structure_of(covariance_type), n_classes, d)
+        n = sums._most_few + number if rows is None else rows
         X, y = sample(n, d, n_classes)
         with pytest.MonkeyPatch.context() as patch:
             steps = count_steps(patch)
@@ -117,7 +122,7 @@ def test_both_sides_of_a_border(border, use_threads):
 @pytest.mark.parametrize("dtype", ["float64", "uint8"])
 def test_rows_added_at_once(dtype, covariance_type):
     """Rows of known classes have the same bits whether their labels must be encoded or not."""
-    X, y = sample(70_000, 8, dtype=dtype)
+    X, y = sample(120_000, 8, dtype=dtype)
     moments = [ClassMoments(covariance_type).update(X[:300], y[:300]) for _ in range(2)]
     most = moments[0]._sums.most_at_once
     for n in (1, LEAST_ROWS + 1, most, most + 1):
@@ -313,7 +318,7 @@ def test_float32_of_any_weight(weight, monkeypatch):
 @pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "tied_diag"])
 def test_means_that_jump_cost_few_digits(covariance_type, d, weighted, monkeypatch):
     """Pivots may be a million standard deviations off, and weigh nothing."""
-    take_path("blocks", monkeypatch)
+    take_path("segments", monkeypatch)
     rng = np.random.default_rng(7)
     y = np.tile([0, 1], 400)
     X = rng.normal(size=(800, d)) + y[:, None]

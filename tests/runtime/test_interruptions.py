@@ -46,7 +46,7 @@ ESTIMATORS = ["GaussianNB", "LinearDiscriminantAnalysis half-life", "BernoulliNB
 def test_no_change_is_half_made(size, monkeypatch):
     if size == "large":  # as if the states were: they change in place, on another thread
         monkeypatch.setattr(sums_module, "_SMALL_STATE", 0)
-        monkeypatch.setattr(sums_module, "_SMALL_WORK", 0)
+        monkeypatch.setattr(sums_module, "_ALONE", 0)
     wrong, places = {}, 0
     cases = list(interruptions.cases(large=False))
     chosen = [c for c in cases if any(word in c.name for word in KINDS + ESTIMATORS)]
@@ -65,7 +65,7 @@ def test_no_change_is_half_made(size, monkeypatch):
 @pytest.mark.parametrize("again", [0, 0.005])
 def test_a_large_update_is_completed_before_the_exception_is_raised(monkeypatch, again):
     monkeypatch.setattr(sums_module, "_SMALL_STATE", 0)
-    monkeypatch.setattr(sums_module, "_SMALL_WORK", 0)
+    monkeypatch.setattr(sums_module, "_ALONE", 0)
     add, ended = CentredSums._add_by_ranges, []
 
     def slowly(*given):
