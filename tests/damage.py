@@ -31,6 +31,7 @@ from zarr.buffer.cpu import Buffer
 import streamgda
 from streamgda import (
     ClassMoments,
+    DriftMonitor,
     GaussianDiscriminantAnalysis,
     GaussianModel,
     GaussianNB,
@@ -41,13 +42,18 @@ from streamgda import (
 )
 from streamgda.engine.accumulate_checkpoint import CheckpointContents
 from streamgda.errors import FormatError, SourceNotFoundError, StreamGDAError
-from streamgda.models.model import Model
+from streamgda.models.model import RowModel
+from streamgda.models.principal_components import PrincipalComponents
+from streamgda.models.ridge import RidgeModel
 from streamgda.moments import Moments
 from streamgda.storage import format as storage_format
 from streamgda.storage.saved import state_of
 
 GOLDEN = Path(__file__).with_name("golden")
-KINDS = "bernoulli", "estimator", "grouped", "model", "moments", "pairwise", "window"
+KINDS = (
+    *("bernoulli", "drift", "estimator", "grouped", "linear scores", "model", "moments"),
+    *("pairwise", "principal components", "ridge", "window"),
+)
 LOADERS = dict.fromkeys(KINDS, streamgda.load) | {"checkpoint": CheckpointContents.load}
 LONGEST = 60.0  # seconds of the processor for a case, which may compile kernels
 NASTY = [
@@ -116,9 +122,9 @@ def as_store(files: Files) -> Any:
 def subjects() -> dict[str, Subject]:
     """Return a subject for each of the newest golden files, and some that follow from them."""
     found = {}
-    newest = GOLDEN / f"version{storage_format.VERSION}"
-    for file in sorted([*newest.glob("*.zip"), *(GOLDEN / "groups").glob("*.zip")]):
-        found[file.stem] = Subject(file.stem, *storage_format.read(file))
+    for folder in (f"version{storage_format.VERSION}", "groups", "heads"):
+        for file in sorted((GOLDEN / folder).glob("*.zip")):
+            found[file.stem] = Subject(file.stem, *storage_format.read(file))
     qda, batches = found["qda"], found["pass"]
     parts = {name: value for name, value in qda.attributes.items() if name != "model"}
     arrays = {name: a for name, a in qda.arrays.items() if not name.startswith("model/")}
@@ -351,8 +357,12 @@ def uses_of(loaded: Any) -> Uses:
         yield from uses_of_window(loaded)
     elif isinstance(loaded, Moments):
         yield from uses_of_moments(loaded)
-    elif isinstance(loaded, Model):
+    elif isinstance(loaded, RowModel):
         yield from uses_of_model(loaded)
+    elif isinstance(loaded, DriftMonitor):
+        rows, labels = rows_and_labels(loaded.reference.n_features, loaded.reference.classes)
+        yield lambda: (repr(loaded), loaded.can_alarm_from, loaded.history)
+        yield lambda: loaded.update(rows, labels)
     else:
         yield from uses_of_estimator(loaded)
 
@@ -412,6 +422,10 @@ def uses_of_window(window: SlidingWindow) -> Uses:
 def uses_of_model(model: Any) -> Uses:
     rows, _ = rows_and_labels(model.n_features, model.classes)
     methods = "predict posterior log_posterior joint_log_likelihood log_density relative_scores"
+    if isinstance(model, PrincipalComponents):
+        methods = "transform residual log_density"
+    elif isinstance(model, RidgeModel):
+        methods = "relative_scores predict" if model.classes.size > 1 else "targets"
     for method in methods.split():
         yield lambda method=method: getattr(model, method)(rows)
     if isinstance(model, GaussianModel):
@@ -421,7 +435,8 @@ def uses_of_model(model: Any) -> Uses:
 
 
 def uses_of_estimator(estimator: Any) -> Uses:
-    rows, labels = rows_and_labels(estimator.n_features_in_, estimator.classes_)
+    classes = getattr(estimator, "classes_", np.arange(2.0))  # those without have targets, or none
+    rows, labels = rows_and_labels(estimator.n_features_in_, classes)
     methods = "predict predict_proba predict_log_proba decision_function score_samples transform"
     for method in methods.split():
         if hasattr(estimator, method):
@@ -432,7 +447,7 @@ def uses_of_estimator(estimator: Any) -> Uses:
         yield from uses_of_moments(estimator.moments_)
     if hasattr(estimator, "partial_fit"):
         yield lambda: estimator.partial_fit(rows, labels)
-    yield lambda: (estimator.predict(rows), repr(estimator))
+    yield lambda: repr(estimator)
     yield lambda: estimator.fit(rows, labels)
 
 

@@ -1006,11 +1006,12 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
 
     def _check_supported(self) -> None:
         super()._check_supported()
-        as_number("temperature", self._temperature, "a number above 0", LEAST)
+        _ = self._temperature
 
     @property
-    def _temperature(self) -> Any:
-        return getattr(self, "temperature", 1.0)  # subclasses may have parameters of their own
+    def _temperature(self) -> float:
+        given = getattr(self, "temperature", 1.0)  # subclasses may have parameters of their own
+        return as_number("temperature", given, "a number above 0", LEAST)
 
     @fitted
     def class_count_(self) -> np.ndarray:

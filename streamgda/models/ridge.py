@@ -299,5 +299,6 @@ class RidgeModel(LinearScores):
         return self.targets(X, first_row)[:, 0]
 
     def _check(self) -> None:
-        self._check_functions(len(self.coefficients))
+        n_classes = self.classes.size  # one, where the functions are of targets
+        self._check_functions(n_classes if n_classes > 1 else len(self.coefficients))
         check_array("centre", self.centre, (self.n_features,), "f8")

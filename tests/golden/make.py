@@ -2,8 +2,8 @@
 
 Run this once for each new version of the format, with the release that introduces it. Never run it
 again for a version that has a folder: those files prove that older files stay readable. Those in
-``names`` and ``groups`` were written apart, as version 4 got names of features and moments of
-groups after it was introduced.
+``names``, ``groups`` and ``heads`` were written apart, as version 4 got names of features, moments
+of groups, and objects beside classifiers after it was introduced.
 """
 
 import sys
@@ -13,16 +13,25 @@ import dask
 import numpy as np
 
 from streamgda import (
+    PCA,
     BernoulliNB,
     Checkpoint,
     ClassMoments,
+    DriftMonitor,
     GaussianDiscriminantAnalysis,
     GaussianNB,
     GroupedMoments,
     LinearDiscriminantAnalysis,
+    Normalize,
     PairwiseMoments,
+    Power,
     QuadraticDiscriminantAnalysis,
+    RandomFeatures,
+    Ridge,
+    RidgeClassifier,
+    SeparabilitySelector,
     SlidingWindow,
+    Standardize,
     ThresholdClassifier,
     accumulate,
 )
@@ -87,6 +96,50 @@ def estimators_of(data):
         "bernoulli-nb": (BernoulliNB(alpha=0.5).fit(data["ones"], y.astype("S1")), data["ones"]),
         "threshold": (rule.fit(X[two], names[two]), X),
     }
+
+
+def heads_of(data):
+    """Return objects beside classifiers by the name of their file, and the methods to compare."""
+    X, y, names, weights = (data[name] for name in ("X", "labels", "names", "weights"))
+    moments = ClassMoments().update(X, names)
+    fourier = RandomFeatures(5, "fourier", gamma=0.5, random_state=7)
+    lift = [Standardize(moments), Normalize("l2"), Power(0.5), fourier]
+    relu = RandomFeatures(4, random_state=3)
+    gda = GaussianDiscriminantAnalysis(standardize=True, reg_param=0.1).fit(X, names)
+    given = LinearDiscriminantAnalysis.from_parameters([[1.0, 2.0, 0.5]], [0.5], [0, 1])
+    targets = np.column_stack([y, X[:, 0] ** 2])
+    ridge = Ridge([0.5, 2.0]).fit(X, targets, weights)
+    pca = PCA(2, whiten=True).fit(X)
+    monitor = DriftMonitor(moments, window=12)
+    monitor.update(X[:18], names[:18])
+    return {
+        "calibrated": (gda.calibrate(X, names), ["predict", "predict_log_proba"]),
+        "lifted-lda": (
+            LinearDiscriminantAnalysis("lsqr", feature_map=lift).fit(X, names),
+            ["predict", "predict_log_proba"],
+        ),
+        "lifted-ridge": (Ridge(feature_map=relu).fit(X, y), ["predict"]),
+        "lifted-moments": (ClassMoments("tied", feature_map=relu).update(X, names), []),
+        "given-scores": (given, ["predict", "decision_function"]),
+        "linear-scores": (given.model_, ["log_posterior"]),
+        "ridge": (ridge, ["predict"]),
+        "ridge-model": (ridge.model_, ["targets"]),
+        "ridge-classifier": (RidgeClassifier(0.5).fit(X, names), ["predict", "decision_function"]),
+        "pca": (pca, ["transform", "score_samples", "residual"]),
+        "pca-model": (pca.model_, ["transform"]),
+        "selector": (SeparabilitySelector(2).fit(X, names), ["transform"]),
+        "monitor": (monitor, []),
+    }
+
+
+def described_head(head, methods, data):
+    """Return what a head makes of the rows, as plain arrays by name."""
+    if isinstance(head, DriftMonitor):
+        reports = head.update(data["X"][18:], data["names"][18:])
+        return {"p_values": np.array([report.overall.means.p_value for report in reports])}
+    if isinstance(head, ClassMoments):
+        return described(head)
+    return {method: getattr(head, method)(data["X"]) for method in methods}
 
 
 def frame_of(X):
@@ -154,6 +207,9 @@ def main(folder):
         if model is not None:
             estimator.model_.save(folder / f"{model}.zip")
             expected[model] = {"log_density": estimator.model_.log_density(X)}
+    for name, (head, methods) in heads_of(data).items():
+        head.save(folder / f"{name}.zip")
+        expected[name] = described_head(head, methods, data)
     stream = Checkpoint(folder / "stream.zip")
     stream.save(GaussianNB().fit(data["X"], data["labels"]), {"offset": 17})
     expected["stream"] = described(stream.state.moments_)

@@ -19,7 +19,7 @@ from streamgda import Checkpoint, accumulate
 from streamgda.storage import format as storage_format
 
 FOLDERS = sorted(GOLDEN.glob("version*"))
-NAMED, GROUPED = GOLDEN / "names", GOLDEN / "groups"
+NAMED, GROUPED, HEADS = (GOLDEN / name for name in ("names", "groups", "heads"))
 FILES = sorted(file for folder in FOLDERS for file in folder.glob("*.zip"))
 NEW_PARAMETERS = {
     "feature_map": None,
@@ -75,7 +75,7 @@ def assert_holds(moments, expected):
 def test_the_files_are_those_that_were_written():
     lines = (GOLDEN / "SHA256SUMS").read_text().splitlines()
     listed = {name: digest for digest, name in (line.split() for line in lines)}
-    there = [file for folder in (*FOLDERS, NAMED, GROUPED) for file in folder.iterdir()]
+    there = [file for folder in (*FOLDERS, NAMED, GROUPED, HEADS) for file in folder.iterdir()]
     found = {
         file.relative_to(GOLDEN).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
         for file in there
@@ -86,7 +86,7 @@ def test_the_files_are_those_that_were_written():
 def test_there_are_files_of_the_current_version_and_of_every_kind():
     newest = GOLDEN / f"version{storage_format.VERSION}"
     assert newest in FOLDERS
-    files = [*newest.glob("*.zip"), *GROUPED.glob("*.zip")]
+    files = [*newest.glob("*.zip"), *GROUPED.glob("*.zip"), *HEADS.glob("*.zip")]
     assert {storage_format.kind_of(file) for file in files} == LOADERS.keys()
 
 
@@ -188,3 +188,18 @@ def test_saved_objects_know_the_names_of_their_features(file):
         assert loaded.feature_names_in_.tolist() == ["length", "width", "height"]
         loaded = loaded.moments_
     assert loaded.feature_names == ("length", "width", "height")
+
+
+@pytest.mark.parametrize("file", sorted(HEADS.glob("*.zip")), ids=lambda file: file.stem)
+def test_saved_heads(file, make, tmp_path):
+    kind = storage_format.kind_of(file)
+    loaded, expected = LOADERS[kind](file), expected_of(HEADS, file.stem)
+    loaded.save(tmp_path / file.name)
+    again, before = (storage_format.read(path, kind) for path in (tmp_path / file.name, file))
+    assert again[1] == before[1]
+    np.testing.assert_equal(again[2], before[2])
+    data = expected_of(HEADS, "data")
+    found = make.described_head(loaded, expected.keys() - {"p_values"}, data)
+    assert found.keys() == expected.keys()
+    for name, value in found.items():
+        assert_equal(np.asarray(value), expected[name])
