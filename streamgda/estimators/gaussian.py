@@ -887,7 +887,8 @@ class GaussianClassifier(MomentClassifier):
         check_lengths(as_source(rows.X))  # labels belong to rows by their number
         X, rows = validate_rows(self, rows.X), rows.opened()
         codes, weights = self._codes_of_fit(rows, model.count)
-        own = {"codes": codes} | ({} if weights is None else {"weights": weights})
+        own: dict[str, Any] = {"codes": codes}
+        own |= {} if weights is None else {"weights": weights}
         columns = self.classes_.size if answer in ("posterior", "log_posterior") else None
         held = int(self.model_.held_bytes) + sum(each.nbytes for each in own.values())
         if out is None and not math.isnan(rows.X.n_rows):  # what the next pass returns
