@@ -64,7 +64,7 @@ def convert(
     streamgda convert flowers.csv --out flowers.zarr --labels kind --drop field
     streamgda convert train-images.idx --labels train-labels.idx --out digits.zarr
     """
-    from streamgda.rows.table_files import is_table  # noqa: PLC0415  (see the note in `options`)
+    from streamgda.rows.opening import is_table  # noqa: PLC0415  (see the note in `options`)
     from streamgda.runtime.memory import readable  # noqa: PLC0415
     from streamgda.storage.opening import open_node  # noqa: PLC0415
 

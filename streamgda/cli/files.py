@@ -86,8 +86,8 @@ def open_rows(
 
 def file_and_name(labels: Sequence[str] | None) -> tuple[str | None, str | None]:
     """Return the file of labels and the name of a column or an array, each None if not given."""
-    from streamgda.rows.geotiff import is_geotiff  # noqa: PLC0415
     from streamgda.rows.polygons import is_polygon_file  # noqa: PLC0415
+    from streamgda.rows.rasters import is_geotiff  # noqa: PLC0415
 
     given: dict[bool, str] = {}
     for text in labels or ():
@@ -122,7 +122,7 @@ def open_both(
     from streamgda.estimators.row_estimator import names_in  # noqa: PLC0415
     from streamgda.rows import names_of  # noqa: PLC0415
     from streamgda.rows.names import join_names  # noqa: PLC0415
-    from streamgda.rows.table_files import is_table  # noqa: PLC0415
+    from streamgda.rows.opening import is_table  # noqa: PLC0415
     from streamgda.storage.opening import refuse_half_written  # noqa: PLC0415
 
     if former is not None and model is None:

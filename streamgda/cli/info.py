@@ -81,7 +81,7 @@ def describe(path: str | Path) -> dict[str, Any]:
 
 
 def _content(path: str) -> dict[str, Any]:
-    from streamgda.rows.table_files import is_table  # noqa: PLC0415
+    from streamgda.rows.opening import is_table  # noqa: PLC0415
     from streamgda.storage.format import FORMAT  # noqa: PLC0415
     from streamgda.storage.opening import described  # noqa: PLC0415
     from streamgda.storage.saved import description_of, load  # noqa: PLC0415
@@ -133,9 +133,9 @@ def _array(name: str, array: Any) -> dict[str, Any]:
 
 
 def _table(path: str) -> dict[str, Any]:
-    from streamgda.rows.table_files import Table  # noqa: PLC0415
+    from streamgda.rows.opening import table_files  # noqa: PLC0415
 
-    table = Table.of(path)
+    table = table_files(path).Table.of(path)
     return {
         "kind": f"table ({table.format.name})",
         "rows": table.n_rows,

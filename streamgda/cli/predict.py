@@ -90,9 +90,9 @@ def predict(
     # See the note in `options`.
     from streamgda.engine.resumable_outputs import ENDINGS, holds_scores  # noqa: PLC0415
     from streamgda.rows import Rows  # noqa: PLC0415
-    from streamgda.rows.geotiff import is_geotiff  # noqa: PLC0415
     from streamgda.rows.invalid_rows import SCORING  # noqa: PLC0415
-    from streamgda.rows.table_writing import is_table_path  # noqa: PLC0415
+    from streamgda.rows.opening import is_table_path  # noqa: PLC0415
+    from streamgda.rows.rasters import is_geotiff  # noqa: PLC0415
 
     wanted = {"predict_proba": proba, "predict_log_proba": log_proba, "score_samples": density}
     if sum(wanted.values()) > 1:
@@ -178,9 +178,12 @@ def predict(
 
 def _counted(out: Path, dtype: Any) -> list[tuple[Any, int]]:
     """Return the different labels in an output and the number of rows of each, largest first."""
-    from streamgda.rows.geotiff import is_geotiff  # noqa: PLC0415
-    from streamgda.rows.table_files import Table, format_of  # noqa: PLC0415
-    from streamgda.rows.table_writing import is_table_path  # noqa: PLC0415
+    from streamgda.rows.opening import (  # noqa: PLC0415
+        format_of,
+        is_table_path,
+        table_files,
+    )
+    from streamgda.rows.rasters import is_geotiff  # noqa: PLC0415
 
     counts: Counter[Any] = Counter()
     if is_table_path(out):
@@ -189,7 +192,7 @@ def _counted(out: Path, dtype: Any) -> list[tuple[Any, int]]:
         # What a text holds is read as text, as a later label may be no number.
         text = format_of(str(out)) == "csv"
         options: Any = {"header": True, "keep_default_na": False} if text else {}
-        table = Table.of(out, **options)
+        table = table_files(out).Table.of(out, **options)
         kind = pa.string() if text else table.kinds("label")[0]
         for batch in table.batches(0, {"label": kind}, _BLOCK):
             for found in batch.column(0).value_counts().to_pylist():
@@ -221,7 +224,7 @@ def _refuse_other_data(*paths: Path) -> None:
     Tables have no mark.
     """
     from streamgda.engine.resumable_outputs import holds_scores  # noqa: PLC0415
-    from streamgda.rows.table_writing import is_table_path  # noqa: PLC0415
+    from streamgda.rows.opening import is_table_path  # noqa: PLC0415
 
     for path in paths:
         table = is_table_path(path) and path.is_file()

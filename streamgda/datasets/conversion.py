@@ -21,13 +21,12 @@ from streamgda.datasets.digits import IdxFile
 from streamgda.engine.progress import Progress, reporter
 from streamgda.errors import InvalidDataError, InvalidParameterError, SourceError, cause_of
 from streamgda.rows import Rows, as_source, names_of
-from streamgda.rows.arrays import as_slab, unmasked
-from streamgda.rows.codes import CodedLabels, distinct
+from streamgda.rows.arrays import CodedLabels, as_slab, distinct, unmasked
 from streamgda.rows.in_memory import BackedSparseRows, SparseRows, as_array
 from streamgda.rows.labels import are_missing
 from streamgda.rows.names import join_names
+from streamgda.rows.opening import is_table, refuse_other_kinds, table_files
 from streamgda.rows.sources import ForwardRows, RowSource
-from streamgda.rows.table_files import chosen, is_table, open_table, refuse_other_kinds
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import (
     ColumnNames,
@@ -240,11 +239,11 @@ def _columns(
         raise InvalidParameterError("label and labels were given; expected one of them")
 
     def last(names: list[str]) -> str | None:
-        dropped = [] if drop is None else chosen(names, drop, "drop", str(path))
+        dropped = [] if drop is None else table_files(path).chosen(names, drop, "drop", str(path))
         return next((name for name in reversed(names) if name not in dropped), None)
 
     column = last if own and label is None else label
-    X, y = open_table(path, y=None, label=column, dtype=dtype, **options)
+    X, y = table_files(path).open_table(path, y=None, label=column, dtype=dtype, **options)
     if y is None or y.dtype is None:
         return X, None
     texts = y.dtype.kind not in _NUMBER_KINDS

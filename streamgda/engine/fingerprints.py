@@ -16,8 +16,7 @@ import numpy as np
 
 from streamgda.errors import CheckpointError
 from streamgda.rows import Rows, as_source
-from streamgda.rows.arrays import is_masked
-from streamgda.rows.codes import CodedLabels, distinct
+from streamgda.rows.arrays import CodedLabels, distinct, is_masked
 from streamgda.rows.in_memory import as_array
 from streamgda.rows.names import ATTRIBUTE
 from streamgda.rows.sources import RowSource, Slab

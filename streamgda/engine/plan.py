@@ -19,8 +19,7 @@ from streamgda.moments import (
 )
 from streamgda.moments.covariance_types import Structure
 from streamgda.rows import Rows
-from streamgda.rows.arrays import is_masked
-from streamgda.rows.codes import CodedLabels, distinct
+from streamgda.rows.arrays import CodedLabels, distinct, is_masked
 from streamgda.rows.in_memory import DecodedLabels
 from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
 from streamgda.rows.labels import encode

@@ -26,17 +26,17 @@ from streamgda.errors import (
     SourceNotFoundError,
     printable,
 )
-from streamgda.rows.geotiff import (
+from streamgda.rows.grids import Grid, is_lazy
+from streamgda.rows.opening import GROUP_ROWS, is_table_path, table_files
+from streamgda.rows.rasters import (
     BLOCK_PIXELS,
     is_geotiff,
     is_of_scores,
     open_raster,
     writing_geotiff,
 )
-from streamgda.rows.grids import Grid, is_lazy
 from streamgda.rows.sources import RowSource
 from streamgda.rows.stores import StoredRows, is_reference, retried_array
-from streamgda.rows.table_writing import GROUP_ROWS, is_table_path, writing_table
 from streamgda.runtime.parameters import shown
 from streamgda.storage import replacing
 from streamgda.storage.format import check_whole
@@ -80,7 +80,11 @@ class FileOutput(NamedTuple):
     unit: Callable[[Grid], int]
 
 
-_TABLE = FileOutput(writing_table, lambda path: path, lambda grid: GROUP_ROWS)
+_TABLE = FileOutput(
+    lambda path, *about: table_files(path).writing_table(path, *about),
+    lambda path: path,
+    lambda grid: GROUP_ROWS,
+)
 _RASTER = FileOutput(writing_geotiff, open_raster, lambda grid: BLOCK_PIXELS * grid.shape[-1])
 ENDINGS = ".parquet, .arrow or .csv (a table), .tif (a GeoTIFF), "
 

@@ -18,8 +18,7 @@ from streamgda.engine.fingerprints import fingerprint_method
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.models.marginals import CACHE_BYTES, Marginals
 from streamgda.rows import Rows, as_source
-from streamgda.rows.arrays import is_masked, is_plain, unmasked
-from streamgda.rows.codes import CodedLabels
+from streamgda.rows.arrays import CodedLabels, is_masked, is_plain, unmasked
 from streamgda.rows.in_memory import SparseRows
 from streamgda.rows.invalid_rows import (
     CHECK_SUMS,

@@ -20,8 +20,7 @@ from streamgda.moments.base import Moments
 from streamgda.moments.class_moments import ClassMoments, exceeds
 from streamgda.moments.covariance_types import Structure
 from streamgda.moments.feature_maps import Lifting
-from streamgda.rows.arrays import is_masked, read_only
-from streamgda.rows.codes import CodedLabels
+from streamgda.rows.arrays import CodedLabels, is_masked, read_only
 from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
 from streamgda.rows.labels import (
     Labels,

@@ -1,11 +1,13 @@
-"""Arrays as the kernels read them: tensors, masked values, data types, blocks, rows by columns."""
+"""Arrays as kernels read them: tensors, masks, types, blocks, rows by columns, coded labels."""
 
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,8 +15,7 @@ import numpy as np
 from streamgda.errors import InvalidDataError
 from streamgda.kernels.columns import write_rows
 from streamgda.kernels.products import LEAST_ROWS
-from streamgda.kernels.sums import widen_halves
-from streamgda.rows.codes import CodedLabels
+from streamgda.kernels.sums import WORD, number_entries, widen_halves
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
 
@@ -378,14 +379,7 @@ class ColumnRows:
             ]
             kept = [part for part in found if part.first < part.last]
             return ColumnRows(kept, self.shape[1], self.dtype)
-        numbers = np.arange(len(self))[rows]
-        out = np.empty((numbers.size, self.shape[1]), self.dtype)
-        for at, part in self._placed():
-            own = np.flatnonzero((numbers >= at) & (numbers < at + part.last - part.first))
-            within = numbers[own] - at + part.first
-            for number, column in enumerate(part.columns if own.size else ()):
-                out[own, number] = column[within]
-        return out
+        return np.asarray(self)[rows]
 
     def _placed(self) -> Iterator[tuple[int, _Part]]:
         """Yield the number of the first row of each part, and the part."""
@@ -396,8 +390,7 @@ class ColumnRows:
 
     def row(self, number: int) -> np.ndarray:
         """Return a row."""
-        found: np.ndarray = self[[number]][0]
-        return found
+        return np.asarray(self[number : number + 1])[0]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Return the rows as an array."""
@@ -419,6 +412,128 @@ class ColumnRows:
         return rows if dtype is None else rows.astype(dtype, copy=False)
 
 
+# --- labels by codes ------------------------------------------------------------------------------
+
+
+_NUMBERED = 1 << 17  # labels that a thread numbers at a time
+
+
+@dataclass(frozen=True, eq=False)
+class CodedLabels:
+    """Labels by their codes, as those of categories; numpy converts them to an array of labels.
+
+    Attributes
+    ----------
+    values : ndarray, shape (n_values,)
+        Labels in any order; some may occur in no row, and some several times in `values`.
+    codes : ndarray of int, shape (n_rows,)
+        Number of each row's label.
+    """
+
+    values: np.ndarray
+    codes: np.ndarray
+
+    ndim = 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of rows, as the shape of an array."""
+        return self.codes.shape
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return self.codes.size
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Data type of the labels."""
+        return self.values.dtype
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Return the label of a row, or those of some rows, by their codes."""
+        codes = self.codes[rows]
+        return CodedLabels(self.values, codes) if np.ndim(codes) else self.values[codes]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Return the labels as an array."""
+        return np.asarray(self.values[self.codes], dtype)
+
+    def copy(self) -> CodedLabels:
+        """Return the labels, with codes of their own."""
+        return CodedLabels(self.values, self.codes.copy())
+
+    def tolist(self) -> list[Any]:
+        """Return the labels as a list."""
+        labels: list[Any] = np.asarray(self).tolist()
+        return labels
+
+
+def coded(codes: np.ndarray, words: list[Any]) -> CodedLabels:
+    """Return labels by the codes of a library, in which a missing label has a negative one."""
+    if codes.min(initial=0) < 0:
+        words, codes = [*words, None], np.where(codes < 0, len(words), codes)
+    values = np.empty(len(words), object)
+    values[:] = words
+    return CodedLabels(values, codes)
+
+
+def distinct(labels: np.ndarray) -> CodedLabels:
+    """Return labels by codes. Those in `values` differ in their bytes, within each part of rows.
+
+    Entries of an array with the same bytes are equal, whatever its type: those of an array of
+    objects are addresses. Equal labels may differ in their bytes, such as equal strings that are
+    several objects, and 0.0 and -0.0.
+
+    Examples
+    --------
+    >>> coded = distinct(np.array(["b", "a", "b"]))
+    >>> coded.values, coded.codes
+    (array(['b', 'a'], dtype='<U1'), array([0, 1, 0], dtype=int32))
+    """
+    labels = np.ascontiguousarray(labels)
+    memory, size = np.ndarray((labels.nbytes,), np.uint8, labels), labels.dtype.itemsize
+    mask = np.frombuffer((b"\xff" * min(size, WORD)).ljust(WORD, b"\0"), np.uint64)[0]
+    codes: Any = np.empty(labels.size, np.int32 if labels.size < 1 << 31 else np.int64)
+
+    def number(start: int, stop: int) -> np.ndarray:
+        entries = memory[start * size : stop * size]
+        if size < WORD:
+            entries = np.append(entries, np.zeros(WORD, np.uint8))
+        entries.flags.writeable = False  # as some labels are, so that one kernel serves all
+        bits = int(stop - start).bit_length() + 1
+        firsts = np.empty(stop - start, np.int64)
+        table = np.zeros(1 << bits, np.int32)
+        n = number_entries(entries, size, mask, bits, table, firsts, codes[start:stop])
+        return firsts[:n] // max(size, 1) + start
+
+    parts = [(i, min(i + _NUMBERED, labels.size)) for i in range(0, labels.size, _NUMBERED)]
+    firsts, n_values = [np.empty(0, np.int64), *threads.run(number, parts)], 0
+    for (start, stop), first in zip(parts, firsts[1:], strict=True):
+        if n_values:
+            codes[start:stop] += n_values
+        n_values += first.size
+    return CodedLabels(labels[np.concatenate(firsts)], codes)
+
+
+def coded_texts(labels: Sequence[Any]) -> CodedLabels | None:
+    """Return strings, or bytes, by the codes of different ones, with None among them or not.
+
+    It is None for other labels.
+    """
+    numbers: defaultdict[Any, int] = defaultdict(count().__next__)
+    try:
+        codes = np.fromiter(map(numbers.__getitem__, labels), np.int32, len(labels))
+    except TypeError:  # not all can be hashed
+        return None
+    kinds = {*map(type, numbers)} - {type(None)}
+    texts = any(all(issubclass(kind, base) for kind in kinds) for base in (str, bytes))
+    return CodedLabels(np.array([*numbers], object), codes) if texts else None
+
+
 def concatenated(parts: Sequence[Any]) -> Any:
     """Return consecutive parts of labels or rows as one."""
     if len(parts) == 1:
@@ -428,14 +543,8 @@ def concatenated(parts: Sequence[Any]) -> Any:
     if not all(type(part) is CodedLabels for part in parts):
         masked = any(isinstance(part, np.ma.MaskedArray) for part in parts)
         return (np.ma if masked else np).concatenate(parts)
-    starts = np.cumsum([0, *(part.size for part in parts)])
-    n_before = np.cumsum([0, *(part.values.size for part in parts)])
-    codes: Any = np.empty(starts[-1], np.int32 if n_before[-1] < 1 << 31 else np.int64)
-
-    def write(part: CodedLabels, start: int, n: int) -> None:
-        rows = codes[start : start + part.size]
-        rows[:] = part.codes
-        rows += n
-
-    threads.run(write, zip(parts, starts.tolist(), n_before.tolist(), strict=False))
-    return CodedLabels(np.concatenate([part.values for part in parts]), codes)
+    values = np.concatenate([part.values for part in parts])
+    first = np.cumsum([0, *(part.values.size for part in parts[:-1])])
+    dtype = np.min_scalar_type(-values.size)
+    codes = [np.add(part.codes, n, dtype=dtype) for part, n in zip(parts, first, strict=True)]
+    return CodedLabels(values, np.concatenate(codes))

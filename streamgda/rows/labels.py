@@ -13,11 +13,12 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.kernels.sums import all_within, encode_labels
-from streamgda.rows.arrays import is_masked, unmasked
-from streamgda.rows.codes import (
+from streamgda.rows.arrays import (
     CodedLabels,
     coded_texts,
     distinct,
+    is_masked,
+    unmasked,
 )
 from streamgda.rows.in_memory import as_array
 from streamgda.runtime import threads

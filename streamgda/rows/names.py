@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.errors import InvalidParameterError, SourceError
+from streamgda.errors import InvalidParameterError
 from streamgda.runtime.parameters import shown
 from streamgda.storage.format import check_texts
 
@@ -124,21 +124,3 @@ def restored_names(attributes: Mapping[str, Any], n_features: int | None) -> Nam
     if attributes.get(ATTRIBUTE) is None:
         return None
     return tuple(check_texts(ATTRIBUTE, attributes[ATTRIBUTE], n_features or 0))
-
-
-def names_of_array(array: Any, title: str) -> Names | None:
-    """Return the names in the attribute of a stored array of rows; None if it has no such list.
-
-    Raises
-    ------
-    SourceError
-        If there are names, but not one for each column.
-    """
-    held = getattr(array, "attrs", {}).get(ATTRIBUTE)
-    names = as_names(held) if isinstance(held, list) else None
-    if names is not None and array.shape[1:] != (len(names),):
-        raise SourceError(
-            f"{title} has {len(names)} names in its attribute {ATTRIBUTE!r} and shape "
-            f"{array.shape}; expected a name for each column: correct or delete the attribute"
-        )
-    return names

@@ -5,16 +5,23 @@ A new kind of files takes an opener in the module of its adapter, and one line i
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path, PurePath
 from typing import Any, Literal, NamedTuple, Unpack, overload
 
 from streamgda.errors import InvalidParameterError, SourceError, cause_of
-from streamgda.rows.geotiff import is_geotiff, open_geotiff
 from streamgda.rows.polygons import is_polygon_file, open_polygons
-from streamgda.rows.rasters import RasterRows
+from streamgda.rows.rasters import RasterRows, is_geotiff, open_geotiff
 from streamgda.rows.sources import RowSource
-from streamgda.rows.table_files import is_table, open_table, refuse_other_kinds
-from streamgda.runtime.parameters import ColumnNames, TableOptions, as_flag, as_number, refuse
+from streamgda.runtime.parameters import (
+    ColumnNames,
+    TableOptions,
+    as_flag,
+    as_number,
+    refuse,
+    require,
+)
 from streamgda.runtime.retry import brief, with_retries
 from streamgda.storage.opening import check_exists, local_path, named, open_node
 
@@ -78,6 +85,97 @@ def _member(group: Any, path: Any, name: str, what: str, retry_for: float | None
     raise SourceError(f"{path} lacks {what}: it has no array {name!r}, but {others}")
 
 
+# --- names of files -------------------------------------------------------------------------------
+
+
+_ZARR = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
+GROUP_ROWS = 1 << 16  # of scores that are written to a table together: row groups of Parquet
+_SUFFIXES = {
+    **dict.fromkeys((".parquet", ".parq", ".pq"), "parquet"),
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), "ipc"),
+    **dict.fromkeys((".csv", ".tsv", ".txt", ".data"), "csv"),
+}
+# Files of other kinds, and the line that hands their rows over.
+_OTHERS = {
+    ".h5": "HDF5: pass h5py.File(path)['X']",
+    ".hdf5": "HDF5: pass h5py.File(path)['X']",
+    ".nc": "NetCDF: pass xarray.open_dataarray(path)",
+    ".nc4": "NetCDF: pass xarray.open_dataarray(path)",
+    ".h5ad": "AnnData: pass anndata.read_h5ad(path).X, and labels from its obs",
+    ".mat": "MATLAB's: pass scipy.io.loadmat(path)['X'] or h5py.File(path)['X']",
+    ".safetensors": "safetensors: pass safetensors.numpy.load_file(path)['X']",
+    ".jsonl": "JSON lines: pass pandas.read_json(path, lines=True)",
+    ".ndjson": "JSON lines: pass pandas.read_json(path, lines=True)",
+    ".orc": "ORC: pass pandas.read_orc(path)",
+    ".npy": "NumPy's: pass numpy.load(path, mmap_mode='r')",
+    ".npz": "NumPy's: pass numpy.load(path)['X'], or `streamgda convert` it",
+    ".xls": "Excel's: pass pandas.read_excel(path)",
+    ".xlsx": "Excel's: pass pandas.read_excel(path)",
+}
+
+
+def format_of(name: str) -> str | None:
+    """Return the format of a file of a table by its name; None for names of other files."""
+    name = name.partition("?")[0] if "://" in name else name  # of a URL that is signed
+    return _SUFFIXES.get(PurePath(name.rstrip("/").lower().removesuffix(".gz")).suffix)
+
+
+def refuse_other_kinds(path: Any) -> None:
+    """Raise `SourceError` for a file of a kind that is handed over in another way."""
+    suffix = PurePath(str(path).lower()).suffix
+    local = local_path(path) if isinstance(path, str | os.PathLike) else None
+    if suffix in _OTHERS and local is not None and local.is_file():
+        raise SourceError(f"{path} is {_OTHERS[suffix]}")
+
+
+def is_table(path: Any) -> bool:
+    """Return whether a path or URL is that of a table, by its name or the files in its folder."""
+    if not isinstance(path, str | os.PathLike):
+        return False
+    if format_of(str(path)) is not None:
+        return True
+    local = local_path(path)
+    return local is not None and local.is_dir() and _holds_table(local)
+
+
+def _holds_table(folder: Path) -> bool:
+    for _, _, names in os.walk(folder):
+        if any(name in _ZARR for name in names):
+            return False
+        if any(is_part(name, "") for name in names):
+            return True
+    return False
+
+
+def table_files(path: Any) -> Any:
+    """Import `streamgda.rows.table_files`, which needs pyarrow; the error names the extra."""
+    require("pyarrow.dataset", "arrow", f"tables such as {path}")
+    from streamgda.rows import table_files  # noqa: PLC0415
+
+    return table_files
+
+
+def _open_table(path: Any, X: str, y: str | None, **options: Any) -> tuple[Any, Any]:
+    return table_files(path).open_table(path, X, y, **options)
+
+
+def is_part(path: str, folder: str) -> bool:
+    """Return whether a file in a folder is a part of its table."""
+    inside = path.removeprefix(folder).strip("/").split("/")
+    hidden = any(part.startswith(("_", ".")) for part in inside)
+    # A text under these names may be notes.
+    return not hidden and format_of(path) is not None and not path.endswith((".txt", ".data"))
+
+
+def is_table_path(out: Any) -> bool:
+    """Return whether scores go to a table, by the name of the path."""
+    path = local_path(out)
+    return path is not None and format_of(str(path)) is not None
+
+
+# --- kinds of files -------------------------------------------------------------------------------
+
+
 _SECONDS = "a number of seconds, 0 or more"
 
 
@@ -101,7 +199,7 @@ class FileKind(NamedTuple):
 
 
 _TABLES = FileKind(
-    is_table, open_table, ("label", "features", "storage_options", *TableOptions.__annotations__)
+    is_table, _open_table, ("label", "features", "storage_options", *TableOptions.__annotations__)
 )
 # In the order in which they are asked; what no other kind accepts is zarr.
 KINDS: tuple[FileKind, ...] = (

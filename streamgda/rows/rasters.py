@@ -1,18 +1,31 @@
-"""xarray's arrays, and cubes of any kind: each pixel, or each sample, is a row.
+"""xarray's arrays, GeoTIFF files, and cubes of any kind: each pixel, or each sample, is a row.
 
-xarray and dask are not imported before an array of theirs is passed.
+xarray and dask are not imported before an array of theirs is passed. GeoTIFF files are read through
+rioxarray, as arrays of xarray, and written through rasterio, window by window.
 """
 
 from __future__ import annotations
 
-import itertools
+import contextlib
+import json
 import math
+import os
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError, InvalidParameterError, ReadError, cause_of
+from streamgda.errors import (
+    InvalidDataError,
+    InvalidParameterError,
+    ReadError,
+    SourceError,
+    SourceNotFoundError,
+    cause_of,
+)
 from streamgda.rows.arrays import as_slab
 from streamgda.rows.dask import DaskRows
 from streamgda.rows.grids import (
@@ -30,8 +43,15 @@ from streamgda.rows.in_memory import as_array
 from streamgda.rows.polygons import PolygonGrid, Polygons
 from streamgda.rows.sources import RowSource
 from streamgda.rows.stores import is_reference, retried_array
-from streamgda.runtime.parameters import refuse
+from streamgda.runtime.parameters import refuse, require
 from streamgda.runtime.retry import brief, with_retries
+from streamgda.storage.opening import local_path
+from streamgda.storage.replacing import replacing
+
+SCORES_TAG = "streamgda_scores"  # the tag of files that hold scores
+CLASSES = "streamgda_classes"  # the tag with the labels that integer codes stand for, as JSON
+_SUFFIXES = (".tif", ".tiff")
+BLOCK_PIXELS = 256  # pixels of a block that is written, along each dimension
 
 # Attributes that hold for any array on the same grid, by the conventions of rioxarray and GDAL.
 _OF_GRID = ("grid_mapping", "crs", "transform", "res", "spatial_ref", "AREA_OR_POINT")
@@ -382,9 +402,10 @@ class DaskRasterRows(GridRows, DaskRows):
 
     def gridded(self, scores: Any) -> Any:
         """Return scores of the rows, as a dask array, in the shape of the grid."""
-        if len(self._chunks) == 1:
-            return scores
-        return _reshaped(scores, "grid", (*self._chunks, *scores.chunks[1:]))
+        from dask.array import reshape_blockwise  # noqa: PLC0415
+
+        shape = *self.grid_shape, *scores.shape[1:]
+        return reshape_blockwise(scores, shape, (*self._chunks, *scores.chunks[1:]))
 
 
 def _is_array(values: Any) -> bool:
@@ -393,25 +414,11 @@ def _is_array(values: Any) -> bool:
 
 def _flat(array: Any, n_dimensions: int) -> Any:
     """Return a dask array on a grid as one with rows, block by block."""
+    from dask.array import reshape_blockwise  # noqa: PLC0415
+
     n = n_dimensions
     array = array.rechunk({n: -1}) if array.ndim > n else array
-    sizes = tuple(map(math.prod, itertools.product(*array.chunks[:n])))
-    return array if n == 1 else _reshaped(array, "rows", (sizes, *array.chunks[n:]))
-
-
-def _reshaped(array: Any, prefix: str, chunks: tuple[tuple[int, ...], ...]) -> Any:
-    """Return a dask array with the blocks of another, in their order, in the shape of chunks."""
-    from dask.array import Array  # noqa: PLC0415
-    from dask.highlevelgraph import HighLevelGraph  # noqa: PLC0415
-    from dask.task_spec import Task, TaskRef  # noqa: PLC0415
-
-    name, tasks = f"{prefix}-{array.name}", {}
-    pairs = zip(np.ndindex(*array.numblocks), np.ndindex(*map(len, chunks)), strict=True)
-    for (before, after), shape in zip(pairs, itertools.product(*chunks), strict=True):
-        key = (name, *after)
-        tasks[key] = Task(key, np.reshape, TaskRef((array.name, *before)), shape)
-    graph = HighLevelGraph.from_collections(name, tasks, dependencies=[array])
-    return Array(graph, name, chunks, dtype=array.dtype)
+    return reshape_blockwise(array, (math.prod(array.shape[:n]), *array.shape[n:]))
 
 
 def _decoded(found: np.ndarray, dtype: np.dtype, nodata: float | None) -> np.ndarray:
@@ -459,3 +466,194 @@ def _same_places(a: np.ndarray, b: np.ndarray) -> bool:
     if a.dtype.kind in "iuf" and b.dtype.kind in "iuf" and a.size > 1:
         return np.allclose(a, b, rtol=0, atol=_SAME_PLACE * abs(float(a[1]) - float(a[0])))
     return np.array_equal(a, b)
+
+
+# --- GeoTIFF files --------------------------------------------------------------------------------
+
+
+def is_geotiff(path: Any) -> bool:
+    """Return whether this is the name of a GeoTIFF."""
+    return isinstance(path, str | os.PathLike) and str(path).lower().endswith(_SUFFIXES)
+
+
+def open_geotiff(path: Any, X: str, y: str | None) -> tuple[RasterRows, None]:
+    """Open a GeoTIFF as rows, its pixels, whose features are its bands; there are no labels.
+
+    Parameters and errors are those of `streamgda.open_store`.
+    """
+    return RasterRows.along(_with_masks(open_raster(path), path), "X", "band"), None
+
+
+def _with_masks(raster: Any, path: Any) -> Any:
+    """Return a raster with scales, offsets and masks, if the file has any; without alpha bands."""
+    rasterio = require("rasterio", "raster", "GeoTIFF files")
+    with rasterio.open(path) as file:
+        alpha = [c == rasterio.enums.ColorInterp.alpha for c in file.colorinterp]
+        masked = any(rasterio.enums.MaskFlags.per_dataset in f for f in file.mask_flag_enums)
+        scaled = {*file.scales} != {1} or {*file.offsets} != {0}
+    if not masked and not scaled:
+        return raster
+    stored, names = raster.dtype, raster.attrs.get("long_name")
+    raster = open_raster(path, masked=masked, mask_and_scale=scaled)
+    if not scaled and stored.kind in "iu":  # NaN is where there is nothing
+        raster.encoding[STORED_TYPE] = stored.name
+    if any(alpha):  # it is the mask
+        bands = [n for n, is_alpha in enumerate(alpha) if not is_alpha]
+        raster = raster.isel(band=bands)
+        if isinstance(names, tuple):
+            raster.attrs["long_name"] = tuple(names[n] for n in bands)
+    return raster
+
+
+def open_raster(path: Any, **options: bool) -> Any:
+    """Open a GeoTIFF as an array of xarray, which is read when it is sliced.
+
+    Parameters
+    ----------
+    path : path
+    **options : bool
+        ``masked`` and ``mask_and_scale`` of rioxarray.
+
+    Returns
+    -------
+    xarray.DataArray, shape (n_bands, height, width)
+
+    Raises
+    ------
+    SourceNotFoundError, SourceError
+        If there is no such file, or it cannot be read as one raster.
+    MissingLibraryError
+        If rioxarray is not installed.
+    """
+    rioxarray = require("rioxarray", "raster", "GeoTIFF files")
+    local = local_path(path)
+    if local is not None and not local.exists():
+        raise SourceNotFoundError(f"{path} does not exist; expected a GeoTIFF")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # scales differ across bands
+            raster = rioxarray.open_rasterio(path, cache=False, **options)
+    except Exception as error:  # of GDAL, rasterio and rioxarray
+        message = f"{path} cannot be read as a GeoTIFF: {brief(error)}"
+        raise SourceError(message) from cause_of(error)
+    if getattr(raster, "ndim", 0) != 3:
+        raise SourceError(f"{path} holds several rasters; expected one, with bands, y and x")
+    return raster
+
+
+class GeoTiff:
+    """A GeoTIFF that is written window by window, as if it were an array.
+
+    Numbers keep their values, in the smallest integer type that holds all labels. Labels of other
+    kinds become the codes 1, 2, ... of the sorted labels; a tag says which.
+
+    Parameters
+    ----------
+    path : path
+        File to write.
+    rows : RowSource
+        Rows of the raster whose coordinates and coordinate reference system the file gets.
+    width : tuple of int
+        Number of bands; empty for one.
+    dtype : dtype
+    asked : object
+        Kind of the scores, with attributes `labels`, `classes`, `fill` and `name`.
+
+    Raises
+    ------
+    InvalidDataError
+        If the rows are not those of a raster.
+    """
+
+    def __init__(
+        self, path: Path, rows: Any, width: tuple[int, ...], dtype: np.dtype, asked: Any
+    ) -> None:
+        require("rioxarray", "raster", "GeoTIFF files")  # adds `rio` to arrays
+        rasterio = require("rasterio", "raster", "GeoTIFF files")
+        array = rows.array if isinstance(rows, GridRows) else None
+        georeferenced = getattr(array, "rio", None)
+        if georeferenced is None or rows.dims != _plane(georeferenced):
+            found = "no raster" if georeferenced is None else f"a grid of {rows.dims}"
+            raise InvalidDataError(
+                f"a GeoTIFF holds pixels along y and x, and X is {found}: pass a DataArray with "
+                f"these dimensions in this order beside the features, or name a zarr array as out"
+            )
+        self.shape = (*rows.grid_shape, *width)
+        self.dtype = np.dtype(dtype)
+        labels = asked.labels
+        fill = asked.fill if isinstance(asked.fill, int | float) else None
+        self._classes = None if labels is None or dtype.kind in "biuf" else np.unique(labels)
+        height, columns = rows.grid_shape
+        self._file = rasterio.open(
+            path,
+            "w",
+            driver="GTiff",
+            height=height,
+            width=columns,
+            count=width[0] if width else 1,
+            dtype=_stored_type(self.dtype, labels),
+            crs=georeferenced.crs,
+            transform=georeferenced.transform(),
+            nodata=fill,
+            tiled=min(rows.grid_shape) >= BLOCK_PIXELS,
+            blockxsize=BLOCK_PIXELS,
+            blockysize=BLOCK_PIXELS,
+            compress="deflate",
+            BIGTIFF="IF_SAFER",
+        )
+        self._file.update_tags(**{SCORES_TAG: asked.name or ""})
+        for band, label in enumerate(() if asked.classes is None else asked.classes, 1):
+            self._file.set_band_description(band, str(label))
+        if self._classes is not None:
+            codes = dict(enumerate(map(str, self._classes), 1))
+            self._file.update_tags(**{CLASSES: json.dumps(codes)})
+
+    def __setitem__(self, box: Box, values: np.ndarray) -> None:
+        rows, columns = box[:2]
+        if self._classes is not None:
+            values = np.searchsorted(self._classes, values) + 1
+        bands = values[None] if values.ndim == 2 else np.moveaxis(values, -1, 0)
+        window = ((rows.start, rows.stop), (columns.start, columns.stop))
+        self._file.write(bands.astype(self._file.dtypes[0], copy=False), window=window)
+
+    def close(self) -> None:
+        """Write what is not yet in the file, and close it."""
+        self._file.close()
+
+
+def _plane(georeferenced: Any) -> tuple[Any, Any] | None:
+    """Return the names of the dimensions of rows and columns of pixels, if rioxarray finds them."""
+    try:
+        return georeferenced.y_dim, georeferenced.x_dim
+    except Exception:  # of rioxarray, which is not imported here
+        return None
+
+
+@contextlib.contextmanager
+def writing_geotiff(path: Any, *arguments: Any) -> Iterator[GeoTiff]:
+    """Yield a file to write to; on leaving without an error it is moved to `path`.
+
+    Parameters and errors are those of `GeoTiff`.
+    """
+    with (
+        replacing(Path(path), ".tif") as partial,
+        contextlib.closing(GeoTiff(partial, *arguments)) as file,
+    ):
+        yield file
+
+
+def is_of_scores(path: Any) -> bool:
+    """Return whether a GeoTIFF holds scores that were written here."""
+    return SCORES_TAG in open_raster(path).attrs
+
+
+def _stored_type(dtype: np.dtype, labels: np.ndarray | None) -> str:
+    """Return the type of the values in the file: the smallest one that holds all labels."""
+    if labels is None:
+        return dtype.name
+    if dtype.kind not in "biuf":
+        return np.min_scalar_type(labels.size).name
+    whole = labels.astype(np.int64) if dtype.kind != "u" else labels
+    low, high = int(whole.min()), int(whole.max())
+    # Without int8, which few programs read.
+    return np.result_type(np.uint8, *map(np.min_scalar_type, (low, high))).name

@@ -15,7 +15,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError, ReadError, SourceError, cause_of
 from streamgda.rows.arrays import as_slab
-from streamgda.rows.names import names_of_array
+from streamgda.rows.names import ATTRIBUTE, as_names
 from streamgda.rows.sources import RowSource
 from streamgda.runtime.retry import brief, with_retries
 from streamgda.storage.opening import innermost, named, path_of
@@ -75,8 +75,21 @@ class StoredRows(RowSource):
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the columns, in the attribute ``feature_names`` of a zarr array."""
-        return names_of_array(self.values, self.title)
+        """Names of the columns, in the attribute ``feature_names`` of a zarr array.
+
+        Raises
+        ------
+        SourceError
+            If there are names, but not one for each column.
+        """
+        held = getattr(self.values, "attrs", {}).get(ATTRIBUTE)
+        names = as_names(held) if isinstance(held, list) else None
+        if names is not None and self.shape[1:] != (len(names),):
+            raise SourceError(
+                f"{self.title} has {len(names)} names in its attribute {ATTRIBUTE!r} and shape "
+                f"{self.shape}; expected a name for each column: correct or delete the attribute"
+            )
+        return names
 
     @property
     def shareable(self) -> bool:

@@ -1,19 +1,25 @@
-"""Tables in files: Parquet, Arrow and text; one file, or a folder with files alike."""
+"""Tables in files: Parquet, Arrow and text; one file, or a folder with files alike.
+
+Scores are written as a table, beside key columns. It is moved into place when it is complete, and
+is not resumed: a run that was stopped leaves the path as it was, and starts again.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 from urllib.parse import unquote
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import csv, fs, ipc
 
 from streamgda.errors import (
     InvalidDataError,
@@ -25,8 +31,7 @@ from streamgda.errors import (
     cause_of,
     printable,
 )
-from streamgda.rows.sources import ForwardRows
-from streamgda.rows.tables import (
+from streamgda.rows.arrow import (
     as_label_array,
     common_type,
     feature_matrix,
@@ -34,16 +39,18 @@ from streamgda.rows.tables import (
     list_width,
     number_type,
 )
+from streamgda.rows.opening import GROUP_ROWS, format_of, is_part
+from streamgda.rows.sources import ForwardRows, RowSource
 from streamgda.rows.text_files import Contents, Label, Text, label_in
 from streamgda.runtime import threads
-from streamgda.runtime.parameters import ColumnNames, refuse, require
+from streamgda.runtime.parameters import ColumnNames, refuse
 from streamgda.runtime.retry import brief, is_temporary, with_retries
 from streamgda.storage.opening import local_path
+from streamgda.storage.replacing import replacing
 
 if TYPE_CHECKING:
     from streamgda.rows.remote_files import Range, RemoteFiles, Scan
 
-_ZARR = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 _SHOWN = 20  # names of columns in an error message
 _BLOCK_BYTES = 1 << 23  # of rows that are decoded at a time
 _BLOCK_ROWS = 1 << 16
@@ -104,8 +111,6 @@ class Parquet:
 
     def contents(self, path: str, filesystem: Any, label: Any) -> Contents:
         """Return the rows of each piece, and the schema, as the end of the file describes them."""
-        import pyarrow.parquet as pq  # noqa: PLC0415
-
         with filesystem.open_input_file(path) as opened, pq.ParquetFile(opened) as file:
             about = file.metadata
             if self.remote is not None:
@@ -152,8 +157,6 @@ class Parquet:
         scan: Scan | None = None,
     ) -> Iterator[Iterator[Any]]:
         """Yield the record batches of each row group from the first on."""
-        import pyarrow.parquet as pq  # noqa: PLC0415
-
         options = {"columns": [*kinds], "use_threads": threads.n_threads() > 1}
         # Buffers of a few pages, where whole row groups would be read by default.
         own: dict[str, Any] = {"pre_buffer": False, "buffer_size": _BUFFER}
@@ -193,12 +196,11 @@ class Arrow:
                 # Columns that are decompressed have buffers of their own, others parts of one.
                 compressed |= any(b and b.parent is None for b in batch.column(0).buffers())
         largest, decoding = max(sizes, default=0), {}
-        for field in schema if compressed else ():
-            decoding[field.name] = filesystem.get_file_info(path).size
+        for column in schema if compressed else ():
+            decoding[column.name] = filesystem.get_file_info(path).size
             with contextlib.suppress(ValueError):  # of texts, whose width is unknown
-                decoding[field.name] = min(
-                    decoding[field.name], largest * field.type.bit_width // 8
-                )
+                width = largest * column.type.bit_width // 8
+                decoding[column.name] = min(decoding[column.name], width)
         return Contents([sum(sizes)] if stream else sizes, schema, decoding, _BATCH_BYTES, largest)
 
     def batches(
@@ -219,54 +221,14 @@ class Arrow:
 
     @contextlib.contextmanager
     def _opened(self, path: str, filesystem: Any, fields: list[int]) -> Iterator[Any]:
-        import pyarrow as pa  # noqa: PLC0415
-
         threaded = threads.n_threads() > 1
-        options = pa.ipc.IpcReadOptions(included_fields=fields or None, use_threads=threaded)
+        options = ipc.IpcReadOptions(included_fields=fields or None, use_threads=threaded)
         with contextlib.ExitStack() as stack:
             opened = stack.enter_context(filesystem.open_input_file(path))
             random = opened.read(6) == b"ARROW1"
             opened.seek(0)
-            opener = pa.ipc.open_file if random else pa.ipc.open_stream
+            opener = ipc.open_file if random else ipc.open_stream
             yield stack.enter_context(opener(opened, options=options))
-
-
-_SUFFIXES = {
-    **dict.fromkeys((".parquet", ".parq", ".pq"), "parquet"),
-    **dict.fromkeys((".arrow", ".feather", ".ipc"), "ipc"),
-    **dict.fromkeys((".csv", ".tsv", ".txt", ".data"), "csv"),
-}
-# Files of other kinds, and the line that hands their rows over.
-_OTHERS = {
-    ".h5": "HDF5: pass h5py.File(path)['X']",
-    ".hdf5": "HDF5: pass h5py.File(path)['X']",
-    ".nc": "NetCDF: pass xarray.open_dataarray(path)",
-    ".nc4": "NetCDF: pass xarray.open_dataarray(path)",
-    ".h5ad": "AnnData: pass anndata.read_h5ad(path).X, and labels from its obs",
-    ".mat": "MATLAB's: pass scipy.io.loadmat(path)['X'] or h5py.File(path)['X']",
-    ".safetensors": "safetensors: pass safetensors.numpy.load_file(path)['X']",
-    ".jsonl": "JSON lines: pass pandas.read_json(path, lines=True)",
-    ".ndjson": "JSON lines: pass pandas.read_json(path, lines=True)",
-    ".orc": "ORC: pass pandas.read_orc(path)",
-    ".npy": "NumPy's: pass numpy.load(path, mmap_mode='r')",
-    ".npz": "NumPy's: pass numpy.load(path)['X'], or `streamgda convert` it",
-    ".xls": "Excel's: pass pandas.read_excel(path)",
-    ".xlsx": "Excel's: pass pandas.read_excel(path)",
-}
-
-
-def format_of(name: str) -> str | None:
-    """Return the format of a file of a table by its name; None for names of other files."""
-    name = name.partition("?")[0] if "://" in name else name  # of a URL that is signed
-    return _SUFFIXES.get(PurePath(name.rstrip("/").lower().removesuffix(".gz")).suffix)
-
-
-def refuse_other_kinds(path: Any) -> None:
-    """Raise `SourceError` for a file of a kind that is handed over in another way."""
-    suffix = PurePath(str(path).lower()).suffix
-    local = local_path(path) if isinstance(path, str | os.PathLike) else None
-    if suffix in _OTHERS and local is not None and local.is_file():
-        raise SourceError(f"{path} is {_OTHERS[suffix]}")
 
 
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # of a column of a partition
@@ -333,14 +295,9 @@ class Table:
             If a file cannot be opened.
         InvalidParameterError
             For options of text, for other files.
-        MissingLibraryError
-            If pyarrow is not installed.
         """
         if format not in (None, "csv"):
             raise refuse("format", format, "'csv', or None for the format of the name")
-        tables_library(str(path))
-        import pyarrow as pa  # noqa: PLC0415
-
         title = printable(path)
         filesystem, name = _locate(path, storage_options)
         paths, folder = _files(filesystem, name, title, format)
@@ -374,10 +331,8 @@ class Table:
             complete = pa.schema(own, schema.metadata)
             same = known.setdefault(complete.serialize().to_pybytes(), complete)
             files.append(TableFile(path_, found[number].sizes, same, key, found[number].line))
-        decoding: dict[str, int] = {}
-        for contents in found:
-            for column, n_bytes in contents.decoding.items():
-                decoding[column] = max(n_bytes, decoding.get(column, 0))
+        columns = dict.fromkeys(chain.from_iterable(c.decoding for c in found))
+        decoding = {name: max(c.decoding.get(name, 0) for c in found) for name in columns}
         fixed, whole = max(c.fixed for c in found), max(c.whole for c in found)
         return cls(title, form, filesystem, files, decoding, fixed, whole)
 
@@ -454,8 +409,9 @@ class Table:
         return np.cumsum([0, *(size for file in self.files for size in file.sizes)])
 
     @cached_property
-    def _first_pieces(self) -> np.ndarray:
-        return np.cumsum([0, *(len(file.sizes) for file in self.files)])
+    def _pieces(self) -> list[tuple[TableFile, int]]:
+        """The file of each piece, and the number of the piece in it."""
+        return [(file, number) for file in self.files for number in range(len(file.sizes))]
 
     @property
     def n_rows(self) -> int:
@@ -467,19 +423,17 @@ class Table:
         """Rows of the largest piece: the most that may be read to get at one of them."""
         return int(np.diff(self.bounds).max(initial=0))
 
-    def _piece(self, row: int) -> tuple[int, int]:
-        """Return the numbers of the piece that holds a row, and of its file."""
-        piece = int(np.searchsorted(self.bounds, row, "right")) - 1
-        return piece, int(np.searchsorted(self._first_pieces[:-1], piece, "right")) - 1
+    def _piece(self, row: int) -> int:
+        """Return the number of the piece that holds a row."""
+        return int(np.searchsorted(self.bounds, row, "right")) - 1
 
     def origin(self, row: int) -> int:
         """Return the first row of the piece that holds a row."""
-        return int(self.bounds[self._piece(row)[0]])
+        return int(self.bounds[self._piece(row)])
 
     def place(self, row: int) -> str:
         """Return the file and the piece that hold a row."""
-        piece, file = self._piece(row)
-        return self._place(self.files[file], piece - int(self._first_pieces[file]))
+        return self._place(*self._pieces[self._piece(row)])
 
     def _place(self, file: TableFile, piece: int) -> str:
         return f"{file.path}: {self.format.piece} {piece}" if self.format.piece else file.path
@@ -504,11 +458,9 @@ class Table:
         ReadError
             If a file cannot be read, or has changed.
         """
-        piece, first = self._piece(origin)
-        parts = [
-            (file, max(0, piece - int(self._first_pieces[number])), _stored(file, kinds))
-            for number, file in enumerate(self.files[first:], first)
-        ]
+        first, piece = self._pieces[self._piece(origin)]
+        files = self.files[self.files.index(first) :]
+        parts = [(file, piece if file is first else 0, _stored(file, kinds)) for file in files]
         with contextlib.ExitStack() as stack:
             scan: tuple[Scan, ...] = ()
             if self.remote is not None:
@@ -590,8 +542,6 @@ def chosen(names: list[str], columns: ColumnNames, option: str, title: str) -> l
 
 def _partitions(paths: list[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the values of columns in paths such as ``year=2024/a.parquet``, and fields."""
-    import pyarrow as pa  # noqa: PLC0415
-
     keys = [
         dict(unquote(part).split("=", 1) for part in path.split("/")[:-1] if "=" in part)
         for path in paths
@@ -610,8 +560,6 @@ def _partitions(paths: list[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]
 
 def _with_one_label(schemas: Sequence[Any], label: Label) -> list[Any]:
     """Return schemas in which labels of texts are strings if they are in some of the files."""
-    import pyarrow as pa  # noqa: PLC0415
-
     name = label_in(schemas[0].names, label)
     text = pa.field(name or "", pa.string())
     if not any(text in schema for schema in schemas):
@@ -631,7 +579,6 @@ def _stored(file: TableFile, kinds: Mapping[str, Any]) -> dict[str, Any]:
 
 def _complete(batch: Any, file: TableFile, kinds: Mapping[str, Any]) -> Any:
     """Return a batch with the columns in the order asked for, constant ones too."""
-    import pyarrow as pa  # noqa: PLC0415
 
     def column(name: str) -> Any:
         if name not in file.constants:
@@ -769,8 +716,6 @@ class TableRows(ForwardRows):
     @property
     def _kinds(self) -> dict[str, Any]:
         """The columns with their Arrow types; numbers of a text are read as those of the rows."""
-        import pyarrow as pa  # noqa: PLC0415
-
         assert self.dtype is not None
         kinds = {name: self.values.kinds(name)[0] for name in self.fields}
         if self.values.format.name == "csv" and self.ndim == 2:
@@ -801,8 +746,6 @@ class KeyRows(TableRows):
         return self.values.batches(start, self._kinds, self._block_rows, self.ahead)
 
     def _joined(self, parts: list[Any]) -> Any:
-        import pyarrow as pa  # noqa: PLC0415
-
         return pa.Table.from_batches(parts)
 
 
@@ -918,34 +861,8 @@ def _feature_rows(table: Table, fields: list[str], dtype: np.dtype | None) -> Ta
 # --- opening --------------------------------------------------------------------------------------
 
 
-def is_table(path: Any) -> bool:
-    """Return whether a path or URL is that of a table, by its name or the files in its folder."""
-    if not isinstance(path, str | os.PathLike):
-        return False
-    if format_of(str(path)) is not None:
-        return True
-    local = local_path(path)
-    return local is not None and local.is_dir() and _holds_table(local)
-
-
-def _holds_table(folder: Path) -> bool:
-    for _, _, names in os.walk(folder):
-        if any(name in _ZARR for name in names):
-            return False
-        if any(_is_part(name, "") for name in names):
-            return True
-    return False
-
-
-def tables_library(path: str) -> Any:
-    """Import `pyarrow.dataset`; the error names the extra."""
-    return require("pyarrow.dataset", "arrow", f"tables such as {path}")
-
-
 def _locate(path: Any, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:
     """Return a file system of pyarrow and the name of the path in it."""
-    from pyarrow import fs  # noqa: PLC0415
-
     local = local_path(path)
     if local is not None:
         if storage_options is not None:
@@ -959,8 +876,6 @@ def _locate(path: Any, storage_options: Mapping[str, Any] | None) -> tuple[Any, 
 
 def _files(filesystem: Any, name: str, title: str, format: str | None) -> tuple[list[str], bool]:
     """Return the files of a table in order, and whether they are in a folder."""
-    from pyarrow import fs  # noqa: PLC0415
-
     with _opening(title):
         info = with_retries(lambda: filesystem.get_file_info(name))
         if info.type == fs.FileType.NotFound:
@@ -970,7 +885,7 @@ def _files(filesystem: Any, name: str, title: str, format: str | None) -> tuple[
         inside = with_retries(
             lambda: filesystem.get_file_info(fs.FileSelector(name, recursive=True))
         )
-    paths = sorted(i.path for i in inside if i.is_file and _is_part(i.path, name))
+    paths = sorted(i.path for i in inside if i.is_file and is_part(i.path, name))
     if not paths:
         raise SourceError(f"{title} is a folder without tables; expected .parquet, .arrow or .csv")
     kinds = {format_of(path): path for path in reversed(paths)}
@@ -983,13 +898,6 @@ def _files(filesystem: Any, name: str, title: str, format: str | None) -> tuple[
     return paths, True
 
 
-def _is_part(path: str, folder: str) -> bool:
-    inside = path.removeprefix(folder).strip("/").split("/")
-    hidden = any(part.startswith(("_", ".")) for part in inside)
-    # A text under these names may be notes.
-    return not hidden and format_of(path) is not None and not path.endswith((".txt", ".data"))
-
-
 @contextlib.contextmanager
 def _opening(path: str) -> Iterator[None]:
     try:
@@ -1000,3 +908,134 @@ def _opening(path: str) -> Iterator[None]:
         raise SourceNotFoundError(f"{path} does not exist: {brief(error)}") from cause_of(error)
     except Exception as error:  # pyarrow and file systems have many kinds
         raise SourceError(f"{path} cannot be opened: {brief(error)}") from cause_of(error)
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+# Names of scores in columns, where they are others than those of the methods.
+_NAMES = {
+    "decision_function": "decision",
+    "p_values": "p_value",
+    "score_samples": "log_density",
+    "transform": "component",
+}
+
+
+@contextlib.contextmanager
+def writing_table(
+    path: Any, rows: RowSource, width: tuple[int, ...], dtype: np.dtype, asked: Any
+) -> Iterator[TableWriter]:
+    """Yield a table to write to; on leaving without an error it is moved to `path`.
+
+    Parameters
+    ----------
+    path : path
+    rows : RowSource
+        The rows that are scored.
+    width : tuple of int
+    dtype : dtype
+    asked : Scoring
+        The scores, and the names of the columns that are copied from the table of the rows.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the rows have no such columns.
+    """
+    keys = rows.keys(asked.keys) if asked.keys else None
+    names = [*asked.keys, *score_columns(asked)]
+    if len(set(names)) < len(names) or len(rows.grid.shape) > 1:
+        raise InvalidParameterError(
+            f"{path} would have the columns {shown_names(names)}, a row for each of the rows of "
+            f"shape {rows.grid.shape}; expected different names, and rows in one dimension"
+        )
+    if rows.holds(Path(path)):
+        raise InvalidParameterError(f"{path} holds the rows that are scored; name another path")
+    with replacing(Path(path)) as partial, contextlib.ExitStack() as stack:
+
+        def opened(schema: Any) -> Any:
+            return _writer(stack, str(partial), str(path), schema)
+
+        writer = TableWriter((rows.n_rows, *width), names, keys, opened)
+        yield writer
+        writer.flush()
+
+
+@dataclass
+class TableWriter:
+    """A table that is written in the order of its rows.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Shape of all scores.
+    names : list of str
+        Names of the columns.
+    keys : RowSource or None
+        The first columns of each row.
+    opened : callable
+        Returns what writes tables with a schema.
+    """
+
+    shape: tuple[int, ...]
+    names: list[str]
+    keys: Any
+    opened: Callable[[Any], Any]
+    _waiting: list[Any] = field(default_factory=list, init=False)
+    _writer: Any = field(default=None, init=False)
+
+    def __setitem__(self, box: tuple[slice], scores: np.ndarray) -> None:
+        """Write the scores of the next rows."""
+        parts = [scores] if scores.ndim == 1 else scores.T
+        columns = [pa.array(_in_known_unit(column)) for column in parts]
+        if self.keys is not None:
+            columns = [*self.keys.read(box[0].start, box[0].stop).columns, *columns]
+        self._waiting.append(pa.table(columns, self.names))
+        if sum(map(len, self._waiting)) >= GROUP_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the rows that wait for others."""
+        if self._waiting:
+            table, self._waiting = pa.concat_tables(self._waiting).combine_chunks(), []
+            self._writer = self._writer or self.opened(table.schema)
+            self._writer.write_table(table)
+
+
+def _writer(stack: contextlib.ExitStack, partial: str, path: str, schema: Any) -> Any:
+    """Return an object that writes tables to a path, in the format of a name."""
+    kind, name = format_of(path), path.lower()
+    if kind != "csv":
+        new = pq.ParquetWriter if kind == "parquet" else ipc.new_file
+        return stack.enter_context(new(partial, schema))
+    packing = "gzip" if name.endswith(".gz") else None
+    lines = stack.enter_context(pa.output_stream(partial, compression=packing))
+    tabs = csv.WriteOptions(delimiter="\t" if ".tsv" in name else ",")
+    return stack.enter_context(csv.CSVWriter(lines, schema, write_options=tabs))
+
+
+def _in_known_unit(scores: np.ndarray) -> np.ndarray:
+    """Return dates and durations in a unit that Arrow has; other scores as they are."""
+    kind = scores.dtype.kind
+    if kind not in "mM":
+        return scores
+    days = kind == "M" and np.datetime_data(scores.dtype)[0] in "YMWD"
+    dtype = np.result_type(scores.dtype, f"{kind}8[{'D' if days else 's'}]")
+    return scores.astype(dtype, copy=False)
+
+
+def score_columns(asked: Any) -> list[str]:
+    """Return the names of the columns of scores.
+
+    They are ``label``; or the name of the scores, followed by the class that a column is of, such
+    as ``proba_oak``, or else by its number.
+    """
+    if asked.labels is not None:
+        return ["label"]
+    method = asked.name or "score"
+    name = _NAMES.get(method, method.removeprefix("predict_"))
+    if asked.columns is None:
+        return [name]
+    classes = range(asked.columns) if asked.classes is None else asked.classes
+    return [f"{name}_{label}" for label in classes]

@@ -5,7 +5,7 @@ Neither pyarrow nor any library of frames is imported before a table of its kind
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, NamedTuple, Self
@@ -15,16 +15,13 @@ import numpy as np
 from narwhals.exceptions import DuplicateError
 
 from streamgda.errors import InvalidDataError
-from streamgda.rows.arrays import ColumnRows, concatenated
-from streamgda.rows.codes import CodedLabels, coded, distinct
+from streamgda.rows.arrays import ColumnRows, coded, concatenated
 from streamgda.rows.grids import is_polygons
 from streamgda.rows.names import as_names
 from streamgda.rows.sources import Blocks, ForwardRows, RowSource
-from streamgda.runtime import threads
 from streamgda.runtime.retry import brief
 
 _BATCH_BYTES = 1 << 22  # of rows that polars computes at a time
-_PART = 1 << 19  # texts that a thread encodes at a time
 _FLOAT = np.dtype(np.float64)
 _OBJECT = np.dtype(object)
 _REMEDY = (
@@ -307,6 +304,8 @@ def _not_numbers(columns: list[Any], error: Exception) -> InvalidDataError:
 def rows_of(frame: Frame, dtype: np.dtype) -> Any:
     """Return columns of other libraries as rows of a type."""
     if frame.implementation.is_pyarrow():
+        from streamgda.rows.arrow import feature_matrix  # noqa: PLC0415  (it needs pyarrow)
+
         batches = frame.to_native().to_batches()
         return concatenated([feature_matrix(b.columns, dtype, b.num_columns) for b in batches])
     name = {"b": "Boolean", "i": "Int", "u": "UInt", "f": "Float"}[dtype.kind]
@@ -349,6 +348,8 @@ def _labels(frame: Frame, dtype: np.dtype) -> Any:
         return coded(native.cat.codes.to_numpy(), native.cat.categories.tolist())
     arrow = _as_arrow(column)
     if arrow is not None:
+        from streamgda.rows.arrow import as_label_array  # noqa: PLC0415  (it needs pyarrow)
+
         return as_label_array(arrow)
     if not pandas:
         return np.fromiter(column.to_list(), object, len(column))
@@ -372,6 +373,8 @@ def _rows_of_lists(frame: Frame, dtype: np.dtype, width: int) -> np.ndarray:
     column = _only_column(frame)
     arrow = _as_arrow(column)
     if arrow is not None:
+        from streamgda.rows.arrow import feature_matrix  # noqa: PLC0415  (it needs pyarrow)
+
         return feature_matrix([arrow], dtype, width)
     return as_stacked(column.to_numpy(), width).astype(dtype, copy=False)
 
@@ -426,218 +429,3 @@ def _as_arrow(column: nw.Series[Any]) -> Any:
         return native.to_arrow(compat_level=pl.CompatLevel.newest())
     of_arrow = library.is_pandas() and getattr(native.dtype, "storage", "pyarrow") == "pyarrow"
     return pyarrow.array(native) if of_arrow and not isinstance(native.dtype, np.dtype) else None
-
-
-# --- columns of Arrow -----------------------------------------------------------------------------
-
-
-Values = tuple[np.ndarray, np.ndarray | None]  # and a mask that is True for missing ones, if any
-
-_WHOLE_DIGITS = 18  # that int64 holds
-_SHORT = 12  # bytes of a text that its view holds, with zeros beyond it
-_VIEW = np.dtype([("length", np.int32), ("text", f"S{_SHORT}")])
-
-
-def number_type(kind: Any) -> np.dtype | None:
-    """Return the data type of the numbers in a column of this Arrow type; None for others."""
-    import pyarrow as pa  # noqa: PLC0415
-
-    kind = _plain_type(kind)
-    if pa.types.is_boolean(kind):
-        return np.dtype(np.uint8)
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return np.dtype(kind.to_pandas_dtype())
-    if pa.types.is_decimal(kind) or pa.types.is_null(kind):
-        return np.dtype(np.float64)
-    return number_type(kind.value_type) if list_width(kind) else None
-
-
-def list_width(kind: Any) -> int:
-    """Return the number of values in each list of this Arrow type: 0 if it is none, -1 for any."""
-    import pyarrow as pa  # noqa: PLC0415
-
-    kind = _plain_type(kind)
-    if pa.types.is_fixed_size_list(kind):
-        return int(kind.list_size)
-    return -1 if pa.types.is_list(kind) or pa.types.is_large_list(kind) else 0
-
-
-def label_type(kind: Any) -> np.dtype | None:
-    """Return the data type of the labels in a column of this Arrow type; None for others.
-
-    That of text is object: its width is unknown.
-    """
-    import pyarrow as pa  # noqa: PLC0415
-
-    kind = _plain_type(kind)
-    if pa.types.is_boolean(kind):
-        return np.dtype(bool)
-    if _is_text(kind) or pa.types.is_decimal(kind):  # of which float64 holds some only
-        return np.dtype(object)
-    if list_width(kind):
-        return None
-    if pa.types.is_date32(kind):
-        return np.dtype("M8[D]")
-    if pa.types.is_date64(kind) or pa.types.is_timestamp(kind):
-        return np.dtype(f"M8[{getattr(kind, 'unit', 'ms')}]")
-    return number_type(kind)
-
-
-def common_type(kinds: Iterable[Any], type_of: Callable[[Any], np.dtype | None]) -> np.dtype | None:
-    """Return the data type that holds the values of columns of these Arrow types.
-
-    It is None if one of them has no data type, or they are of kinds that do not mix.
-    """
-    types = [type_of(kind) for kind in kinds]
-    found = {dtype for dtype in types if dtype is not None}
-    if len(found) < len({*types}) or len({_family(dtype) for dtype in found}) > 1:
-        return None
-    common = np.result_type(*found)
-    wide = type_of is label_type and any(t.kind in "iu" and t.itemsize == 8 for t in found)
-    return np.dtype(object) if wide and common.kind == "f" else common  # float64 holds some only
-
-
-def _family(dtype: np.dtype) -> str:
-    return "n" if dtype.kind in "biuf" else dtype.kind
-
-
-def feature_matrix(columns: list[Any], dtype: np.dtype, width: int) -> Any:
-    """Return columns of numbers, or one of lists, as rows of a width.
-
-    Missing floats are NaN, and missing integers masked.
-    """
-    if list_width(columns[0].type):
-        values, missing = _numbers(_flattened(_plain(columns[0]), width))
-        matrix = values.astype(dtype, copy=False).reshape(-1, width)
-        return matrix if missing is None else np.ma.array(matrix, mask=missing.reshape(-1, width))
-    found = [_numbers(column) for column in columns]
-    if dtype.kind == "f":
-        found = [(v if m is None else np.where(m, np.nan, v), None) for v, m in found]
-    rows = ColumnRows.of([values for values, _ in found], dtype)
-    if all(missing is None for _, missing in found):
-        return rows
-    nothing = np.zeros(len(rows), bool)
-    mask = np.stack([nothing if missing is None else missing for _, missing in found], 1)
-    return np.ma.array(np.asarray(rows), mask=mask)
-
-
-def _flattened(column: Any, width: int) -> Any:
-    """Return the values of lists, of which each row has as many."""
-    import pyarrow.compute as pc  # noqa: PLC0415
-
-    lengths = pc.fill_null(pc.list_value_length(column), -1).to_numpy(zero_copy_only=False)
-    if (lengths != width).any():
-        row = int((lengths != width).argmax())
-        found = "nothing" if lengths[row] < 0 else f"a list of {lengths[row]}"
-        raise InvalidDataError(f"X[{row}] of a block is {found}; expected {width} values a row")
-    return column.flatten()
-
-
-def as_label_array(column: Any) -> Any:
-    """Return a column of labels: missing ones are None, NaN or NaT."""
-    import pyarrow as pa  # noqa: PLC0415
-
-    column = _storage(column)
-    if pa.types.is_dictionary(column.type):
-        return _codes_of_part(column)
-    if _is_text(column.type):
-        return _codes(column)
-    if pa.types.is_decimal(column.type):
-        whole = column.type.scale == 0 and column.type.precision <= _WHOLE_DIGITS
-        return as_label_array(column.cast(pa.int64() if whole else pa.string()))
-    if number_type(column.type) is None:  # dates
-        dates: np.ndarray = column.to_numpy(zero_copy_only=False)
-        return dates.astype(label_type(column.type))
-    values, missing = _numbers(column)
-    values = values.astype(bool) if pa.types.is_boolean(column.type) else values
-    if missing is None or values.dtype.kind == "f":
-        return values
-    labels = values.astype(object)
-    labels[missing] = None
-    return labels
-
-
-def _codes(column: Any) -> CodedLabels:
-    """Return texts by codes; every one is converted once."""
-    found = _codes_of_short_texts(column)
-    if found is not None:
-        return found
-    starts = range(0, max(1, len(column)), _PART)
-    return concatenated(threads.run(_codes_of_part, ((column[i : i + _PART],) for i in starts)))
-
-
-def _codes_of_part(column: Any) -> CodedLabels:
-    """Return texts or categories by codes, which pyarrow finds if it does not have them."""
-    encoded = column.dictionary_encode()
-    indices = encoded.indices
-    if indices.null_count:
-        indices = indices.cast("int64").fill_null(-1)
-    return coded(indices.to_numpy(zero_copy_only=False), encoded.dictionary.to_pylist())
-
-
-def _codes_of_short_texts(column: Any) -> CodedLabels | None:
-    """Return texts by codes if their views hold all of them; None for others.
-
-    Equal bytes are found in less time than equal strings.
-    """
-    import pyarrow as pa  # noqa: PLC0415
-
-    if not len(column) or column.null_count:
-        return None
-    views = column.cast(pa.binary_view())
-    entries = np.frombuffer(views.buffers()[1], _VIEW, len(column), views.offset * _VIEW.itemsize)
-    if entries["length"].max() > _SHORT:
-        return None
-    found = distinct(entries)
-    words: list[Any] = [text.ljust(length, b"\0") for length, text in found.values.tolist()]
-    if isinstance(column[0].as_py(), str):
-        words = [word.decode() for word in words]
-    return coded(found.codes, words)
-
-
-def _numbers(column: Any) -> Values:
-    import pyarrow as pa  # noqa: PLC0415
-
-    column = _plain(column)
-    if pa.types.is_boolean(column.type):
-        column = column.cast(pa.uint8())
-    if pa.types.is_decimal(column.type) or pa.types.is_null(column.type):
-        column = column.cast(pa.float64())
-    if not column.null_count or pa.types.is_floating(column.type):
-        return column.to_numpy(zero_copy_only=False), None
-    missing = column.is_null().to_numpy(zero_copy_only=False)
-    return column.fill_null(0).to_numpy(zero_copy_only=False), missing
-
-
-def _plain(column: Any) -> Any:
-    """Return the values of a column of an extension type, or of categories."""
-    import pyarrow as pa  # noqa: PLC0415
-
-    column = _storage(column)
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-
-
-def _storage(column: Any) -> Any:
-    """Return the values of a column of an extension type, or of one in chunks, as one array."""
-    import pyarrow as pa  # noqa: PLC0415
-
-    if isinstance(column, pa.ChunkedArray):
-        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    while isinstance(column.type, pa.BaseExtensionType):
-        column = column.storage
-    return column
-
-
-def _plain_type(kind: Any) -> Any:
-    import pyarrow as pa  # noqa: PLC0415
-
-    while isinstance(kind, pa.BaseExtensionType):
-        kind = kind.storage_type
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _is_text(kind: Any) -> bool:
-    import pyarrow as pa  # noqa: PLC0415
-
-    kinds = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
-    return any(getattr(pa.types, f"is_{name}")(kind) for name in kinds)

@@ -10,8 +10,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError
 from streamgda.rows import as_source
-from streamgda.rows.arrays import is_masked
-from streamgda.rows.codes import CodedLabels
+from streamgda.rows.arrays import CodedLabels, is_masked
 from streamgda.rows.invalid_rows import as_maskable_matrix
 from streamgda.rows.sources import RowSource, check_lengths
 from streamgda.runtime.parameters import shown

@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv as pa_csv
 
 from streamgda.errors import InvalidParameterError, ReadError, SourceError
 from streamgda.runtime.parameters import TableOptions, as_flag, refuse
@@ -140,8 +143,6 @@ class Text:
         SourceError
             If lines differ in their number of fields, or a quotation mark is not closed.
         """
-        import pyarrow as pa  # noqa: PLC0415
-
         line = self._first_line(path, filesystem)
         label = label_in(line.names, label)
         lines, kinds, n_rows = self._lines(path), [*_LABELS], 0
@@ -174,8 +175,6 @@ class Text:
     def _of_file(
         self, path: str, filesystem: Any, line: Line, kinds: Mapping[str, Any]
     ) -> Iterator[Any]:
-        import pyarrow as pa  # noqa: PLC0415
-
         try:
             with self._batches(path, filesystem, line, kinds) as batches:
                 for batch in batches:
@@ -223,8 +222,6 @@ class Text:
     @contextlib.contextmanager
     def _opened(self, path: str, filesystem: Any, lines: _Lines | None = None) -> Iterator[Any]:
         """Provide the text in UTF-8, in which comments are blank lines."""
-        import pyarrow as pa  # noqa: PLC0415
-
         with filesystem.open_input_stream(path, compression="detect") as opened:
             plain = lines is None and self._plain
             yield opened if plain else pa.TransformInputStream(opened, lines or self._lines(path))
@@ -239,15 +236,13 @@ class Text:
         lines: _Lines | None = None,
     ) -> Iterator[Any]:
         """Provide a reader of the columns with these types, or of all columns."""
-        import pyarrow.csv as pc  # noqa: PLC0415
-
         with (
             self._opened(path, filesystem, lines) as text,
-            pc.open_csv(
+            pa_csv.open_csv(
                 text,
-                read_options=pc.ReadOptions(column_names=line.names, skip_rows=line.skipped),
-                parse_options=pc.ParseOptions(delimiter=line.delimiter),
-                convert_options=pc.ConvertOptions(
+                read_options=pa_csv.ReadOptions(column_names=line.names, skip_rows=line.skipped),
+                parse_options=pa_csv.ParseOptions(delimiter=line.delimiter),
+                convert_options=pa_csv.ConvertOptions(
                     column_types=kinds or None,
                     include_columns=[*kinds] or None,
                     null_values=self._missing,
@@ -260,8 +255,6 @@ class Text:
 
     def _cleaned(self, batch: Any, line: Line) -> Any:
         """Return a batch without spaces around texts, and numbers that mark missing values."""
-        import pyarrow as pa  # noqa: PLC0415
-        import pyarrow.compute as pc  # noqa: PLC0415
 
         def cleaned(column: Any) -> Any:
             if pa.types.is_string(column.type):
@@ -323,8 +316,6 @@ def label_in(names: list[str], label: Label) -> str | None:
 
 def _left(kinds: list[str], column: Any) -> list[str]:
     """Return those of the types of `_LABELS` that hold all labels of a column, too."""
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.compute as pc  # noqa: PLC0415
 
     def hold(kind: str) -> bool:
         if not pc.all(pc.match_substring_regex(labels, _LABELS[kind]), min_count=0).as_py():

@@ -20,8 +20,7 @@ from streamgda.kernels.sums import (
 )
 from streamgda.moments import parallel
 from streamgda.moments.covariance_types import symmetric
-from streamgda.rows.arrays import copied
-from streamgda.rows.codes import distinct
+from streamgda.rows.arrays import copied, distinct
 from streamgda.storage.format import pack_triangles, unpack_triangles
 
 WIDTHS = [1, 2, 3, 4, 11, 12, 13, 16, 17]

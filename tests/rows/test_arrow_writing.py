@@ -56,7 +56,7 @@ def test_labels_beside_keys(
     tmp_path: Path, model: GaussianNB, rows: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("streamgda.engine.plan._SLAB_BYTES", 24 * 100)
-    monkeypatch.setattr("streamgda.rows.table_writing.GROUP_ROWS", 120)
+    monkeypatch.setattr("streamgda.rows.table_files.GROUP_ROWS", 120)
     path = tmp_path / name
     assert model.predict(rows, out=path, keys=["id", "day", "count"]) == path
     found = READERS[name](path)

@@ -23,7 +23,7 @@ from streamgda import (
 )
 from streamgda.errors import InvalidDataError
 from streamgda.rows import as_source, tables
-from streamgda.rows.codes import CodedLabels
+from streamgda.rows.arrays import CodedLabels
 
 N, D = 90, 3
 NAMES = ["length", "width", "height"]

@@ -14,10 +14,9 @@ from streamgda import GaussianNB, accumulate
 from streamgda.engine.fingerprints import checksum
 from streamgda.errors import InvalidDataError
 from streamgda.moments import ClassMoments
-from streamgda.rows import codes as codes_module
+from streamgda.rows import arrays as arrays_module
 from streamgda.rows import labels as labels_module
-from streamgda.rows.arrays import concatenated
-from streamgda.rows.codes import CodedLabels, distinct
+from streamgda.rows.arrays import CodedLabels, concatenated, distinct
 from streamgda.rows.labels import (
     as_labels,
     coded_labels,
@@ -280,8 +279,8 @@ WORDS_OF = {
 @pytest.mark.parametrize("kind", WORDS_OF)
 def test_many_labels_of_every_kind(kind, known, monkeypatch):
     """Equal to numpy's own codes, in one part or several, with classes before or without."""
-    for module in (codes_module, labels_module):
-        monkeypatch.setattr(module, "_PART", 700)
+    monkeypatch.setattr(arrays_module, "_NUMBERED", 700)
+    monkeypatch.setattr(labels_module, "_PART", 700)
     words = np.array(["b", "", "ab", "ä", "a long name of a class", "bb", "c"])
     k = np.minimum(np.random.default_rng(0).integers(0, 500, 2000), 6)
     k[:5], k[1500:1508] = 6, [*range(6), 0, 0]
@@ -357,7 +356,7 @@ def test_labels_by_codes_have_the_fingerprint_of_the_array():
 
 @pytest.mark.parametrize("size", range(1, 26))
 def test_entries_of_any_width_differ_in_any_byte(size, monkeypatch):
-    monkeypatch.setattr(codes_module, "_PART", 64)
+    monkeypatch.setattr(arrays_module, "_NUMBERED", 64)
     different = np.eye(size, dtype=np.uint8)[:, ::-1].copy().view(f"S{size}").ravel()
     order = np.random.default_rng(0).integers(0, size, 200)
     found = distinct(different[order])

@@ -15,7 +15,7 @@ import numpy as np
 from streamgda.engine.dask import cluster
 from streamgda.errors import InvalidDataError
 from streamgda.rows import FIELDS, Rows, as_source
-from streamgda.rows.codes import CodedLabels
+from streamgda.rows.arrays import CodedLabels
 from streamgda.rows.dask import DaskRows
 from streamgda.rows.sources import RowSource, Transformation, refuse_shape
 from streamgda.rows.targets import side_by_side
