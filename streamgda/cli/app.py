@@ -48,6 +48,13 @@ def warmup(*, types: str = "uint8,float32,float64", kinds: str = "qda,lda,gnb") 
     return {"types": types, "kinds": kinds, "seconds": seconds}
 
 
+class _Command(typer.core.TyperCommand):
+    """A command whose usage does not show the argument that is deprecated."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [part for part in super().collect_usage_pieces(ctx) if part != "[former]"]
+
+
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -55,7 +62,7 @@ app = typer.Typer(
 )
 for command in (demo, convert, fit, select, predict, evaluate, info, warmup):
     about, examples = help_of(command)
-    app.command(help=about, epilog=examples)(command)
+    app.command(cls=_Command, help=about, epilog=examples)(command)
 
 
 def _show_version(wanted: bool) -> None:

@@ -41,10 +41,10 @@ def convert(
     out : PATH
         zarr group to write: a directory or .zip.
     labels : NAME|PATH
-        Labels: a column of the table, by name or index (from 0), the last by default; or a file
+        Labels: a column of the table, by name or number (from 0), the last by default; or a file
         that exists.
     features : NAME,...
-        Tables: names or indices of the columns of features; 2:5 stands for 2, 3 and 4.
+        Tables: names or numbers of the columns of features; 2:5 stands for 2, 3 and 4.
     missing_labels : {"raise", "keep"}
         Tables: raise an error for missing labels, or keep.
     no_labels : bool
@@ -87,8 +87,8 @@ def convert(
         store,
         labels=False if no_labels else file,
         dtype=dtype,
-        label=None if name is None else files.column_of(name),
-        features=files.columns_of(features),
+        label=name,
+        features=files.split_names(*features) if features else None,
         missing_labels=missing_labels,
         chunk_rows=chunk_rows,
         overwrite=overwrite,

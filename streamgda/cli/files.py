@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Unpack
@@ -12,12 +11,15 @@ import typer
 
 import streamgda
 from streamgda.cli.options import warn_deprecated
-from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError
+from streamgda.errors import (
+    FormatError,
+    InvalidDataError,
+    InvalidParameterError,
+    SourceNotFoundError,
+)
 from streamgda.runtime.parameters import TableOptions
 from streamgda.storage.replacing import exists
 
-_INDEX = re.compile("-?[0-9]+")
-_RANGE = re.compile("(-?[0-9]+)?:(-?[0-9]+)?")
 _NUMBERS, _DATES = "biuf", "mM"
 _BOOLEANS = {"True": True, "False": False}
 
@@ -45,34 +47,34 @@ def open_rows(
         Rows and labels: zarr (a directory, .zip or URL); or a table, or a folder of tables:
         .parquet, .arrow, .csv; or a GeoTIFF.
     beside : sequence of str
-        Names of arrays, or of columns of tables, which are then no features.
+        Names of arrays, or names or numbers of columns of tables, which are then no features.
     x : NAME
         Name of the zarr array of rows.
     labels : NAME|PATH
-        Labels: a column of the table or an array of zarr, y by default; or a file that exists:
-        GeoTIFF, zarr, or polygons (.gpkg, .geojson, .shp, .fgb) on a GeoTIFF. Give it twice for the
-        file and the name in it.
+        Labels: a column of the table, by name or number (from 0), or an array of zarr, y by
+        default; or a file that exists: GeoTIFF, zarr, or polygons (.gpkg, .geojson, .shp, .fgb) on
+        a GeoTIFF. Give it twice for the file and the name in it.
     features : NAME,...
-        Tables: columns of features; those of the model, or all but the labels, by default. Zarr
-        cubes: dimension of the features.
+        Tables: names or numbers of the columns of features; those of the model, or all but the
+        labels, by default. Zarr cubes: dimension of the features.
     all_touched : bool
         Polygons: label pixels that only polygons of one class touch, too, and not only those whose
         centre is in one.
     missing : {"error", "fill"}
         Raise an error for missing chunks, or read them as the fill value.
     """
-    from streamgda.rows import names_of  # noqa: PLC0415  (see the note in `options`)
+    # See the note in `options`.
+    from streamgda.rows.opening import is_table  # noqa: PLC0415
     from streamgda.rows.polygons import is_polygon_file  # noqa: PLC0415
 
-    options = table_options(**table) | {"missing": missing}
+    options: dict[str, Any] = {**table_options(**table), "missing": missing}
     file, name = file_and_name(labels)
     own = (name or "y") if labelled and file is None else None
     names = split_names(features) if isinstance(features, str) else features
-    X, found = streamgda.open_store(data, x, own, features=names, **options)
-    held = names_of(X) or ()
-    if names is None and not {*beside}.isdisjoint(held):
-        names = [column for column in held if column not in beside]
-        X, found = streamgda.open_store(data, x, own, features=names, **options)
+    whole = names is None and bool(table.get("format") or is_table(data))  # all other columns
+    left_out = {"drop": [*options.get("drop", ()), *beside]} if whole and beside else {}
+    X, found = streamgda.open_store(data, x, own, features=names, **(options | left_out))
+    names = X.fields if whole else names
     others = [streamgda.open_store(data, x, each, features=names, **options)[1] for each in beside]
     if file is not None:
         array, column = ("y", name) if is_polygon_file(file) else (name or "y", None)
@@ -130,7 +132,11 @@ def open_both(
         model, data = data, former
     elif former is not None or model is None:
         raise typer.BadParameter("expected DATA --model PATH", param_hint="--model")
-    estimator = streamgda.load(model)
+    try:
+        estimator = streamgda.load(model)
+    except (FormatError, SourceNotFoundError) as error:
+        error.add_note("--model names what `streamgda fit` or a classifier's save() wrote")
+        raise
     if not hasattr(estimator, "predict"):
         raise FormatError(
             f"{model} holds a {type(estimator).__name__}, which predicts no labels; expected a "
@@ -155,27 +161,15 @@ def table_options(**table: Unpack[TableOptions]) -> TableOptions:
     """Return the options of a table that were given, with values for their texts."""
     given: Any = {name: value for name, value in table.items() if value is not None}
     if "drop" in given:
-        given["drop"] = columns_of(given["drop"])
+        given["drop"] = split_names(*given["drop"])
     if "delimiter" in given:
         given["delimiter"] = given["delimiter"].replace("\\t", "\t")
     return given
 
 
-def columns_of(texts: list[str] | None) -> list[Any] | None:
-    """Return columns of texts, each of which may name several, separated by commas."""
-    return [column_of(name) for text in texts for name in split_names(text)] if texts else None
-
-
-def column_of(text: str) -> Any:
-    """Return a name, an index or a range of indices."""
-    if matched := _RANGE.fullmatch(text):
-        return slice(*(int(bound) if bound else None for bound in matched.groups()))
-    return int(text) if _INDEX.fullmatch(text) else text
-
-
-def split_names(text: str) -> list[str]:
-    """Return names that are separated by commas."""
-    return [name.strip() for name in text.split(",")]
+def split_names(*texts: str) -> list[str]:
+    """Return the names in texts, which commas separate."""
+    return [name.strip() for text in texts for name in text.split(",")]
 
 
 # --- labels ---------------------------------------------------------------------------------------

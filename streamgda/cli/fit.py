@@ -10,7 +10,7 @@ import typer
 
 import streamgda
 from streamgda.cli import files, screen
-from streamgda.cli.options import options_of, takes, value_of
+from streamgda.cli.options import options_of, takes, value_of, warn_deprecated
 
 _ESTIMATORS = {
     "qda": "QuadraticDiscriminantAnalysis",
@@ -20,7 +20,7 @@ _ESTIMATORS = {
     "gda": "GaussianDiscriminantAnalysis",
 }
 _OTHER_NAMES = {name: kind for kind, name in _ESTIMATORS.items()}
-_OTHER_NAMES |= {"nb": "gnb", "bernoulli": "bnb"}
+_DEPRECATED = {"nb": "gnb", "bernoulli": "bnb"}
 
 
 def _kinds(incomplete: str) -> list[str]:
@@ -176,7 +176,9 @@ def fit(
 
 def _estimator(kind: str, options: dict[str, Any]) -> Any:
     """Return an unfitted estimator with the parameters that were given; refuse those it lacks."""
-    kind = _OTHER_NAMES.get(kind, kind)
+    if kind in _DEPRECATED:
+        warn_deprecated(f"--kind {kind}", f"--kind {_DEPRECATED[kind]}")
+    kind = (_OTHER_NAMES | _DEPRECATED).get(kind, kind)
     if kind not in _ESTIMATORS:
         expected = f"expected {', '.join((*_ESTIMATORS, *_ESTIMATORS.values()))}"
         raise typer.BadParameter(f"{kind!r}; {expected}", param_hint="--kind")

@@ -37,9 +37,15 @@ _JSON = inspect.Parameter(
     annotation=Annotated[bool, typer.Option("--json", help="Print one JSON object.")],
 )
 # Parameters of Python functions that messages name, and those that have other names as options.
-_SPELLED = {"label": "--labels", "na_values": "--na", "keep_default_na": "--default-na"}
+_SPELLED = {
+    "label": "--labels",
+    "na_values": "--na",
+    "keep_default_na": "--default-na",
+    "param_grid": "--grid",
+}
 _PARAMETER = re.compile(
-    r"(?<!\w\()(?<!/)\b([a-z_]+)(?:=(\[?\.\.\.\]?|'[^']*'|\"[^\"]*\"|-?[\w.+-]*\w)|(?<=[a-z]_memory))"
+    r"(?<!\w\()(?<!/)\b([a-z_]+)(?:=(\[?\.\.\.\]?|'[^']*'|\"[^\"]*\"|-?[\w.+-]*\w)"
+    r"|(?<=[a-z]_memory)|(?<=param_grid))"
 )
 _options = {*_SPELLED}  # of all commands
 _OF_LABELS = {"--y": "--labels", "--label": "--labels", "--label-column": "--labels"}
@@ -50,6 +56,7 @@ _DEPRECATED: dict[str, dict[str, str]] = {  # until streamgda 0.4
     "select": {"--model": "--out", **_OF_LABELS},
     "evaluate": _OF_LABELS,
 }
+_IN_PYTHON = ", or pass y=None if the rows have no labels"  # where commands need labels
 _WORDS = {"none": None, "true": True, "false": False}
 
 
@@ -133,7 +140,7 @@ def in_shell(message: str) -> str:
         words = [_SPELLED.get(name, f"--{name.replace('_', '-')}")]
         return " ".join(words if value == "True" else [*words, "NAME" if value == "..." else value])
 
-    return _PARAMETER.sub(option, message)
+    return _PARAMETER.sub(option, message.replace(_IN_PYTHON, ""))
 
 
 def value_of(text: str) -> Any:

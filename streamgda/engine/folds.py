@@ -91,8 +91,8 @@ def as_folds(cv: Any, seed: int, groups: Any, rows: RowSource, labels: RowSource
         n_folds = as_integer("cv", cv, _EXPECTED, 2, (1 << 128) - 1)
         if n_folds > n_rows:
             raise InvalidParameterError(
-                f"cv={shown(n_folds)}; X has {n_rows} rows (n_samples={n_rows}), fewer than "
-                f"folds: give more rows, or a smaller cv"
+                f"cv={shown(n_folds)}, and X has only {n_rows} rows (n_samples={n_rows}); give "
+                f"more rows, or a smaller cv"
             )
         if n_rows >= _MANY_ROWS:
             return Folds(n_folds, lambda first, last: fold_of(first, last, n_folds, seed))

@@ -333,11 +333,17 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
         try:
             grid = list(GRID) if self.param_grid is None else self.param_grid
             candidates = list(ParameterGrid(grid))
+            known = GaussianDiscriminantAnalysis().get_params()
             for params in candidates:
                 if "feature_map" in params:
                     raise InvalidParameterError(
                         "param_grid has feature_map, and the candidates share one pass: pass "
                         "GaussianDiscriminantCV(feature_map=...), and compare searches"
+                    )
+                if other := params.keys() - known:
+                    raise InvalidParameterError(
+                        f"param_grid has {min(other)!r}, and the parameters of "
+                        f"GaussianDiscriminantAnalysis are {', '.join(known)}; choose among them"
                     )
                 candidate = GaussianDiscriminantAnalysis(**params)
                 candidate._kept()
@@ -347,8 +353,8 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
             raise
         except (TypeError, ValueError) as error:
             raise InvalidParameterError(
-                f"param_grid={shown(self.param_grid)} is not parameters of "
-                f"GaussianDiscriminantAnalysis with lists of values to try: {error}"
+                f"param_grid={shown(self.param_grid)}; expected a dict of parameters and lists of "
+                f"values to try, or a list of such dicts: {error}"
             ) from None
         if self.calibrate and any("temperature" in params for params in candidates):
             raise InvalidParameterError(

@@ -41,7 +41,7 @@ from streamgda.rows.arrow import (
 )
 from streamgda.rows.opening import GROUP_ROWS, format_of, is_part
 from streamgda.rows.sources import ForwardRows, RowSource
-from streamgda.rows.text_files import Contents, Label, Text, label_in
+from streamgda.rows.text_files import Contents, Label, Text, label_in, number_in
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import ColumnNames, refuse
 from streamgda.runtime.retry import brief, is_temporary, with_retries
@@ -66,6 +66,10 @@ _COLUMN_BYTES = 1 << 14  # of the decoder of a column
 _WIDTHS = {"INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8}  # bytes of types of Parquet
 _METADATA = 20  # bytes of decoded metadata for one of Parquet
 _BATCH_BYTES = 1 << 23  # that the allocator keeps of record batches
+_NUMBERED = (  # where columns have numbers for names
+    " (its first line holds numbers, so that columns have no names: give their numbers, or "
+    "header=True)"
+)
 _UNNAMED = ("", "Unnamed: 0")  # as pandas writes an index, and reads and writes it again
 
 
@@ -507,8 +511,12 @@ class Table:
                     )
 
 
-def chosen(names: list[str], columns: ColumnNames, option: str, title: str) -> list[str]:
+def chosen(
+    names: list[str], columns: ColumnNames, option: str, title: str, named: bool = True
+) -> list[str]:
     """Return the names of columns that are given by name, number or slice of numbers.
+
+    A text that is no name may be a number or a range, such as ``"-1"`` or ``"2:5"``.
 
     Raises
     ------
@@ -521,18 +529,18 @@ def chosen(names: list[str], columns: ColumnNames, option: str, title: str) -> l
     listed = [columns] if isinstance(columns, str | int | slice) else columns
     try:
         for column in listed:
-            if isinstance(column, str):
-                if column not in names:
-                    raise SourceError(
-                        f"{title} has no column {column!r} for {option}; it has "
-                        f"{shown_names(names)}"
-                    )
-                part: list[str] = [column]
-            elif isinstance(column, bool):
+            if isinstance(column, bool):
                 raise TypeError
-            else:
-                part = names[column] if isinstance(column, slice) else [names[column]]
-            found += part
+            if column in names:
+                found.append(column)
+                continue
+            number = number_in(column)
+            if isinstance(number, str):
+                raise SourceError(
+                    f"{title} has no column {column!r} for {option}; it has {shown_names(names)}"
+                    f"{'' if named else _NUMBERED}"
+                )
+            found += names[number] if isinstance(number, slice) else [names[number]]
     except (TypeError, IndexError):
         raise refuse(
             option, columns, f"names or numbers of the {len(names)} columns of {title}"
@@ -785,16 +793,17 @@ def open_table(
         raise InvalidParameterError(f"label={label!r} is among the columns to drop; name another")
     if features is None:
         fields = [n for n in table.names if n not in (label, *dropped, *table.index)]
-        if table.named and not {*fields}.isdisjoint(_UNNAMED):
+        unnamed = [n for n in fields if table.named and n in _UNNAMED]
+        if unnamed:
             raise SourceError(
-                f"{table.title} has a column without a name, as pandas writes an index; it is a "
-                f"feature only if it is asked for: features=[...] names the columns of features, "
-                f"and drop=[...] those that are left out"
+                f"{table.title} has a column without a name, as pandas writes an index; "
+                f"features=[...] names the columns of features, and "
+                f"drop={table.names.index(unnamed[0])} leaves it out"
             )
     else:
-        found = chosen(table.names, features, "features", table.title)
+        found = chosen(table.names, features, "features", table.title, table.named)
         listed = [features] if isinstance(features, str | int | slice) else features
-        named = all(isinstance(feature, str) for feature in listed)
+        named = all(feature in table.names for feature in listed)
         twice = named and len(found) < len(listed)
         fields = [n for n in found if not twice and n not in dropped and (named or n != label)]
     if not fields or label in fields:
@@ -815,15 +824,11 @@ def _label(table: Table, label: Label) -> str | None:
     label = label(table.names) if callable(label) else label
     if label is None or label in table.names:
         return label
-    if not isinstance(label, str):
+    if not isinstance(label, str) or isinstance(number_in(label), int):
         return chosen(table.names, label, "label", table.title)[0]
-    header = (
-        " (its first line holds numbers, so that columns have none: give their numbers, or "
-        "header=True)"
-    )
     raise SourceError(
         f"{table.title} has no column {label!r} of labels, but {shown_names(table.names)}"
-        f"{'' if table.named else header}; name it with label=..., or pass y=None if the "
+        f"{'' if table.named else _NUMBERED}; name it with label=..., or pass y=None if the "
         f"rows have no labels"
     )
 

@@ -19,6 +19,8 @@ from streamgda.errors import InvalidParameterError, ReadError, SourceError
 from streamgda.runtime.parameters import TableOptions, as_flag, refuse
 
 _SNIFFED = 1 << 16  # bytes that hold the first line
+_NUMBER = re.compile("-?[0-9]+")
+_RANGE = re.compile("(-?[0-9]+)?:(-?[0-9]+)?")
 _DELIMITERS = ",;\t|"
 _READ_BYTES = 40 << 20  # of blocks of text that are read ahead and parsed
 _EXACT = 1 << 53  # to which float64 holds all integers
@@ -307,11 +309,22 @@ class Text:
 
 def label_in(names: list[str], label: Label) -> str | None:
     """Return the name of the column of labels among these; None if it is none of them."""
-    if callable(label):
-        label = label(names)
-    if isinstance(label, int) and -len(names) <= label < len(names):
-        return names[label]
-    return label if isinstance(label, str) and label in names else None
+    label = label(names) if callable(label) else label
+    if label in names:
+        return str(label)
+    number = number_in(label)
+    inside = isinstance(number, int) and -len(names) <= number < len(names)
+    return names[number] if inside else None
+
+
+def number_in(column: Any) -> Any:
+    """Return the number or range of numbers that a text stands for; other columns as they are."""
+    if not isinstance(column, str):
+        return column
+    if _NUMBER.fullmatch(column):
+        return int(column)
+    bounds = _RANGE.fullmatch(column)
+    return slice(*(int(b) if b else None for b in bounds.groups())) if bounds else column
 
 
 def _left(kinds: list[str], column: Any) -> list[str]:

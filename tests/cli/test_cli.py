@@ -70,7 +70,7 @@ def test_a_bar_is_shown_to_who_is_watching(data, tmp_path):
             "--out",
             model,
             "--kind",
-            "nb",
+            "gnb",
         ],
         stdout=subprocess.PIPE,
         stderr=theirs,
@@ -158,9 +158,10 @@ def test_deprecated_spellings_work_with_a_warning(command, data, tmp_path):
         assert (
             "--model is deprecated, and will be removed in streamgda 0.4: use --out" in told[0].err
         )
+        assert "--kind nb is deprecated" in told[0].err
         assert f"use {data / 'rows.zarr'} --model m.zip" in told[1].err
         assert all(
-            ended.err.count("deprecated") == n for ended, n in zip(told, (2, 1, 1, 1), strict=True)
+            ended.err.count("deprecated") == n for ended, n in zip(told, (3, 1, 1, 1), strict=True)
         )
         assert type(streamgda.load("m.zip")) is streamgda.GaussianNB
         assert command("predict", "m.zip", "--out", "x").code == 2

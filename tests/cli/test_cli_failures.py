@@ -28,7 +28,7 @@ from streamgda.datasets import convert
         ("select {data}/rows.zarr --out m.zip --max-memory 1MB", "--max-memory allows 1.0 MB"),
         ("select {data}/rows.zarr --out m.zip --cv 1", "--cv 1"),
         ("select {data}/rows.zarr --out m.zip --grid shrinkage=much", "--shrinkage much"),
-        ("select {data}/rows.zarr --out m.zip --grid colour=red", "is not parameters of"),
+        ("select {data}/rows.zarr --out m.zip --grid colour=red", "--grid has 'colour'"),
         ("select {data}/rows.zarr --out {file}", "it will not be replaced"),
         ("predict {data}/rows.zarr --model {data}/truncated.zip --out o", "not a zip file"),
         (

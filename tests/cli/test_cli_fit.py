@@ -15,9 +15,9 @@ from streamgda.datasets import convert
 ESTIMATORS = {
     "qda": streamgda.QuadraticDiscriminantAnalysis,
     "lda": streamgda.LinearDiscriminantAnalysis,
-    "nb": streamgda.GaussianNB,
+    "gnb": streamgda.GaussianNB,
     "gda": streamgda.GaussianDiscriminantAnalysis,
-    "bernoulli": streamgda.BernoulliNB,
+    "bnb": streamgda.BernoulliNB,
 }
 
 
@@ -30,13 +30,13 @@ ESTIMATORS = {
         ("lda", {"solver": "eigen", "priors": [0.5, 0.25, 0.25]}),
         ("gda", {"shrinkage": "oas", "covariance_type": "tied"}),
         ("lda", {"priors": [0.5, 0.25, 0.25]}),
-        ("nb", {"var_smoothing": 0.5}),
+        ("gnb", {"var_smoothing": 0.5}),
         (
             "gda",
             {"covariance_type": "diag", "pooling": 0.5, "reg_param": 0.1, "ddof": 1},
         ),
         ("gda", {"shrinkage": "oas", "reg_param": 0.1, "standardize": True}),
-        ("bernoulli", {"alpha": 0.5, "binarize": 0.25}),
+        ("bnb", {"alpha": 0.5, "binarize": 0.25}),
     ],
 )
 def test_fit_is_the_estimators_fit(done, data, tmp_path, kind, options):
@@ -72,9 +72,9 @@ def test_shrinkage_chooses_a_solver_that_takes_it(command, done, data, tmp_path)
         ("qda", "--pooling=0.5", "--solver, --shrinkage, --reg-param, --priors, --tol"),
         ("qda", "--covariance-type=diag", "--solver, --shrinkage"),
         ("lda", "--reg-param=0.5", "--solver, --shrinkage, --priors, --tol"),
-        ("nb", "--tol=0.5", "--var-smoothing, --priors"),
-        ("nb", "--ddof=1", "--var-smoothing, --priors"),
-        ("bernoulli", "--tol=1", "--alpha, --binarize"),
+        ("gnb", "--tol=0.5", "--var-smoothing, --priors"),
+        ("gnb", "--ddof=1", "--var-smoothing, --priors"),
+        ("bnb", "--tol=1", "--alpha, --binarize"),
     ],
 )
 def test_options_that_a_kind_does_not_have_are_wrong_usage(
@@ -141,7 +141,7 @@ def test_invalid_rows_are_left_out_and_counted(command, done, tmp_path):
     )
 
 
-@pytest.mark.parametrize("kind", ["nb", "bernoulli"])
+@pytest.mark.parametrize("kind", ["gnb", "bnb"])
 def test_unlabelled_rows_and_rows_without_labels_are_left_out(command, done, tmp_path, kind):
     X, names = rows()
     y = np.unique(names, return_inverse=True)[1]
@@ -164,7 +164,7 @@ def test_unlabelled_rows_and_rows_without_labels_are_left_out(command, done, tmp
     )
     accuracy = expected.score(X[good], y[good])
     assert (evaluated["rows"], evaluated["accuracy"]) == (len(good), pytest.approx(accuracy))
-    if kind == "nb":
+    if kind == "gnb":
         done("select", tmp_path / "rows.zarr", "--out", tmp_path / "best", *options,
              "--scoring=joint_log_likelihood", "--grid=covariance_type=diag")  # fmt: skip
         chosen = streamgda.load(tmp_path / "best").moments_
@@ -221,8 +221,8 @@ def test_moments_are_kept_where_the_model_cannot_be_made(command, tmp_path):
 @pytest.mark.parametrize(
     ("kind", "priors", "problem"),
     [
-        ("nb", "0.5,0.5", "priors has shape (2,); expected one for each of the 3 classes"),
-        ("nb", "0.5,0.25,0.5", "The sum of the priors should be 1; got 1.25"),
+        ("gnb", "0.5,0.5", "priors has shape (2,); expected one for each of the 3 classes"),
+        ("gnb", "0.5,0.25,0.5", "The sum of the priors should be 1; got 1.25"),
         ("lda", "0.5,-0.5,1", "priors must be non-negative"),
     ],
 )

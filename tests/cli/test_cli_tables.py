@@ -1,11 +1,12 @@
 """The command line over Parquet and text files."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from streamgda import GaussianNB, load
+from streamgda import ClassMoments, GaussianNB, accumulate, load
 
 pa = pytest.importorskip("pyarrow")
 import pyarrow.csv as pc  # noqa: E402
@@ -139,3 +140,52 @@ def test_counts_of_predictions_are_those_of_texts_and_tables(tmp_path, command):
         assert ended.code == 0, ended.err
         found = json.loads(ended.out)["predicted"]
         assert {row["label"]: row["rows"] for row in found} == expected
+
+
+def test_columns_of_tables_have_names_or_numbers(command, done, tmp_path, monkeypatch):
+    """The columns of labels, weights, features and those left out, whatever the command."""
+    monkeypatch.chdir(tmp_path)
+    columns = [X[:, 0], X[:, 1], X[:, 0] * X[:, 1], np.arange(1, N + 1), Y]
+    lines = [",".join(map(str, line)) for line in zip(*columns, strict=True)]
+    Path("unnamed.csv").write_text("\n".join(lines))
+    # Names that are numbers come first: 0 is the third column.
+    Path("named.csv").write_text("\n".join(["1,2,0,w,kind", *lines]))
+    expected = accumulate(np.transpose(columns[:3]), Y, sample_weight=columns[3])
+    for options in (
+        ("unnamed.csv", "--labels", "4", "--weights", "3"),
+        ("unnamed.csv", "--labels=-1", "--weights=-2"),
+        ("unnamed.csv", "--labels", "4", "--weights", "3", "--features", "0:2,2"),
+        ("unnamed.csv", "--labels", "4", "--weights", "3", "--features", "0,1,2"),
+        ("named.csv", "--header", "--labels", "kind", "--weights", "3"),
+        ("named.csv", "--header", "--labels", "-1", "--weights", "w", "--features", "1,2,0"),
+    ):
+        done("fit", *options, "--out", "m.zip", "--moments-out", "moments.zip", "--overwrite")
+        found = ClassMoments.load("moments.zip")
+        np.testing.assert_allclose(found.means, expected.means)
+        assert found.class_count.tolist() == expected.class_count.tolist()
+        Path("moments.zip").unlink()
+    refused = command("fit", "named.csv", "--labels", "9", "--header", "--out", "n.zip")
+    assert "--labels 9; expected names or numbers of the 5 columns" in refused.err
+    Path("letters.csv").write_text("\n".join(["a,b,c,w,kind", *lines]))
+    done("fit", "letters.csv", "--drop", "w", "--labels", "kind", "--out", "n.zip")
+    refused = command("predict", "unnamed.csv", "--model", "n.zip", "--out", "p.csv")
+    assert "no names: give their numbers, or --header" in refused.err
+    done("predict", "unnamed.csv", "--model", "n.zip", "--features", "0:3", "--out", "p.csv")
+
+
+def test_errors_of_commands_speak_the_language_of_the_shell(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_text("a,b,kind\n1,2,x\n3,4,y\n")
+    Path("index.csv").write_text(",a,kind\n0,2,x\n1,4,y\n")
+    for words, message in [
+        ("fit t.csv --out m.zip", "no column 'y' of labels, but a, b, kind; name it with --labels"),
+        ("fit index.csv --labels kind --out m.zip", "--drop 0 leaves it out"),
+        ("predict t.csv --model t.csv --out p.csv", "--model names what `streamgda fit`"),
+        ("predict t.csv --model m.zip --out p.csv", "m.zip does not exist"),
+        ("predict t.csv --model m.zip --out p.xlsx", "streamgda: --out p.xlsx ends in .xlsx"),
+    ]:
+        ended = command(*words.split())
+        assert ended.code == 1
+        assert message in ended.err
+        assert "=" not in ended.err
+    assert "former" not in command("predict", "--help").out
