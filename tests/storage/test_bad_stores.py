@@ -10,6 +10,7 @@ import pytest
 import zarr
 from matplotlib.figure import Figure
 from samples import blobs
+from states import bits
 from zarr.storage import MemoryStore
 
 from streamgda import (
@@ -211,7 +212,6 @@ def arrays(X=None, y=None, weights=None):
 
 ROWS = arrays()["X"]
 LABELS = arrays()["y"]
-STRINGS = np.array(["a", "b"] * (N_ROWS // 2), object)
 DATES = np.full(N_ROWS, "2020-01-01", "M8[D]")
 BAD = {
     "NaN": (arrays(X=bad_copy(ROWS, np.nan)), {}, "NaN: row 737, column 0 is nan"),
@@ -330,11 +330,6 @@ def test_in_stores(tmp_path, name, way):
 
 def bad_array(message):
     return {"y": "y", "s": "sample_weight"}.get(message[0], "X")
-
-
-def bits(moments):
-    attributes, arrays = state_of(moments)
-    return attributes, {name: array.tobytes() for name, array in arrays.items()}
 
 
 @EVERY_BAD

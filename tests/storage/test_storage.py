@@ -84,35 +84,6 @@ def test_any_labels(tmp_path, labels):
     assert unpack_labels(packed).tolist() == moments.classes.tolist()
 
 
-@pytest.mark.parametrize("dtype", ["float64", "uint8", "int16"])
-@pytest.mark.parametrize(
-    "covariance_type", ["full", "tied", "diag", "tied_diag", "spherical", "tied_spherical"]
-)
-def test_any_covariance_type(covariance_type, dtype):
-    store, moments = zarr.storage.MemoryStore(), some_moments(covariance_type, dtype)
-    moments.save(store)
-    loaded = ClassMoments.load(store)
-    assert_same(loaded, moments)
-    assert loaded.exact == moments.exact == (dtype != "float64")
-    assert (loaded.covariance() == moments.covariance()).all()
-    rows = np.ones((2, 3), dtype)
-    assert_same(loaded.update(rows, [0, 3]), moments.update(rows, [0, 3]))  # and goes on
-
-
-@pytest.mark.parametrize("name", ["empty", "emptied", "emptied exact", "decayed away", "weighted"])
-def test_odd_moments(tmp_path, name):
-    moments = {
-        "empty": ClassMoments("tied"),
-        "emptied": some_moments() - some_moments(),
-        "emptied exact": some_moments(dtype="uint8") - some_moments(dtype="uint8"),
-        "decayed away": some_moments() * 0,
-        "weighted": some_moments() * 0.3,
-    }[name]
-    for path in (tmp_path / "moments", tmp_path / "moments.zip"):
-        moments.save(path)
-        assert_same(ClassMoments.load(path), moments)
-
-
 def test_arrays_of_any_kind(tmp_path):
     arrays = {
         "scalar": np.array(3.5),
@@ -161,28 +132,6 @@ def test_no_pickle(tmp_path, monkeypatch):
 
 
 # --- replacing --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("zipped", [False, True])
-@pytest.mark.parametrize("number", [0, 1, 3])
-def test_failure_in_the_middle_leaves_the_old_contents(tmp_path, monkeypatch, zipped, number):
-    path = tmp_path / ("moments.zip" if zipped else "moments")
-    some_moments().save(path)
-    create, written = zarr.Group.create_array, []
-
-    def failing(*args, **kwargs):
-        if len(written) == number:
-            raise OSError("disk full")
-        written.append(args)
-        return create(*args, **kwargs)
-
-    monkeypatch.setattr(zarr.Group, "create_array", failing)
-    for target in (path, tmp_path / f"new{path.suffix}"):
-        written.clear()
-        with pytest.raises(OSError, match="disk full"):
-            some_moments("diag").save(target)
-    assert_same(ClassMoments.load(path), some_moments())
-    assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
 
 def test_a_file_is_on_the_disk_before_it_replaces_another(tmp_path, monkeypatch):
