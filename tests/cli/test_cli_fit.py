@@ -250,18 +250,6 @@ def test_a_model_is_replaced_only_if_that_is_wanted(command, data, tmp_path):
         assert command(*arguments, "--overwrite").code == 0
 
 
-def test_neither_model_nor_moments_replace_rows(command, tmp_path):
-    X, y = rows()
-    store = tmp_path / "rows.zarr"
-    convert(X, store, labels=y)
-    for options in (["--out", store], ["--out", tmp_path / "m", "--moments-out", store]):
-        ended = command("fit", store, *options)
-        assert ended.code == 1
-        assert "it will not be replaced" in ended.err
-        np.testing.assert_array_equal(streamgda.open_store(store)[0][:], X)
-    assert command("fit", store, "--out", tmp_path / "m", "--moments-out", tmp_path / "m").code == 2
-
-
 def test_arrays_of_other_names(done, tmp_path):
     X, y = rows()
     group = zarr.create_group(tmp_path / "rows.zarr")

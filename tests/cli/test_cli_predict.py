@@ -157,20 +157,6 @@ def test_predict_replaces_nothing_but_predictions(command, done, data, tmp_path)
     np.testing.assert_array_equal(streamgda.open_store(store)[0][:], X)
 
 
-def test_errors_of_single_rows_say_where_these_are(command, tmp_path, data, monkeypatch):
-    X, y = rows()
-    X[130, 1] = np.nan
-    store, out = tmp_path / "rows.zarr", tmp_path / "out.zarr"
-    convert(X, store, labels=y, chunk_rows=50)
-    monkeypatch.setattr("streamgda.engine.plan._SLAB_BYTES", 50 * 24)
-    for arguments in (["predict", "--out", out], ["evaluate"]):
-        name, *options = arguments
-        ended = command(name, data / "qda.zip", store, *options)
-        assert ended.code == 1
-        assert "Input X contains NaN: row 130, column 1" in ended.err
-    assert not out.exists()
-
-
 # --- evaluate -------------------------------------------------------------------------------------
 
 

@@ -1,8 +1,6 @@
 """The command line on rasters: GeoTIFF and zarr in, GeoTIFF and zarr out."""
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import geopandas
@@ -11,26 +9,12 @@ import pytest
 import rasterio
 import rasterio.features
 import shapely
-import xarray as xr
 import zarr
 from rasterio.transform import from_origin
 
 import streamgda
 
 SHAPE = (40, 50)
-PEAK = """
-import sys
-def memory(name):
-    with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) for line in status if line.startswith(name)) / 1000
-import rioxarray, streamgda.cli.app
-from streamgda import *
-before = memory("VmRSS")
-try:
-    streamgda.cli.main(sys.argv[1:])
-finally:
-    print(memory("VmHWM") - before)
-"""
 
 
 def create(path, count, dtype, shape, **options):
@@ -142,25 +126,6 @@ def test_polygons_are_labels(done, command, scene, tmp_path, ending):
     assert "no.gpkg does not exist; expected a file of polygons" in " ".join(ended.err.split())
 
 
-def test_cubes_of_xarray_with_labels_of_a_geotiff(done, scene, tmp_path):
-    """The nodata of the labels is no class, and names of dimensions are matched by meaning."""
-    with rasterio.open(scene / "scene.tif") as file:
-        cube = file.read()
-    dims = ("band", "latitude", "longitude")
-    data = xr.Dataset({"cube": xr.DataArray(cube, dims=dims)})
-    data.to_zarr(tmp_path / "scene.zarr", consolidated=False)
-    with np.load(scene / "arrays.npz") as arrays:
-        X, y = arrays["X"], arrays["y"]
-    with create(tmp_path / "fields.tif", 1, "uint8", SHAPE, nodata=0) as file:
-        file.write(y.reshape(1, *SHAPE))
-    rows = (tmp_path / "scene.zarr", "--x", "cube", "--features", "band")
-    done("fit", *rows, "--labels", tmp_path / "fields.tif", "--out", tmp_path / "m.zip")
-    fitted = streamgda.load(tmp_path / "m.zip")
-    expected = streamgda.QuadraticDiscriminantAnalysis().fit(X[y > 0], y[y > 0])
-    np.testing.assert_array_equal(fitted.classes_, [1, 2, 3])
-    np.testing.assert_array_equal(fitted.means_, expected.means_)
-
-
 def test_cubes_in_zarr_that_name_their_dimensions(done, scene, tmp_path):
     store, model, out = tmp_path / "scene.zarr", tmp_path / "m.zip", tmp_path / "c.zarr"
     with np.load(scene / "arrays.npz") as arrays:
@@ -206,44 +171,3 @@ def test_commands_refuse_rasters_that_do_not_fit(command, scene, tmp_path):
         assert not ended.code
     ended = command("predict", tif, "--model", model, "--out", out)
     assert "--overwrite replaces it" in " ".join(ended.err.split())
-
-
-def random_scene(folder, n):
-    """Write 6 bands of n x n pixels of 16 bits, and the labels of some; return both paths."""
-    random = np.random.default_rng(0)
-    tiled = {"tiled": True, "blockxsize": 256, "blockysize": 256}
-    paths = folder / f"X{n}.tif", folder / f"y{n}.tif"
-    with (
-        create(paths[0], 6, "uint16", (n, n), **tiled) as scene,
-        create(paths[1], 1, "uint8", (n, n), **tiled) as fields,
-    ):
-        for start in range(0, n, 256):
-            lines = min(256, n - start)
-            labels = random.integers(0, 6, (1, lines, n))
-            bands = random.integers(0, 900, (6, lines, n)) + 300 * labels
-            window = ((start, start + lines), (0, n))
-            scene.write(bands.astype(np.uint16), window=window)
-            labels[random.random(labels.shape) < 0.8] = 0
-            fields.write(labels.astype(np.uint8), window=window)
-    return paths
-
-
-@pytest.mark.slow
-def test_a_large_scene_needs_little_memory(tmp_path):
-    """6 bands of 3,000 x 3,000 pixels of 16 bits, 108 MB, within 200 MB above the import."""
-
-    def peak(*arguments):
-        command = [sys.executable, "-c", PEAK, *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-        return float(done.stdout.split()[-1])
-
-    def fit(n):
-        X, y = random_scene(tmp_path, n)
-        labelled = ("--labels", y, "--unlabelled", "0", "--out", model, "--overwrite")
-        return X, peak("fit", X, *labelled)
-
-    model = tmp_path / "m.zip"
-    fit(500)  # compiles what is not in the cache
-    X, most = fit(3000)
-    assert most < 200
-    assert peak("predict", X, "--model", model, "--out", tmp_path / "classes.tif") < 200

@@ -10,8 +10,7 @@ import pytest
 import zarr
 
 import streamgda
-from streamgda import GaussianNB, ThresholdClassifier, accumulate
-from streamgda.storage.saved import state_of
+from streamgda import GaussianNB, ThresholdClassifier
 
 N_ROWS, D = 1000, 3
 RANDOM = np.random.default_rng(0)
@@ -70,66 +69,7 @@ def test_missing_chunks_are_rows_or_errors(command, rows, tmp_path):
 # --- rows that cannot be used -----------------------------------------------------------------
 
 
-def test_a_bad_row_is_named_and_the_same_command_goes_on(command, tmp_path, monkeypatch):
-    monkeypatch.setattr("streamgda.engine.plan._SLAB_BYTES", 300 * D * 8)
-    bad = X.copy()
-    bad[737, 1] = np.nan
-    rows, kept = write(tmp_path / "rows", bad), tmp_path / "kept"
-    fit = ["fit", rows, "--kind", "gnb", "--out", tmp_path / "nb", "--checkpoint", kept]
-    for _ in range(2):
-        refused(
-            command(*fit), "rows/X): chunk (7, 0)", "row 737, column 1 is nan", "the first 600 rows"
-        )
-        assert not (tmp_path / "nb").exists()
-    moments = tmp_path / "moments"
-    code, out, _ = command(*fit, "--on-invalid", "skip", "--moments-out", moments)
-    assert code == 0
-    assert "left out 1 rows" in out
-    expected = state_of(
-        accumulate(*streamgda.open_store(rows), covariance_type="diag", on_invalid="skip")
-    )
-    found = state_of(streamgda.ClassMoments.load(moments))
-    assert found[0] == expected[0]
-    for name, array in expected[1].items():
-        np.testing.assert_array_equal(found[1][name], array, strict=True)
-
-
 # --- info -------------------------------------------------------------------------------------
-
-
-def as_other_version(path):
-    node = json.loads((path / "zarr.json").read_text())
-    node["attributes"]["streamgda"]["version"] = 99
-    (path / "zarr.json").write_text(json.dumps(node))
-
-
-def as_half_a_zip(path):
-    shutil.make_archive(path.with_name("packed"), "zip", path)
-    whole = path.with_name("packed.zip").read_bytes()
-    shutil.rmtree(path)
-    path.write_bytes(whole[: len(whole) // 2])
-
-
-def as_text(path):
-    shutil.rmtree(path)
-    path.write_text("notes")
-
-
-DAMAGED = {
-    as_other_version: "has format version 99; this streamgda reads",
-    as_half_a_zip: "cannot be opened as zarr",
-    as_text: "cannot be opened as zarr",
-    shutil.rmtree: "does not exist",
-}
-
-
-@pytest.mark.parametrize("become", DAMAGED, ids=lambda become: become.__name__)
-def test_info_of_damaged_files(command, tmp_path, become):
-    path = tmp_path / "it"
-    GaussianNB().fit(X, Y).save(path)
-    become(path)
-    for arguments in ([path], [path, "--json"]):
-        refused(command("info", *arguments), DAMAGED[become], str(path))
 
 
 def test_info_of_files_of_other_programs(command, rows, tmp_path):

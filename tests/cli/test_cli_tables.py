@@ -116,14 +116,6 @@ def test_wrong_columns(tmp_path, store, command, arguments, message):
     assert message in line
 
 
-def test_keys_need_a_table(tmp_path, store, command):
-    GaussianNB().fit(X, NAMES).save(tmp_path / "model")
-    options = ("--features", "a,b", "--keys", "id", "--out", tmp_path / "p.zarr")
-    code, _, err = command("predict", store, "--model", tmp_path / "model", *options)
-    assert code == 1
-    assert "keys=('id',) are columns of a table, and out is" in err
-
-
 def test_counts_of_predictions_are_those_of_texts_and_tables(tmp_path, command):
     names = np.array(["1", "NA", "x"])  # which no reader may take for a number or a gap
     y = names[np.sort(np.arange(N) % 3)]
