@@ -19,11 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import zarr
 from samples import blobs
+from states import bits
 
 import streamgda as gda
 from streamgda import datasets, plots
 from streamgda.errors import StreamGDAError
-from streamgda.storage.saved import Saved, state_of
+from streamgda.storage.saved import Saved
 
 SECONDS = 20
 X, Y = blobs(60, 3, 2)
@@ -191,10 +192,9 @@ def state(thing: Any) -> str:
     if not isinstance(thing, Saved):
         return ""
     try:
-        attributes, arrays = state_of(thing)
+        return repr(bits(thing))
     except Exception:  # not fitted
         return repr(thing)
-    return repr(attributes) + repr({name: a.tobytes() for name, a in arrays.items()})
 
 
 def outcome(call: Call, argument: str, value: Any) -> str:

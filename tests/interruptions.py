@@ -33,6 +33,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+from states import bits
 
 import streamgda
 from streamgda import (
@@ -50,7 +51,6 @@ from streamgda import (
 from streamgda.moments import centred
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.covariance_types import STRUCTURES
-from streamgda.storage.saved import state_of
 
 PACKAGE = str(Path(streamgda.__file__).parent)
 LONGEST = 120  # seconds; a case that takes longer hangs
@@ -91,11 +91,11 @@ class Case:
             scores = getattr(state, "predict_proba", state.predict)(self.probe)
             own = ["threshold_", "n_features_in_", "best_index_"]
             return (
-                moment_bits(fitted.moments_),
+                bits(fitted.moments_),
                 scores.tobytes(),
                 [getattr(state, name, None) for name in own],
             )
-        return moment_bits(state)
+        return bits(state)
 
     def complete(self) -> Any:
         state = copy.deepcopy(self.start)
@@ -118,11 +118,6 @@ class Case:
             if self.bits(state) != after:
                 return "does not go on"
         return ""
-
-
-def moment_bits(moments: Any) -> Any:
-    attributes, arrays = state_of(moments)
-    return repr(attributes), {k: (a.dtype.str, a.tobytes()) for k, a in arrays.items()}
 
 
 # --- cases --------------------------------------------------------------------------------------
@@ -360,7 +355,7 @@ def sent() -> None:
         try:
             moments.update(X, y)
         except Stop:
-            struck.append(moment_bits(moments))
+            struck.append(bits(moments))
 
     thread = threading.Thread(target=update)
     large = {"_SMALL_STATE": 0, "_ALONE": 0}  # as if the state were
@@ -373,7 +368,7 @@ def sent() -> None:
         send = ctypes.pythonapi.PyThreadState_SetAsyncExc
         assert send(ctypes.c_ulong(thread.ident), ctypes.py_object(Stop)) == 1
         thread.join(30)
-    assert struck == [moment_bits(expected)]
+    assert struck == [bits(expected)]
 
 
 # --- the program --------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ from samples import blobs
 
 from streamgda import accumulate
 from streamgda.errors import MemoryBudgetError
-from streamgda.storage.saved import state_of
 
 N_ROWS = 300
 SLAB = 30
@@ -27,11 +26,6 @@ class Rows:
         if rows.start == self.at:
             raise self.error
         return self.array[rows]
-
-
-def bits(moments):
-    attributes, arrays = state_of(moments)
-    return attributes, {name: (a.dtype, a.tobytes()) for name, a in arrays.items()}
 
 
 def stopped(path, at=150, error=KeyboardInterrupt, X=X, y=Y, **options):

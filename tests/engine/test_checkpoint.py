@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import zarr
 from samples import KINDS, held, make
-from stops import N_ROWS, SLAB, WEIGHTS, Rows, X, Y, bits, least_memory, stopped
+from states import bits
+from stops import N_ROWS, SLAB, WEIGHTS, Rows, X, Y, least_memory, stopped
 
 from streamgda import (
     Checkpoint,
@@ -42,13 +43,28 @@ pytestmark = pytest.mark.usefixtures("small_slabs")
 # --- passes over rows -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag"])
-@pytest.mark.parametrize("weights", [None, WEIGHTS])
-@pytest.mark.parametrize("kind", ["float", "bytes"])
-def test_a_resumed_pass_has_the_same_bits(tmp_path, monkeypatch, covariance_type, weights, kind):
-    rows = X if kind == "float" else (10 * (X - X.min())).astype(np.uint8)
+BYTES = (10 * (X - X.min())).astype(np.uint8)
+GAPS = np.where(np.arange(N_ROWS)[:, None] % 7 == np.arange(4), np.nan, X)
+SITES = np.array(["east", "north", "south"])[np.arange(N_ROWS) % 3]
+
+
+@pytest.mark.parametrize(
+    ("rows", "options"),
+    [
+        (X, {}),
+        (X, {"sample_weight": WEIGHTS}),
+        (X, {"covariance_type": "tied", "sample_weight": WEIGHTS}),
+        (X, {"covariance_type": "diag"}),
+        (BYTES, {}),
+        (BYTES, {"covariance_type": "tied"}),
+        (BYTES, {"covariance_type": "diag", "sample_weight": WEIGHTS}),
+        (X, {"groups": SITES, "sample_weight": WEIGHTS}),
+        (X, {"groups": SITES, "covariance_type": "tied"}),
+        (GAPS, {"on_invalid": "pairwise"}),
+    ],
+)
+def test_a_resumed_pass_has_the_same_bits(tmp_path, monkeypatch, rows, options):
     monkeypatch.setattr(plan, "_SLAB_BYTES", SLAB * rows[0].nbytes)
-    options = {"covariance_type": covariance_type, "sample_weight": weights}
     undisturbed = accumulate(Rows(rows), Y, **options)
     path = tmp_path / "new" / "kept"
     for at in (90, 210):
@@ -156,7 +172,7 @@ CHANGES = {
     "other rows": ({"X": X + 1e-9}, "other rows: rows 0 to 29"),
     "rows changed later": ({"X": np.vstack([X[:120], X[120:150] * 2, X[150:]])}, "120 to 149"),
     "fewer rows": (
-        {"X": X[:270], "y": Y[:270], "sample_weight": WEIGHTS[:270]},
+        {"X": X[:270], "y": Y[:270], "sample_weight": WEIGHTS[:270], "groups": SITES[:270]},
         "started with X: shape (300, 4), float64; now it is shape (270, 4)",
     ),
     "another width": ({"X": X[:, :3]}, "now it is shape (300, 3), float64"),
@@ -168,12 +184,15 @@ CHANGES = {
     "another structure": ({"covariance_type": "tied"}, "covariance_type: full; now it is tied"),
     "other classes": ({"classes": [0, 1, 2, 3]}, "classes: None; now it is [0, 1, 2, 3]"),
     "nodata": ({"nodata": 7}, "nodata: None; now it is 7"),
+    "no groups": ({"groups": None}, "moments: GroupedMoments; now it is ClassMoments"),
+    "other groups": ({"groups": np.roll(SITES, 1)}, "other labels or weights"),
+    "gaps": ({"groups": None, "on_invalid": "pairwise"}, "now it is PairwiseMoments"),
 }
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_checkpoints_of_other_work_are_refused(tmp_path, change):
-    same = {"X": X, "y": Y, "sample_weight": WEIGHTS}
+    same = {"X": X, "y": Y, "sample_weight": WEIGHTS, "groups": SITES}
     path = tmp_path / "kept"
     stopped(path, **same)
     before = path.read_bytes()
@@ -454,16 +473,6 @@ def test_a_stream_resumes_at_its_offset(tmp_path, state):
     loaded = load(path).moments_ if state == "estimator" else ClassMoments.load(path)
     assert bits(loaded) == bits(found)
     assert [file.name for file in tmp_path.iterdir()] == ["stream"]
-
-
-def test_offsets_that_cannot_be_kept(tmp_path):
-    kept = Checkpoint(tmp_path / "stream")
-    nb = GaussianNB().fit(X, Y)
-    kept.save(nb, 1)
-    for offset in (object(), np.int64(3), float("nan")):
-        with pytest.raises(InvalidParameterError, match="cannot be kept"):
-            kept.save(nb, offset)
-    assert Checkpoint(tmp_path / "stream").offset == 1
 
 
 def test_a_checkpoint_of_a_pass_is_none_of_a_stream(tmp_path):

@@ -34,6 +34,7 @@ from samples import (
     make,
     results,
 )
+from states import bits
 
 from streamgda import ClassMoments, GaussianNB, accumulate, engine
 from streamgda.engine import accumulation, plan, progress, scoring
@@ -45,7 +46,6 @@ from streamgda.engine.dask.parts import PartMoments, merge
 from streamgda.errors import CheckpointError, InvalidDataError, MemoryBudgetError, SourceError
 from streamgda.storage import format as storage_format
 from streamgda.storage.opening import mark_of
-from streamgda.storage.saved import state_of
 
 # --- on every scheduler -----------------------------------------------------------------------
 
@@ -195,12 +195,12 @@ def test_any_number_of_workers_gives_the_same_bits(
         LocalCluster(n_workers, processes=False, dashboard_address=":0") as workers,
         Client(workers),
     ):
-        assert_same_bits(state_of(accumulate(group["X"], y))[1], state_of(parts[0])[1])
-        assert_same_bits(state_of(accumulate(da.from_zarr(group["X"]), y))[1], state_of(blocks)[1])
+        assert bits(accumulate(group["X"], y)) == bits(parts[0])
+        assert bits(accumulate(da.from_zarr(group["X"]), y)) == bits(blocks)
         stop_after(100, group["X"], y, checkpoint=tmp_path / "kept", checkpoint_every=0)
         workers.scale(n_workers % 7 + 1)
         found = accumulate(group["X"], y, checkpoint=tmp_path / "kept")
-        assert_same_bits(state_of(found)[1], state_of(parts[0])[1])
+        assert bits(found) == bits(parts[0])
 
 
 def test_missing_values_on_a_cluster(cluster, tmp_path, monkeypatch):
@@ -276,9 +276,7 @@ class TestBlocks:
         use_parts_of(monkeypatch, part_bytes)
         X, y = blobs(N_ROWS)
         X = bytes_of(X)
-        _, found = state_of(accumulate(*in_blocks(chunks, X, y)))
-        for array, expected in state_of(ClassMoments().update(X, y))[1].items():
-            np.testing.assert_array_equal(found[array], expected, strict=True)
+        assert bits(accumulate(*in_blocks(chunks, X, y))) == bits(ClassMoments().update(X, y))
 
     @pytest.mark.parametrize("labels", ["numpy", "list", "zarr", "dask", "other blocks"])
     @pytest.mark.parametrize("names", [None, NAMES])
@@ -315,12 +313,10 @@ class TestBlocks:
 
 def test_parts_are_not_changed_when_they_are_merged():
     parts = [ClassMoments().update(*blobs(seed=seed)) for seed in range(2)]
-    before = [state_of(part)[1] for part in parts]
-    copies = [{name: array.copy() for name, array in arrays.items()} for arrays in before]
+    before = [bits(part) for part in parts]
     first, second = (merge(*map(PartMoments, parts)).moments for _ in range(2))
-    for arrays, copied in zip(before, copies, strict=True):
-        assert_same_bits(arrays, copied)
-    assert_same_bits(state_of(first)[1], state_of(second)[1])
+    assert [bits(part) for part in parts] == before
+    assert bits(first) == bits(second)
 
 
 @pytest.mark.parametrize("costly", [True, False])
@@ -347,7 +343,7 @@ def test_costly_blocks_are_evaluated_by_enough_tasks_for_all_threads(
         assert pieces[-1][1] == 30
     with dask.config.set(scheduler="synchronous"):
         monkeypatch.setattr(streamgda_cluster, "n_threads", lambda: 1)
-        assert_same_bits(state_of(found)[1], state_of(accumulate(blocks + 1, labels))[1])
+        assert bits(found) == bits(accumulate(blocks + 1, labels))
 
 
 def test_parts_of_the_size_that_dask_is_configured_for(in_this_thread):
@@ -385,7 +381,7 @@ def test_a_budget_of_memory_limits_the_tasks_that_run_at_a_time(
         task = 3 * state + ClassMoments()._scratch_bytes(4)
         found = accumulate(rows, y, max_memory=2 * task + 8 * state)
     assert max(most) <= 2
-    assert_same_bits(state_of(found)[1], state_of(expected)[1])
+    assert bits(found) == bits(expected)
 
 
 # --- blocks of unknown size -------------------------------------------------------------------
@@ -601,15 +597,15 @@ def test_an_interrupted_fit_is_resumed(scheduler, stored, tmp_path, data):
     group.create_array("w", data=np.unique(y, return_inverse=True)[1], chunks=(CHUNK_ROWS,))
     held = HELD[data](group)
     path = tmp_path / "kept"
-    expected = state_of(accumulate(*held))[1]
+    expected = bits(accumulate(*held))
     for n_rows in (100, 200):
         note = stop_after(n_rows, *held, checkpoint=path)
         kept = r"\d+ of \d+ parts" if scheduler == "cluster" or data != "store" else "the first"
         assert re.search(f"{path} keeps what was done, {kept}", note)
-    assert_same_bits(state_of(accumulate(*held, checkpoint=path))[1], expected)
+    assert bits(accumulate(*held, checkpoint=path)) == expected
     told = []
     done = accumulate(*held, checkpoint=path, progress=lambda *rows: told.append(rows))
-    assert_same_bits(state_of(done)[1], expected)
+    assert bits(done) == expected
     assert not told
 
 
@@ -691,22 +687,20 @@ def test_collections_are_identified_by_their_names_and_some_blocks(stored, tmp_p
     with pytest.raises(CheckpointError, match=r"other rows: those of rows \d+ to \d+ have"):
         accumulate(rows, y, checkpoint=path)
     group["X"][...] = X
-    assert_same_bits(
-        state_of(accumulate(rows, y, checkpoint=path))[1], state_of(accumulate(rows, y))[1]
-    )
+    assert bits(accumulate(rows, y, checkpoint=path)) == bits(accumulate(rows, y))
 
 
 @pytest.mark.usefixtures("client", "slabs_of_a_chunk")
 def test_a_bad_row_keeps_the_parts_without_it(stored, tmp_path):
     group, X, y = stored
     path = tmp_path / "kept"
-    expected = state_of(accumulate(group["X"], y))[1]
+    expected = bits(accumulate(group["X"], y))
     group["X"][217, 1] = np.nan
     with pytest.raises(InvalidDataError, match="NaN: row 217, column 1") as refusal:
         accumulate(group["X"], y, checkpoint=path)
     assert re.search(r"keeps what was done, \d+ of 24 parts", refusal.value.__notes__[0])
     group["X"][217, 1] = X[217, 1]
-    assert_same_bits(state_of(accumulate(group["X"], y, checkpoint=path))[1], expected)
+    assert bits(accumulate(group["X"], y, checkpoint=path)) == expected
 
 
 @pytest.mark.usefixtures("client", "slabs_of_a_chunk")

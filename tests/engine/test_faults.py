@@ -17,15 +17,16 @@ import kills
 import numpy as np
 import pytest
 import zarr
+from dask_rows import use_parts_of
 from distributed import Client, LocalCluster, Status
-from samples import assert_same_bits, blobs, bytes_of, make
+from samples import blobs, bytes_of, make
+from states import bits
 
 from streamgda import accumulate
 from streamgda.engine import plan
 from streamgda.engine.dask import cluster as streamgda_cluster
 from streamgda.engine.dask import merge_tree, parts
 from streamgda.errors import ClusterError
-from streamgda.storage.saved import state_of
 
 pytestmark = pytest.mark.slow
 
@@ -57,9 +58,7 @@ def client(cluster):
 
 @pytest.fixture
 def small_parts(monkeypatch):
-    monkeypatch.setattr(parts, "PART_BYTES", 1)
-    monkeypatch.setattr(parts, "PART_STATES", (0, 0))
-    monkeypatch.setattr(parts, "SCORED_BYTES", 1)
+    use_parts_of(monkeypatch, 1)
     monkeypatch.setattr(plan, "_SLAB_BYTES", 60 * 32)
 
 
@@ -119,17 +118,13 @@ def stored(tmp_path_factory):
     return group
 
 
-def bits(moments):
-    return state_of(moments)[1]
-
-
 @pytest.mark.parametrize("name", ["X", "bytes"])
 @pytest.mark.usefixtures("client", "small_parts")
 def test_a_fit_goes_on_where_workers_are_killed(cluster, stored, name):
     undisturbed = accumulate(stored[name], stored["y"])
     assert undisturbed.class_count.sum() == N_ROWS
     found = disturbed(cluster, 1, lambda: accumulate(stored[name], stored["y"]))
-    assert_same_bits(bits(found), bits(undisturbed))
+    assert bits(found) == bits(undisturbed)
 
 
 @pytest.mark.usefixtures("client", "small_parts")
@@ -242,7 +237,7 @@ def test_ctrl_c_cancels_the_work_and_keeps_the_results_so_far(cluster, client, w
     go_on.touch()
     while cluster.scheduler.tasks:  # nothing is left of it
         time.sleep(0.01)
-    assert_same_bits(bits(accumulate(X, y, checkpoint=path)), bits(accumulate(X, y)))
+    assert bits(accumulate(X, y, checkpoint=path)) == bits(accumulate(X, y))
 
 
 @pytest.mark.usefixtures("client")
@@ -301,7 +296,7 @@ def test_workers_that_join_late_are_waited_for_and_used(stored, monkeypatch):
         with warned:
             found = accumulate(rows, stored["y"])
     with dask.config.set(scheduler="synchronous"):
-        assert_same_bits(bits(found), bits(accumulate(rows, stored["y"])))
+        assert bits(found) == bits(accumulate(rows, stored["y"]))
 
 
 def test_clients_that_are_killed(cluster, tmp_path, monkeypatch):
@@ -360,4 +355,4 @@ def test_a_scheduler_that_is_killed(waiting, tmp_path):
             process.wait()
     go_on.touch()
     with dask.config.set(scheduler="synchronous"):  # as good as another cluster
-        assert_same_bits(bits(accumulate(X, y, checkpoint=kept)), bits(accumulate(X, y)))
+        assert bits(accumulate(X, y, checkpoint=kept)) == bits(accumulate(X, y))

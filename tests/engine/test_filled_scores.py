@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 import zarr
 from samples import ESTIMATORS, METHODS, blobs, held, make
+from stops import Rows
 
 from streamgda import (
     BernoulliNB,
@@ -182,22 +183,12 @@ def test_the_fill_value_is_part_of_what_resumes(tmp_path, monkeypatch):
     monkeypatch.setattr(plan, "_SLAB_BYTES", 1)
     path = tmp_path / "out.zarr"
 
-    class Stopping:
-        shape, dtype, chunks = X.shape, X.dtype, (32, 3)
-
-        def __getitem__(self, rows):
-            if rows.start == 128 and stop:
-                raise KeyboardInterrupt
-            return X[rows]
-
-    stop = True
     with pytest.raises(KeyboardInterrupt):
-        LDA.predict(Stopping(), out=path, fill=9, **FILLING)
-    stop = False
+        LDA.predict(Rows(X, 150, KeyboardInterrupt()), out=path, fill=9, **FILLING)
     for other in ({"fill": 8}, {"fill": 9, "nodata": None}):
         with pytest.raises(CheckpointError, match="was started with model"):
-            LDA.predict(Stopping(), out=path, **FILLING | other)
-    found = LDA.predict(Stopping(), out=path, fill=9, **FILLING)
+            LDA.predict(Rows(X), out=path, **FILLING | other)
+    found = LDA.predict(Rows(X), out=path, fill=9, **FILLING)
     np.testing.assert_array_equal(found[:], LDA.predict(X, fill=9, **FILLING))
     small = zarr.create_array({}, shape=300, chunks=32, dtype="u1")
     with pytest.raises(InvalidDataError, match="such as -1"):

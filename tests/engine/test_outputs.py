@@ -12,8 +12,6 @@ import pandas as pd
 import pytest
 import zarr
 from grids import in_turn
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from samples import KINDS, blobs, held, refuses
 from stops import N_ROWS, Rows
 from stops import X as STOPPED
@@ -289,12 +287,12 @@ DOORS = {
     "a stream": lambda path: Checkpoint(path).save(NB, 1),
 }
 COMMANDS = {
-    "predict": "predict {data}/qda.zip {data}/rows.zarr --out {path} --overwrite",
-    "predict to a new path": "predict {data}/qda.zip {data}/rows.zarr --out {path}",
-    "fit": "fit {data}/rows.zarr --model {path} --overwrite",
-    "fit moments": "fit {data}/rows.zarr --model {path}.m --moments {path} --overwrite",
-    "fit with a checkpoint": "fit {data}/rows.zarr --model {path}.m --checkpoint {path}",
-    "convert": "convert {data}/rows.zarr {path} --overwrite",
+    "predict command": "predict {data}/qda.zip {data}/rows.zarr --out {path} --overwrite",
+    "predict command to a new path": "predict {data}/qda.zip {data}/rows.zarr --out {path}",
+    "fit command": "fit {data}/rows.zarr --model {path} --overwrite",
+    "fit command, moments": "fit {data}/rows.zarr --model {path}.m --moments {path} --overwrite",
+    "fit command, checkpoint": "fit {data}/rows.zarr --model {path}.m --checkpoint {path}",
+    "convert command": "convert {data}/rows.zarr {path} --overwrite",
 }
 
 
@@ -328,39 +326,30 @@ def leaves_strangers(call, path, names):
     assert {name.parts[0] for name in after.keys() - before.keys()} <= {*free}
 
 
-@pytest.mark.parametrize("door", DOORS)
 @pytest.mark.usefixtures("few_objects")
-@settings(max_examples=8)
-@given(names=st.sets(st.sampled_from(STRANGERS), max_size=2), ending=st.sampled_from(ENDINGS))
-def test_files_of_others_stay_as_they_are(door, names, ending, tmp_path_factory):
+@in_turn("door, endings", DOORS | COMMANDS, zip(ENDINGS, ENDINGS[1:] + ENDINGS[:1], strict=True))
+def test_files_of_others_stay_as_they_are(door, endings, data, tmp_path, command):
     """In a folder, as a file, and inside a folder that was written here."""
-    call, home = DOORS[door], tmp_path_factory.mktemp("home")
-    path = home / f"m{ending}"
-    put(path, names)
-    leaves_strangers(call, path, names)
-    if "store" not in door:
-        file = home / f"file{ending}"
-        file.write_text("of somebody else")
-        leaves_strangers(call, file, ["file"])
-    if path.is_dir() and not names:  # of ours
-        put(path, ["notes.txt"])
-        leaves_strangers(call, path, ["notes.txt"])
 
-
-@pytest.mark.usefixtures("few_objects")
-@in_turn("door, ending", COMMANDS, ["", ".zip"])
-def test_commands_leave_files_of_others_as_they_are(door, ending, data, tmp_path, command):
     def call(path):
-        command(*COMMANDS[door].format(data=data, path=path).split())
+        if door in DOORS:
+            DOORS[door](path)
+        else:
+            command(*COMMANDS[door].format(data=data, path=path).split())
 
-    for number, names in enumerate([[], STRANGERS, [f"zarr.{HEX}.partial"]]):
-        path = tmp_path / str(number) / f"m{ending}"
+    there = [], STRANGERS, [f"zarr.{HEX}.partial"], ["empty/folder/"]
+    for number, names in enumerate(there):
+        path = tmp_path / str(number) / f"m{endings[number % 2]}"
         path.parent.mkdir()
         put(path, names)
         leaves_strangers(call, path, names)
         if path.is_dir() and not names:  # of ours
             put(path, ["notes.txt"])
             leaves_strangers(call, path, ["notes.txt"])
+    if "store" not in door:
+        file = tmp_path / f"file{endings[0]}"
+        file.write_text("of somebody else")
+        leaves_strangers(call, file, ["file"])
 
 
 @pytest.mark.parametrize("door", [door for door in DOORS if "store" not in door])

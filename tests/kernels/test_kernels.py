@@ -1,14 +1,10 @@
 """Every kernel against bare loops; runs with ``NUMBA_DISABLE_JIT=1`` too."""
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
 from frozen import NO_WEIGHTS, frozen
-from moment_checks import NATIVE
 
-from streamgda.kernels.centred import add_norms
-from streamgda.kernels.integers import centre_scatter, centre_squares
+from streamgda.kernels.integers import centre_scatter
 from streamgda.kernels.sums import (
     all_below,
     all_within,
@@ -21,9 +17,8 @@ from streamgda.kernels.sums import (
 from streamgda.moments import parallel
 from streamgda.moments.covariance_types import symmetric
 from streamgda.rows.arrays import copied, distinct
-from streamgda.storage.format import pack_triangles, unpack_triangles
+from streamgda.storage.format import pack_triangles
 
-WIDTHS = [1, 2, 3, 4, 11, 12, 13, 16, 17]
 # --- grouping ---------------------------------------------------------------------------------
 
 
@@ -137,48 +132,6 @@ def test_rows_by_ranges(weighted):
 # --- rounding ---------------------------------------------------------------------------------
 
 
-def integer_sums(rng, sizes, d, tied):
-    """Rows of each class, and their sums as `centre_scatter` takes them."""
-    rows = [rng.integers(-20, 21, (n, d)) for n in sizes]
-    count = np.array(sizes, np.int64)
-    total = np.array([r.sum(axis=0) for r in rows], np.int64)
-    quotient, rest = np.divmod(total, np.maximum(count, 1)[:, None])
-    square = np.array([r.T @ r for r in rows], np.int64)
-    return rows, count, total, quotient, rest, square.sum(axis=0, keepdims=True) if tied else square
-
-
-def exact_scatter(rows):
-    d = rows.shape[1]
-    S = np.full((d, d), Fraction(0), object)
-    if len(rows):
-        total = [int(t) for t in rows.sum(axis=0)]
-        for i in range(d):
-            for j in range(d):
-                product = int((rows[:, i] * rows[:, j]).sum())
-                S[i, j] = product - Fraction(total[i] * total[j], len(rows))
-    return S
-
-
-@pytest.mark.parametrize("d", [1, 2, 5])
-@pytest.mark.parametrize("tied", [False, True])
-def test_centre_scatter(tied, d):
-    rng = np.random.default_rng(6)
-    rows, *sums, square = integer_sums(rng, [7, 0, 1, 11], d, tied)
-    square = pack_triangles(square)
-    packed = np.zeros(square.shape)
-    for first, last in ((d // 2, d), (0, d // 2)):  # in strips
-        centre_scatter(*sums, square, np.arange(d), first, last, packed)
-    scatter = unpack_triangles(packed)
-    exact = [exact_scatter(r) for r in rows]
-    for g, S in enumerate([sum(exact[1:], exact[0])] if tied else exact):
-        for i in range(d):
-            for j in range(i + 1):
-                # Rounded once: half a unit in the last place, and a little for the fraction.
-                error = abs(Fraction(scatter[g, i, j]) - S[i, j])
-                unit = np.spacing(max(abs(float(S[i, j])), 0.25 if tied else 0))
-                assert error <= Fraction(float(unit)), (g, i, j)
-
-
 @pytest.mark.parametrize("n", [1000, (1 << 26) - 1, (1 << 26) + 1])
 def test_centre_scatter_of_nearly_uncorrelated_features(n):
     """1 - (n - 1)/n is small, and must be as accurate as a large number."""
@@ -189,40 +142,3 @@ def test_centre_scatter_of_nearly_uncorrelated_features(n):
     features = np.arange(2)
     centre_scatter(count, total, np.zeros((1, 2), int), rest, square, features, 0, 2, scatter)
     assert scatter[0, 1] == 1 / n
-
-
-@pytest.mark.parametrize("tied", [False, True])
-def test_centre_squares(tied):
-    rng = np.random.default_rng(7)
-    rows, *sums, square = integer_sums(rng, [7, 0, 1, 11], 4, tied)
-    squares = np.ascontiguousarray(square.diagonal(axis1=1, axis2=2))
-    scatter = np.zeros(squares.shape)
-    centre_squares(*sums, squares, scatter)
-    exact = [np.diag(exact_scatter(r)) for r in rows]
-    for g, variances in enumerate([sum(exact[1:], exact[0])] if tied else exact):
-        for j in range(4):
-            error = abs(Fraction(scatter[g, j]) - variances[j])
-            assert error <= Fraction(float(np.spacing(float(variances[j]))))
-
-
-# --- norms ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", NATIVE)
-@pytest.mark.parametrize("weighted", [False, True])
-def test_add_norms(dtype, weighted):
-    rng = np.random.default_rng(0)
-    X, codes = frozen(rng.integers(0, 100, (40, 5)).astype(dtype)), rng.integers(0, 3, 40)
-    mean, low = rng.integers(0, 100, (3, 5)).astype(float), rng.integers(-3, 4, (3, 5)) / 8
-    weights = frozen(rng.integers(1, 4, 40).astype(float)) if weighted else NO_WEIGHTS
-    norms = np.zeros((3, 6))
-    inverse = rng.integers(1, 4, (3, 5)) / 2
-    add_norms(X, codes, weights, mean, low, inverse, norms)
-    t = (X.astype(float) - mean[codes] - low[codes]) * inverse[codes]
-    square, w = (t**2).sum(axis=1), weights if weighted else np.ones(40)
-    for k in range(3):
-        rows = codes == k
-        terms = (w * square)[rows, None] * t[rows]
-        gap = np.abs(norms[k, :5] - terms.sum(axis=0))
-        assert (gap <= len(terms) * 2.0**-52 * np.abs(terms).sum(axis=0)).all()  # they may cancel
-        np.testing.assert_allclose(norms[k, 5], (w * square**2)[rows].sum(), rtol=1e-14)

@@ -59,20 +59,6 @@ def test_features_that_are_zero_in_a_block_are_left_out(types, weighted):
         assert (rows[first:last, : active[b]] == Z[first:last, chosen]).all()
 
 
-@pytest.mark.parametrize("scale", [1e-25, 1e-20, 1e18, 1e25])
-def test_float32_rows_beyond_its_range_are_refused(scale):
-    """Only their block; also if the roots of weights cause it."""
-    rng = np.random.default_rng(1)
-    X, codes, order = rng.normal(size=(20, 4)), np.zeros(20, np.int64), np.arange(20)
-    weights = np.where(order < 10, scale**2, 1.0)
-    mixed = "float32", "float64", "float32"
-    for types, factor, w in ((mixed, 1, weights), (TYPES[1], scale, NO_WEIGHTS)):
-        Z = X.copy()
-        Z[:10, 2] *= factor
-        (*_, active), _ = packed(Z, codes, order, w, [0, 10, 20], types, low=0)
-        assert active.tolist() == [-1, 4]
-
-
 @pytest.mark.parametrize("types", TYPES)
 def test_parts_of_products(types):
     """Each part changes nothing else, and together they are the lower triangles."""

@@ -22,9 +22,9 @@ from moment_checks import (
     of,
     sample,
     set_sizes,
-    snapshot,
     variances,
 )
+from states import bits
 
 from streamgda import ClassMoments, GaussianNB, GroupedMoments, PairwiseMoments, accumulate
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
@@ -91,14 +91,14 @@ def test_added_rows_can_be_subtracted(drawn):
 def test_operands_do_not_change(drawn):
     covariance_type, parts = drawn
     a, b = of(covariance_type, parts[0]), of(covariance_type, *parts[1:])
-    before = snapshot(a), snapshot(b)
+    before = bits(a), bits(b)
     both = a + b
     _ = both - b
     _ = a * 0.5
     both.update(np.ones((3, both.n_features or 1)), [0, 1, 2])
     both += a
     both += both
-    assert (snapshot(a), snapshot(b)) == before
+    assert (bits(a), bits(b)) == before
 
 
 @pytest.mark.parametrize("dtype", ["float64", "uint8"])
@@ -127,10 +127,10 @@ def test_empty_plus_full(covariance_type, dtype):
     X, y = sample(20, dtype=dtype)
     full = ClassMoments(covariance_type).update(X, y)
     for empty in (ClassMoments(covariance_type), full - full):
-        assert snapshot(empty + full) == snapshot(full)
-        assert snapshot(full + empty) == snapshot(full)
-        assert snapshot(full - empty) == snapshot(full)
-        assert snapshot(empty.copy().update(X, y)) == snapshot(full)
+        assert bits(empty + full) == bits(full)
+        assert bits(full + empty) == bits(full)
+        assert bits(full - empty) == bits(full)
+        assert bits(empty.copy().update(X, y)) == bits(full)
     assert_close(full * 0 + full, full)
     assert_close(full + full * 0, full)
 
@@ -156,11 +156,11 @@ def test_one_row_plus_one_row(covariance_type, labels, dtype):
 def test_decay(covariance_type, dtype):
     X, y = sample(dtype=dtype)
     moments = ClassMoments(covariance_type).update(X, y)
-    before = snapshot(moments)
+    before = bits(moments)
     for gamma in (0.25, 1, 3, np.float32(0.5), np.float64(0.1)):
         for decayed in (moments * gamma, gamma * moments):
             assert_moments(decayed, X, y, np.full(200, float(gamma)))
-    assert snapshot(moments) == before
+    assert bits(moments) == before
     fresh, labels = sample(seed=1, dtype=dtype)
     weights = np.repeat([0.5, 1], 200)
     faded = (moments * 0.5).update(fresh, labels)
@@ -264,7 +264,7 @@ def test_select_classes(covariance_type, dtype):
 def test_relabel(covariance_type, dtype):
     X, y = sample(n_classes=4, dtype=dtype)
     moments = ClassMoments(covariance_type).update(X, y)
-    before = snapshot(moments)
+    before = bits(moments)
     for mapping in ({}, {0: 9}, {0: 1, 1: 0}, {1: 0, 2: 0, 3: 0}, {2: 3}, {0: -1, 3: -1, 1: 2}):
         labels = np.array([mapping.get(label, label) for label in y.tolist()])
         expected = ClassMoments(covariance_type).update(X, labels)
@@ -274,7 +274,7 @@ def test_relabel(covariance_type, dtype):
         assert_close(moments.relabel(mapping), expected)
     names = moments.relabel({0: "b", 1: "a", 2: "b", 3: "c"})
     assert_moments(names, X, np.array(["b", "a", "b", "c"])[y])
-    assert snapshot(moments) == before
+    assert bits(moments) == before
 
 
 def test_relabel_other_kinds():
@@ -392,14 +392,14 @@ def test_rows_that_were_added_can_be_subtracted_in_any_life(data):
 def assert_saved(moments):
     """Check that what is saved can be loaded, with the same bits."""
     loaded = type(moments).from_bytes(moments.to_bytes())
-    assert snapshot(loaded) == snapshot(moments)
+    assert bits(loaded) == bits(moments)
 
 
 def refuses(moments, change, error=MergeError, match="that no rows have"):
-    before = snapshot(moments)
+    before = bits(moments)
     with pytest.raises(error, match=match):
         change(moments)
-    assert snapshot(moments) == before
+    assert bits(moments) == before
 
 
 def taken(dtype, weighted):

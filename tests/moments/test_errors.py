@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 from grids import in_turn
-from moment_checks import PATHS, TYPES, assert_moments, sample, snapshot, take_path
+from moment_checks import PATHS, TYPES, assert_moments, sample, take_path
 from scipy import sparse
+from states import bits
 
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
 from streamgda.moments import ClassMoments
@@ -23,10 +24,10 @@ def moments(request):
 
 
 def refuses(moments, message, X, y, weights=None, error=InvalidDataError):
-    before = snapshot(moments)
+    before = bits(moments)
     with pytest.raises(error, match=message) as caught:
         moments.update(X, y, weights)
-    assert snapshot(moments) == before
+    assert bits(moments) == before
     assert isinstance(caught.value, ValueError)
 
 
@@ -93,10 +94,10 @@ def test_values_whose_sums_overflow(moments, value):
 
 
 def test_shapes_that_do_not_fit(moments):
-    before = snapshot(moments)
+    before = bits(moments)
     moments.update(np.empty((0, 3)), [])
     moments.update(np.empty((0, 3), np.int8), np.empty(0, int), np.empty(0))
-    assert snapshot(moments) == before
+    assert bits(moments) == before
     refuses(moments, "X has 0 features", np.ones((4, 0)), [0, 1, 0, 1])
     for n in (0, 3, 5):
         message = rf"X has 4 rows but y has {n} labels .*; give one label a row"
@@ -167,10 +168,10 @@ def test_wrong_labels(moments, y, message):
 
 
 def refused(error, message, function, *operands):
-    before = [snapshot(m) for m in operands]
+    before = [bits(m) for m in operands]
     with pytest.raises(error, match=message):
         function(*operands)
-    assert [snapshot(m) for m in operands] == before
+    assert [bits(m) for m in operands] == before
 
 
 @pytest.mark.parametrize("dtype", ["float64", "uint8"])

@@ -8,35 +8,14 @@ import pytest
 from grids import in_turn, pairs
 from hypothesis import given
 from hypothesis import strategies as st
-from moment_checks import LARGE_STATE, WIDE, set_sizes
+from moment_checks import PATHS, take_path
+from states import bits
 
 from streamgda.moments import ClassMoments
 from streamgda.moments import exact as exact_module
-from streamgda.storage.saved import state_of
 
 TYPES = naive.COVARIANCE_TYPES
 DTYPES = ["uint8", "int8", "uint16", "int16"]
-PATHS = {
-    "small": {},
-    "segments": {"_BLOCK_ELEMENTS": 1, "_ALONE": 0},
-    "ranges": LARGE_STATE | {"_RANGE_STATE": 1, "WINDOW_BYTES": 1},
-    "large": WIDE,
-    "large in pieces": WIDE
-    | {
-        "WINDOW_BYTES": 1,
-        "_PART_ELEMENTS": 1,
-        "PACKED_ROWS": 100,
-        "_TILES_BYTES": 1,
-    },
-}
-
-
-@pytest.fixture
-def take_path(monkeypatch):
-    def take(path):
-        set_sizes(PATHS[path], monkeypatch)
-
-    return take
 
 
 def sample(n, d, dtype, n_classes=3, seed=0):
@@ -49,21 +28,10 @@ def sample(n, d, dtype, n_classes=3, seed=0):
     return X, rng.integers(0, n_classes, n)
 
 
-def bits(moments):
-    """All results, to the bit."""
-    return [
-        moments.classes.tolist(),
-        moments.class_count.tolist(),
-        moments.means.tobytes(),
-        *[moments.covariance(ddof).tobytes() for ddof in (0, 1) if moments.class_count.any()],
-    ]
-
-
 def held(moments):
     """The sums themselves, to the bit."""
     assert moments.exact
-    arrays = {name: array.tobytes() for name, array in state_of(moments)[1].items()}
-    return arrays
+    return bits(moments)[1]
 
 
 def assert_exact(moments, X, y):
@@ -113,10 +81,10 @@ def test_python_integers_agree_on_any_rows(covariance_type, dtype, n, d, seed):
     assert_exact(ClassMoments(covariance_type).update(X, y), X, y)
 
 
-@pairs("path, dtype, end", ["small", "large"], DTYPES, ["min", "max", "both", "one zero"])
-def test_full_panels_of_extreme_values(dtype, end, path, take_path):
+@pairs("path, dtype, end", ["whole", "large"], DTYPES, ["min", "max", "both", "one zero"])
+def test_full_panels_of_extreme_values(dtype, end, path, monkeypatch):
     """The largest sums that int32 must add exactly, in narrow and wide panels."""
-    take_path(path)
+    take_path(path, monkeypatch)
     low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
     X = np.full((1601, 2), low if end == "min" else high, dtype)
     if end == "both":
@@ -193,16 +161,16 @@ def test_same_bits_however_rows_are_chunked_ordered_and_merged(drawn, random):
         random.shuffle(trees)
         trees.append(trees.pop() + trees.pop())
     for moments in (streamed, trees[0]):
-        assert held(moments) == held(whole)
+        assert moments.exact
         assert bits(moments) == bits(whole)
 
 
 @in_turn("path, dtype", PATHS, DTYPES)
-def test_same_bits_on_all_paths_and_threads(dtype, path, use_threads, take_path):
+def test_same_bits_on_all_paths_and_threads(dtype, path, use_threads, monkeypatch):
     X, y = sample(3003, 37, dtype)
     X[:, ::7] = 0
     expected = {t: held(ClassMoments(t).update(X, y)) for t in TYPES}
-    take_path(path)
+    take_path(path, monkeypatch)
     for n in (1, 2, 7):
         use_threads(n)
         for covariance_type in TYPES:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from samples import KINDS, blobs, held
+from states import bits
 
 from streamgda import (
-    ClassMoments,
     LinearDiscriminantAnalysis,
     PairwiseMoments,
     QuadraticDiscriminantAnalysis,
@@ -18,8 +18,6 @@ from streamgda import (
 )
 from streamgda.engine import plan
 from streamgda.errors import (
-    CheckpointError,
-    FormatError,
     InvalidDataError,
     InvalidParameterError,
     MemoryBudgetError,
@@ -27,7 +25,6 @@ from streamgda.errors import (
 )
 from streamgda.moments import pairwise
 from streamgda.runtime.memory import readable
-from streamgda.storage.saved import restore, state_of
 
 
 def gappy(n=300, d=4, share=0.3, seed=0, offset=0.0):
@@ -118,6 +115,7 @@ def test_integer_weights_are_repetitions():
     weights = np.random.default_rng(0).integers(0, 4, 300)
     weighted = PairwiseMoments().update(X, y, weights)
     assert_as_pandas_says(weighted, np.repeat(X, weights, axis=0), np.repeat(y, weights))
+    assert "300 rows x 4 features in 3 classes" in repr(PairwiseMoments().update(X, y))
     assert repr(PairwiseMoments().update(X, y, np.zeros(300))) == "PairwiseMoments: empty"
 
 
@@ -183,29 +181,6 @@ def test_the_value_of_a_pair_without_rows_is_missing(dtype):
     X[given_rows == 255] = np.nan
     found = accumulate(given_rows, y, on_invalid="pairwise", nodata=255)
     assert_same_moments(found, PairwiseMoments().update(X, y))
-
-
-@pytest.mark.parametrize("kind", ["zarr", "batches"])
-def test_a_resumed_pass_has_the_same_bits(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(plan, "_SLAB_BYTES", 1)
-    X, y = gappy()
-    bad = X.copy()
-    bad[280, 2] = np.inf
-    options = {"on_invalid": "pairwise", "checkpoint": tmp_path / "kept"}
-
-    def run(X, **options):
-        if kind == "batches":
-            return accumulate(iter(as_batches(X, y)), **options)
-        return accumulate(held(X, kind), held(y, kind), **options)
-
-    undisturbed = run(X, on_invalid="pairwise")
-    with pytest.raises(InvalidDataError, match=r"infinity: row 280, |batch 4: .* row 0,"):
-        run(bad, **options)
-    with pytest.raises(CheckpointError, match="started with moments: PairwiseMoments; now"):
-        run(np.nan_to_num(X), checkpoint=options["checkpoint"])
-    found = run(X, **options)
-    for name, array in state_of(undisturbed)[1].items():
-        np.testing.assert_array_equal(state_of(found)[1][name], array, strict=True)
 
 
 def test_a_pass_is_planned():
@@ -287,7 +262,7 @@ def test_constant_features_stay_constant():
 def test_invalid_rows_change_nothing(tmp_path):
     X, y = gappy()
     moments = PairwiseMoments().update(X[:200], y[:200])
-    before = {name: array.tobytes() for name, array in state_of(moments)[1].items()}
+    before = bits(moments)
     bad = X.copy()
     bad[130, 2] = np.inf
     failures = [
@@ -304,7 +279,7 @@ def test_invalid_rows_change_nothing(tmp_path):
     moments.update(X[:0], y[:0])  # no rows are no error
     with pytest.raises(MergeError, match="4 features and of 2 features"):
         moments += PairwiseMoments().update(X[:, :2], y)
-    assert before == {name: array.tobytes() for name, array in state_of(moments)[1].items()}
+    assert bits(moments) == before
     for least in (0, 1, -1, "small"):
         with pytest.raises(InvalidParameterError, match="between 0 and 1"):
             moments.to_moments(least_eigenvalue=least)
@@ -313,18 +288,3 @@ def test_invalid_rows_change_nothing(tmp_path):
     X[y == 2, 3] = np.nan
     with pytest.raises(InvalidDataError, match="class 2 has no value of feature 3"):
         PairwiseMoments().update(X, y).to_moments()
-
-
-def test_saved_and_loaded(tmp_path):
-    X, y = gappy()
-    labels = np.array(["a", "bb", "c"])[y]
-    PairwiseMoments().update(X[:200], labels[:200]).save(tmp_path / "pairs.zip")
-    loaded = PairwiseMoments.load(tmp_path / "pairs.zip").update(X[200:], labels[200:])
-    assert_as_pandas_says(loaded, X, labels)
-    assert loaded.n_features == 4
-    assert "300 rows x 4 features in 3 classes" in repr(loaded)
-    with pytest.raises(FormatError, match="expected 'moments'"):
-        ClassMoments.load(tmp_path / "pairs.zip")
-    attributes, arrays = state_of(loaded)
-    with pytest.raises(FormatError, match="damaged"):
-        restore(PairwiseMoments, attributes, {**arrays, "pairs": arrays["pairs"][:1]})

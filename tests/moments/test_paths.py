@@ -17,10 +17,10 @@ from moment_checks import (
     count_steps,
     sample,
     set_sizes,
-    snapshot,
     take_path,
     variances,
 )
+from states import bits
 
 from streamgda.kernels.products import LEAST_ROWS
 from streamgda.moments import ClassMoments
@@ -64,7 +64,7 @@ def test_all_paths_agree(covariance_type, dtype, path, monkeypatch, use_threads)
     plain = ClassMoments(covariance_type).update(X, y, weights)
     assert_close(moments, plain, rtol)
     if dtype == "uint8":
-        assert snapshot(moments) == snapshot(plain)
+        assert bits(moments) == bits(plain)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "uint8"])
@@ -131,7 +131,7 @@ def test_rows_added_at_once(dtype, covariance_type):
         if not at_once:
             moments[0].update(X[:n], y[:n])
         moments[1].update(X[:n], y[:n].tolist())
-        assert snapshot(moments[0]) == snapshot(moments[1])
+        assert bits(moments[0]) == bits(moments[1])
 
 
 @in_turn("path, dtype", PATHS, ["float64", "float32", "float32 and more", "uint8", "weighted"])
@@ -149,9 +149,9 @@ def test_same_bits_for_any_number_of_threads(dtype, path, monkeypatch, use_threa
             with monkeypatch.context() as patch:
                 take_path(path, patch)
                 use_threads(n)
-                states.append(snapshot(ClassMoments(covariance_type).update(X, y, weights)))
+                states.append(bits(ClassMoments(covariance_type).update(X, y, weights)))
                 with threads.limit(1):
-                    states.append(snapshot(ClassMoments(covariance_type).update(X, y, weights)))
+                    states.append(bits(ClassMoments(covariance_type).update(X, y, weights)))
         assert all(state == states[0] for state in states)
 
 

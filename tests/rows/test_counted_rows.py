@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from samples import KINDS, blobs, held, snapshot
 from sklearn.base import clone
 from sklearn.covariance import LedoitWolf
+from states import bits
 
 from streamgda import (
     BernoulliNB,
@@ -421,9 +422,7 @@ def test_a_failing_slab_is_not_counted_in_part(tmp_path):
     with pytest.raises(InvalidDataError):
         accumulate(rows, labels, on_invalid="skip", nodata=NODATA, checkpoint=path)
     found = accumulate(rows, stops.Y * 1.0, on_invalid="skip", nodata=NODATA, checkpoint=path)
-    assert stops.bits(found) == stops.bits(
-        accumulate(rows, stops.Y * 1.0, on_invalid="skip", nodata=NODATA)
-    )
+    assert bits(found) == bits(accumulate(rows, stops.Y * 1.0, on_invalid="skip", nodata=NODATA))
 
 
 def test_skipping_takes_memory_for_a_copy():

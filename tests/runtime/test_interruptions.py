@@ -15,10 +15,10 @@ import interruptions
 import numpy as np
 import pytest
 from interruptions import signalled
-from moment_checks import snapshot
 from numba.core.compiler_lock import global_compiler_lock
 from samples import blobs
 from sklearn.base import clone
+from states import bits
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from streamgda import BernoulliNB, ClassMoments, GaussianNB, PairwiseMoments, SlidingWindow, kernels
@@ -80,7 +80,7 @@ def test_a_large_update_is_completed_before_the_exception_is_raised(monkeypatch,
     assert signalled(lambda: moments.update(X, Y, WEIGHTS), 0.02, again)
     assert len(ended) == 1
     assert ended[0] != get_ident()
-    assert snapshot(moments) == snapshot(expected)
+    assert bits(moments) == bits(expected)
 
 
 @pytest.mark.slow
