@@ -61,6 +61,14 @@ def assert_same(a, b):
     assert (a.classes == b.classes).all()
 
 
+def refused(error, message, function, *operands):
+    """Check that a call raises that error, and changes none of its operands."""
+    before = [bits(operand) for operand in operands]
+    with pytest.raises(error, match=message):
+        function(*operands)
+    assert [bits(operand) for operand in operands] == before
+
+
 def assert_moments(moments, X, y, weights=None, rtol=1e-12):
     """Check that they are those of the rows, within the accuracy of float64."""
     expected = naive.moments(X, y, weights)

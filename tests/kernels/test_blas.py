@@ -1,13 +1,11 @@
 """Products by BLAS against NumPy's; runs with ``NUMBA_DISABLE_JIT=1`` too."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numba
 import numpy as np
 import pytest
+from processes import output
 
 from streamgda.kernels import blas, kernel
 
@@ -82,7 +80,7 @@ def test_only_floats_of_one_type():
 
 @pytest.mark.slow
 @pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
-def test_compiled_products_are_cached_for_other_processes():
+def test_compiled_products_are_cached_for_other_processes(monkeypatch):
     """Where BLAS is at another address."""
     A = np.arange(4.0).reshape(2, 2)
     cached_product(A.copy(), A)
@@ -90,10 +88,5 @@ def test_compiled_products_are_cached_for_other_processes():
         "import numpy as np, test_blas as t; A = np.arange(4.0).reshape(2, 2);"
         "t.cached_product(A, A.copy()); print(A.tolist(), len(t.cached_product.stats.cache_hits))"
     )
-    child = [sys.executable, "-c", script]
-    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    environment = {**os.environ, "PYTHONPATH": path}
-    assert (
-        subprocess.check_output(child, env=environment, text=True)
-        == "[[0.0, 3.0], [0.0, 13.0]] 1\n"
-    )
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    assert output("-c", script) == "[[0.0, 3.0], [0.0, 13.0]] 1\n"

@@ -3,10 +3,7 @@
 They run with ``NUMBA_DISABLE_JIT=1`` too.
 """
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numba
@@ -14,6 +11,7 @@ import numpy as np
 import pytest
 from frozen import frozen
 from llvmlite import binding, ir
+from processes import output
 
 from streamgda.kernels import integers, processors
 from streamgda.kernels.integers import (
@@ -219,16 +217,10 @@ SLOW = [("avx512vnni", "1"), ("avx2", "1"), ("sse2", "0")]
 )
 def test_all_processors_give_the_same_bits(name, plain, capsys):
     """Words of four bytes and of two, in a process of their own, without the compiler and with."""
-    child = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env=os.environ | {"STREAMGDA_VECTORS": name, "NUMBA_DISABLE_JIT": plain},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    theirs = output("-c", PROGRAM, STREAMGDA_VECTORS=name, NUMBA_DISABLE_JIT=plain)
     exec(PROGRAM, {})
     ours = capsys.readouterr().out.split()
-    assert child.stdout.split() == [name, *ours[1:]]
+    assert theirs.split() == [name, *ours[1:]]
 
 
 @pytest.mark.slow
@@ -236,12 +228,5 @@ def test_all_processors_give_the_same_bits(name, plain, capsys):
 def test_other_vectors_are_tested(name):
     """Compiled code for any processor runs on all of them; it is tested in a process of its own."""
     narrow = Path(__file__).with_name("test_narrow.py")
-    child = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", narrow],
-        env=os.environ | {"STREAMGDA_VECTORS": name},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert child.returncode == 0, child.stdout
-    assert " passed" in child.stdout
+    pytest_ = "-m", "pytest", "-q", "-p", "no:cacheprovider"
+    assert " passed" in output(*pytest_, narrow, STREAMGDA_VECTORS=name)

@@ -10,7 +10,6 @@ from moment_checks import (
     DTYPES,
     NATIVE,
     TYPES,
-    assert_close,
     assert_moments,
     sample,
     take_path,
@@ -113,15 +112,6 @@ def test_weights(covariance_type, dtype):
     moments.update(X, y)  # and unweighted rows added
     both = np.append(weights, np.ones(200))
     assert_moments(moments, np.vstack([X, X]), np.append(y, y), both)
-
-
-@pytest.mark.parametrize("covariance_type", TYPES)
-def test_whole_weights_are_repeated_rows(covariance_type):
-    X, y = sample()
-    weights = np.random.default_rng(2).integers(0, 4, 200)
-    weighted = ClassMoments(covariance_type).update(X, y, weights)
-    repeated = ClassMoments(covariance_type).update(X.repeat(weights, 0), y.repeat(weights))
-    assert_close(weighted, repeated, 1e-12)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "uint8"])

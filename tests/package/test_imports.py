@@ -3,7 +3,6 @@
 import ast
 import inspect
 import re
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
+from processes import output
 
 import streamgda
 
@@ -210,9 +210,7 @@ import streamgda.plots
 from streamgda import *
 loaded(before)
 """
-    command = [sys.executable, "-W", "error", "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    version, *lines = done.stdout.splitlines()
+    version, *lines = output("-W", "error", "-c", code).splitlines()
     assert version == f"streamgda {streamgda.__version__}"
     first, others = (set(line.split()) for line in lines)
     assert "typer" in first

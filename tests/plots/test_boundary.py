@@ -5,13 +5,14 @@ import warnings
 import matplotlib as mpl
 import numpy as np
 import pytest
-from figures import NAMES, blobs, legend
+from figures import NAMES, legend
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 from matplotlib.colors import to_hex
 from matplotlib.contour import ContourSet
 from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
+from samples import blobs
 from scipy import stats
 from sklearn.datasets import load_iris
 
@@ -66,7 +67,7 @@ def covariance_of(estimator: GaussianDiscriminantAnalysis, k: int) -> np.ndarray
 
 @pytest.mark.parametrize("covariance_type", TYPES)
 def test_ellipses_and_colours_are_of_the_projected_gaussians(covariance_type: str) -> None:
-    X, y = blobs(5)
+    X, y = blobs(n_features=5)
     priors = [0.2, 0.5, 0.3]
     estimator = GaussianDiscriminantAnalysis(covariance_type, priors=priors).fit(X, y)
     ax = plots.plot_decision_boundary(estimator, X, y, directions=PLANE, resolution=30)
@@ -92,7 +93,7 @@ def test_ellipses_and_colours_are_of_the_projected_gaussians(covariance_type: st
 
 
 def test_the_picture_of_two_features_is_of_the_estimator() -> None:
-    X, y = blobs()
+    X, y = blobs(n_features=2)
     estimator = QuadraticDiscriminantAnalysis().fit(X, y)
     ax = plots.plot_decision_boundary(estimator, resolution=300)
     image = ax.images[0]
@@ -120,7 +121,7 @@ def test_the_picture_of_two_features_is_of_the_estimator() -> None:
 
 
 def test_classes_without_rows_and_with_prior_zero_are_not_in_the_way() -> None:
-    X, y = blobs()
+    X, y = blobs(n_features=2)
     estimator = GaussianNB().partial_fit(X[y < 2], y[y < 2], classes=[0, 1, 2])
     ax = plots.plot_decision_boundary(estimator, resolution=20)
     assert legend(ax) == ["0", "1", ELLIPSES]
@@ -135,7 +136,7 @@ def test_classes_without_rows_and_with_prior_zero_are_not_in_the_way() -> None:
 
 
 def test_points_have_the_colours_of_their_classes_and_lie_within() -> None:
-    X, y = blobs()
+    X, y = blobs(n_features=2)
     X[0] = 60, -60
     estimator = GaussianNB().fit(X[1:], NAMES[y[1:]])
     ax = plots.plot_decision_boundary(estimator, X, NAMES[y], resolution=20)
@@ -149,7 +150,7 @@ def test_points_have_the_colours_of_their_classes_and_lie_within() -> None:
 
 
 def test_points_of_unknown_and_of_no_labels() -> None:
-    X, y = blobs()
+    X, y = blobs(n_features=2)
     estimator = GaussianNB().fit(X[y < 2], y[y < 2])
     ax = plots.plot_decision_boundary(estimator, X, y, resolution=20)
     white = (scattered(ax).get_facecolors()[:, :3] == 1).all(axis=1)
@@ -179,7 +180,7 @@ def test_of_many_rows_a_sample_has_the_same_share_of_each_class() -> None:
 
 def test_features_are_unit_directions_and_have_their_names_on_the_axes() -> None:
     pd = pytest.importorskip("pandas")
-    X, y = blobs(5)
+    X, y = blobs(n_features=5)
     frame = pd.DataFrame(X, columns=list("abcde"))
     estimator = QuadraticDiscriminantAnalysis().fit(frame, y)
     pictures = [
@@ -200,7 +201,7 @@ def test_features_are_unit_directions_and_have_their_names_on_the_axes() -> None
 
 
 def test_units_of_the_features_make_no_difference() -> None:
-    X, y = blobs(3)
+    X, y = blobs(n_features=3)
     shown = []
     for unit in (1.0, 2.0**-40):
         estimator = LinearDiscriminantAnalysis().fit(X * [1, unit, 1], y)
@@ -228,7 +229,7 @@ def test_iris_is_shown_along_the_directions_that_separate_it() -> None:
 
 
 def test_beside_the_one_direction_of_two_classes_is_an_uncorrelated_one() -> None:
-    X, y = blobs(5)
+    X, y = blobs(n_features=5)
     X, y = X[y < 2], y[y < 2]
     estimator = LinearDiscriminantAnalysis(store_covariance=True).fit(X, y)
     ax = plots.plot_decision_boundary(estimator, X, y, resolution=5)
@@ -241,7 +242,7 @@ def test_beside_the_one_direction_of_two_classes_is_an_uncorrelated_one() -> Non
 
 
 def test_constant_features_and_single_classes_have_a_plane() -> None:
-    X, y = blobs(4)
+    X, y = blobs(n_features=4)
     constant = np.column_stack([X[:, :2], np.ones(len(X)), X[:, 2:]])
     with pytest.warns(UserWarning, match="constant"):
         estimator = QuadraticDiscriminantAnalysis().fit(constant, y)
@@ -271,7 +272,7 @@ def test_constant_features_and_single_classes_have_a_plane() -> None:
     ],
 )
 def test_a_plane_that_is_not_there(arguments: dict[str, object]) -> None:
-    estimator = GaussianNB().fit(*blobs())
+    estimator = GaussianNB().fit(*blobs(n_features=2))
     with pytest.raises(InvalidParameterError, match=r"features|directions"):
         plots.plot_decision_boundary(estimator, **arguments)
     assert not plt.get_fignums()
@@ -338,7 +339,7 @@ def test_levels_axes_and_colours_are_those_asked_for():
 
 
 def test_parts_are_those_asked_for() -> None:
-    X, y = blobs()
+    X, y = blobs(n_features=2)
     lda = LinearDiscriminantAnalysis(priors=[0.6, 0.2, 0.2]).fit(X, y)
     meeting = LinearDiscriminants.of(lda).meeting(0, 1, 2)
 

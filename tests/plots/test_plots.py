@@ -5,9 +5,10 @@ import sys
 import matplotlib as mpl
 import numpy as np
 import pytest
-from figures import NAMES, blobs, legend
+from figures import NAMES, legend
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection, QuadMesh
+from samples import blobs
 from scipy import stats
 from sklearn.exceptions import NotFittedError
 
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("figures_closed")
 
 
 def test_confusion_matrix_shows_the_counts() -> None:
-    X, y = blobs()
+    X, y = blobs(n_features=2)
     estimator = LinearDiscriminantAnalysis().fit(X, NAMES[y])
     predicted = estimator.predict(X)
     counts = [[((y == i) & (predicted == name)).sum() for name in NAMES] for i in range(3)]
@@ -40,7 +41,7 @@ def test_confusion_matrix_shows_the_counts() -> None:
 
 
 def test_confusion_matrix_of_shares_in_given_axes() -> None:
-    X, y = blobs()
+    X, y = blobs(n_features=2)
     mine = plt.figure().subplots()
     ax = plots.plot_confusion_matrix(GaussianNB().fit(X, y), X, y, mine, normalize="true")
     assert ax is mine
@@ -49,7 +50,7 @@ def test_confusion_matrix_of_shares_in_given_axes() -> None:
 
 
 def test_confusion_matrix_has_a_row_for_labels_that_the_model_does_not_know() -> None:
-    X, y = blobs()
+    X, y = blobs(n_features=2)
     estimator = GaussianNB().fit(X[y < 2], y[y < 2])
     ax = plots.plot_confusion_matrix(estimator, X, y)
     shown = ax.images[0].get_array()
@@ -72,7 +73,7 @@ def test_confusion_matrix_of_many_classes_is_colours_without_numbers() -> None:
 
 
 def test_pictures_of_covariances_are_of_gaussians() -> None:
-    X, y = blobs()
+    X, y = blobs(n_features=2)
     binary = BernoulliNB().fit(X, y)
     for plot in (plots.plot_decision_boundary, plots.plot_densities, plots.plot_spectra):
         with pytest.raises(TypeError, match="type BernoulliNB; expected a Gaussian estimator"):
@@ -95,7 +96,7 @@ def changes(z: np.ndarray, largest: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
 def test_densities_are_of_the_rows_projected_on_a_direction(covariance_type: str) -> None:
-    X, y = blobs(4)
+    X, y = blobs(n_features=4)
     estimator = GaussianDiscriminantAnalysis(covariance_type, priors=[0.2, 0.5, 0.3]).fit(X, y)
     w = np.array([1.0, -2, 0.5, 0])
     ax = plots.plot_densities(estimator, X, y, direction=w)
@@ -133,7 +134,7 @@ def test_thresholds_of_one_feature_are_where_the_prediction_changes() -> None:
 
 
 def test_a_direction_that_is_not_there() -> None:
-    X, y = blobs()
+    X, y = blobs(n_features=2)
     estimator = GaussianNB().fit(X, y)
     for arguments in ({"feature": 2}, {"direction": [1.0]}, {"direction": [0.0, 0.0]}, {"X": X}):
         with pytest.raises(InvalidParameterError, match=r"features|direction|without y"):
@@ -149,7 +150,7 @@ def test_a_direction_that_is_not_there() -> None:
 
 
 def test_further_arguments_are_matplotlibs() -> None:
-    X, y = blobs()
+    X, y = blobs(n_features=2)
     estimator = QuadraticDiscriminantAnalysis().fit(X, y)
     ax = plots.plot_decision_boundary(estimator, X, y, resolution=10, s=99, marker="s")
     (points,) = [c for c in ax.collections if isinstance(c, PathCollection)]
@@ -169,7 +170,7 @@ def test_further_arguments_are_matplotlibs() -> None:
 
 
 def images() -> tuple[np.ndarray, np.ndarray]:
-    X, y = blobs(12)
+    X, y = blobs(n_features=12)
     return X, NAMES[y]
 
 
@@ -247,7 +248,7 @@ def test_a_shape_that_rows_do_not_have(shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
 def test_spectra_are_the_variances_along_the_principal_axes(covariance_type: str) -> None:
-    X, y = blobs(4)
+    X, y = blobs(n_features=4)
     estimator = GaussianDiscriminantAnalysis(covariance_type, reg_param=0.1).fit(X, NAMES[y])
     ax = plots.plot_spectra(estimator)
     covariances = estimator.covariance_ if covariance_type != "tied" else [estimator.covariance_]
@@ -260,7 +261,7 @@ def test_spectra_are_the_variances_along_the_principal_axes(covariance_type: str
 
 
 def test_spectra_leave_out_constant_features() -> None:
-    X, y = blobs(3)
+    X, y = blobs(n_features=3)
     estimator = QuadraticDiscriminantAnalysis().partial_fit(np.hstack([X, X[:, :1]]), y)
     mine = plt.figure().subplots()
     assert plots.plot_spectra(estimator, mine) is mine
@@ -271,7 +272,7 @@ def test_spectra_leave_out_constant_features() -> None:
 
 
 def test_a_learning_curve_is_the_accuracy_so_far() -> None:
-    X, y = blobs(4)
+    X, y = blobs(n_features=4)
     batches = [(X[i : i + 20], y[i : i + 20]) for i in range(0, 200, 20)]
     ax = plots.plot_learning_curve(GaussianNB(), batches, X[200:], y[200:], n=4)
     rows, accuracy = ax.lines[0].get_data()
@@ -283,7 +284,7 @@ def test_a_learning_curve_is_the_accuracy_so_far() -> None:
 
 
 def test_a_learning_curve_begins_where_a_model_can_be_made() -> None:
-    X, y = blobs(4)
+    X, y = blobs(n_features=4)
     order = np.argsort(y, kind="stable")
     batches = [(X[i : i + 3], y[i : i + 3]) for i in order.reshape(-1, 5)[:, 0]]
     ax = plots.plot_learning_curve(QuadraticDiscriminantAnalysis(), batches, X, y)

@@ -2,13 +2,10 @@
 
 import copy
 import pickle
-import subprocess
-import sys
 import threading
 import time
 from _thread import get_ident
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from types import SimpleNamespace
 
 import interruptions
@@ -16,6 +13,7 @@ import numpy as np
 import pytest
 from interruptions import signalled
 from numba.core.compiler_lock import global_compiler_lock
+from processes import output
 from samples import blobs
 from sklearn.base import clone
 from states import bits
@@ -86,8 +84,7 @@ def test_a_large_update_is_completed_before_the_exception_is_raised(monkeypatch,
 @pytest.mark.slow
 def test_exceptions_from_other_threads_wait_for_the_update():
     # In another process, because Python 3.11 hangs if such an exception is sent beside coverage.
-    program = [sys.executable, "-c", "import interruptions; interruptions.sent()"]
-    subprocess.run(program, check=True, timeout=300, cwd=Path(__file__).parents[1])
+    output("-c", "import interruptions; interruptions.sent()")
 
 
 @pytest.mark.parametrize("again", [0, 0.005])

@@ -1,8 +1,6 @@
 """The one door to threads: order, limits, nesting, failure, forks."""
 
 import os
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +9,7 @@ from contextlib import nullcontext
 import numba
 import pytest
 from interruptions import interrupted_at
+from processes import output
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from streamgda.runtime import threads
@@ -87,12 +86,6 @@ def test_limit(use_threads):
         assert threads.n_threads() == 4
     with threads.limit(0):
         assert threads.n_threads() == 1
-
-
-def test_limit_keeps_work_in_the_caller(use_threads):
-    use_threads(2)
-    with threads.limit(1):
-        assert threads.run(threading.get_ident, [()] * 3) == [threading.get_ident()] * 3
 
 
 def test_the_smaller_of_cores_and_numba_s_threads_counts(monkeypatch):
@@ -214,7 +207,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
 def test_works_after_a_fork():
-    run_alone(FORK)
+    output("-c", FORK)
 
 
 FORK_DURING_UPDATES = """
@@ -250,17 +243,7 @@ learner.join()
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
 def test_a_child_that_is_forked_during_updates_has_whole_moments_and_free_locks():
-    run_alone(FORK_DURING_UPDATES)
-
-
-def run_alone(code):
-    path = os.pathsep.join(p for p in sys.path if p)
-    subprocess.run(
-        [sys.executable, "-c", code],
-        check=True,
-        timeout=120,
-        env={**os.environ, "PYTHONPATH": path},
-    )
+    output("-c", FORK_DURING_UPDATES)
 
 
 # --- BLAS -------------------------------------------------------------------------------------
@@ -304,7 +287,7 @@ with threadpool_limits(2), threads.serial_blas():
 
 
 def test_serial_blas_holds_for_kernels_though_the_threads_were_counted_before_they_were_loaded():
-    run_alone(EARLY)
+    output("-c", EARLY)
 
 
 def test_serial_blas_lasts_as_long_as_any_thread_needs_it():

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import struct
-import subprocess
 import sys
 import zipfile
 import zlib
@@ -21,6 +20,7 @@ import pytest
 import zarr
 from damage import LOADERS, as_store, meaning, result_of, sealed, subjects
 from grids import THOROUGH, TIMES
+from processes import output
 
 import streamgda
 from streamgda import ClassMoments
@@ -193,6 +193,10 @@ LABELS = {"dtype": "<i8", "values": [0, 1, 2]}
         ("moments-full", "classes", LABELS | {"values": [0, 1, 2.5]}, "labels are damaged"),
         ("moments-full", "classes", LABELS | {"dtype": "<f8", "values": [0.0, 0.5, 1.0]}, "sorted"),
         ("moments-empty", "classes", LABELS, "it lacks 'scatter'"),
+        ("grouped-full", "cells/sharing", 2, "sharing"),
+        ("grouped-full", "cells/covariance_type", "diag", "scatter"),
+        ("grouped-full", "classes", LABELS | {"values": [0, 1]}, "classes"),
+        ("grouped-full", "groups", LABELS, "groups"),
         ("window", "n_blocks", 2, "blocks of 2"),
         ("window", "older", 99, "older is 99"),
         ("window", "covariance_type", "tied_diag", "blocks are moments of kinds"),
@@ -463,15 +467,9 @@ def test_bombs(tmp_path):
         zipfile.ZIP_DEFLATED,
     )
     good = write_directory(tmp_path / "good", files)
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(good), *bombs.values(), str(deflated)],
-        env={**os.environ, "MALLOC_ARENA_MAX": "1"},  # threads would reserve memory of their own
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert not done.returncode, done.stderr
-    lines = done.stdout.splitlines()
-    assert len(lines) == len(bombs) + 1, done.stdout
+    # Threads would reserve memory of their own.
+    done = output("-c", CHILD, good, *bombs.values(), deflated, MALLOC_ARENA_MAX="1")
+    lines = done.splitlines()
+    assert len(lines) == len(bombs) + 1, done
     for line in lines:
         assert int(line.split()[0]) < 64 << 20, line

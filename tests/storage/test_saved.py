@@ -1,12 +1,10 @@
 """Saved estimators score as before, bit for bit, and continue to learn."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
 from grids import in_turn
+from processes import output
 from samples import (
     ESTIMATORS,
     assert_same_bits,
@@ -106,11 +104,8 @@ def test_every_class_is_found_in_a_fresh_process(tmp_path):
     paths = [str(tmp_path / f"{i}.zip") for i in range(len(made))]
     for each, path in zip(made, paths, strict=True):
         each.save(path)
-    found = subprocess.run(
-        [sys.executable, "-c", FRESH, *paths], capture_output=True, text=True, check=True
-    )
     models = {"LinearModel": "GaussianModel"}
-    assert found.stdout.split() == [
+    assert output("-c", FRESH, *paths).split() == [
         models.get(type(each).__name__, type(each).__name__) for each in made
     ]
 
