@@ -163,6 +163,7 @@ def test_convert_takes_the_options_of_tables(command, done, tmp_path):
     source, store = tmp_path / "rows", tmp_path / "t.zarr"
     source.write_text("id;a;b;c;kind\n0;1;2;3;5\n1;3;4;5;6\n")
     options = ["--format", "csv", "--labels", "-1", "--dtype", "uint8", "--overwrite"]
+    options += ["--chunk-rows", "1"]
     for more, expected in [
         (["--features", "2:4", "--delimiter", ";", "--header"], [[2, 3], [4, 5]]),
         (["--features", "c,1"], [[3, 1], [5, 3]]),
@@ -171,7 +172,7 @@ def test_convert_takes_the_options_of_tables(command, done, tmp_path):
     ]:
         assert not command("convert", source, "--out", store, *options, *more).err
         X, y = streamgda.open_store(store)
-        assert X.dtype == np.uint8
+        assert (X.dtype, X.chunks[0]) == (np.uint8, 1)
         assert X[:].tolist() == expected
         assert y[:].tolist() == [5, 6]
     source.write_text(source.read_text().replace("id", "").replace(".", ","))

@@ -79,6 +79,7 @@ def test_failures_are_one_line_and_leave_nothing(
         "fit --out m.zip",
         "fit rows.zarr",
         "fit rows.zarr --out m.zip --kind svm",
+        "fit rows.zarr --out m.zip --moments-out m.zip",
         "fit rows.zarr --out m.zip --kind lda --priors half,half",
         "select rows.zarr",
         "select rows.zarr --out m.zip --scoring f1",
