@@ -596,7 +596,7 @@ def test_nothing_that_moments_return_is_their_own_state(name):
         moments.update(*rows)
     if name == "grouped":
         moments.without(0)
-    before, copied = snapshot(moments), copy(moments)
+    before, copied = bits(moments), copy(moments)
     pickled = pickle.loads(pickle.dumps(moments))
     for labels in (moments.classes, getattr(moments, "groups", moments.classes)):
         with pytest.raises(ValueError, match="read-only"):
@@ -605,11 +605,11 @@ def test_nothing_that_moments_return_is_their_own_state(name):
         held = moments.centred()
         kept = held.copy()
         held.count[:] = held.packed[:] = 9
-        assert snapshot(moments) == before
+        assert bits(moments) == before
         held = moments.centred()
         moments.update(*rows)
         assert all(np.array_equal(a, held.arrays()[k]) for k, a in kept.arrays().items())
     else:
         moments.update(*rows)
-    assert snapshot(copied) == snapshot(pickled) == before != snapshot(moments)
-    assert snapshot(copied.update(*rows)) == snapshot(pickled.update(*rows)) == snapshot(moments)
+    assert bits(copied) == bits(pickled) == before != bits(moments)
+    assert bits(copied.update(*rows)) == bits(pickled.update(*rows)) == bits(moments)
