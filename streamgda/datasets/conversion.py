@@ -98,8 +98,8 @@ def convert(
         Tables: names or numbers of the columns of features; all if None.
     missing_labels : {"raise", "keep"}, default="raise"
         Tables: refuse a row whose label is missing, or keep it. Labels that are numbers then become
-        float64, with NaN for those that are missing; of strings, those are "", and the attribute
-        ``missing_label`` of the array says so.
+        float64, with NaN where they are missing. Among strings, "" stands for a missing label, as
+        the attribute ``missing_label`` of the array says.
     names : (str, str), default=("X", "y")
         Names of the arrays of features and labels in a source with several arrays.
     n_rows : int, default=None
@@ -109,9 +109,10 @@ def convert(
     chunk_rows : int, default=None
         Rows per chunk; about 4 MiB of rows if None.
     overwrite : bool, default=False
-        Replace a group of these arrays in `store`. What holds anything else is never replaced.
+        Replace a group of these arrays in `store`. A store that holds anything else is never
+        replaced.
     progress : bool or callable, default=None
-        True shows the progress, as of `streamgda.accumulate`; a callable gets the rows done and
+        True shows the progress, as `streamgda.accumulate` does; a callable gets the rows done and
         their total, or None, after each chunk.
     label_column : str or int, default=None
         Deprecated name of `label`.

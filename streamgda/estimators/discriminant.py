@@ -44,11 +44,12 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
         Amount :math:`a` of :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`. ``"auto"`` is
         scikit-learn's: each class is standardised, shrunk by Ledoit and Wolf's amount and scaled
         back; for a pooled covariance, these are averaged, weighted with the priors. It needs a
-        cheap second pass over the rows, and so `fit`. ``"ledoit_wolf"`` and ``"oas"`` follow from
-        one pass. They are those of `sklearn.covariance.ledoit_wolf` and `sklearn.covariance.oas`
-        for the rows as they are, less their class means: if units or scales of features differ,
-        standardise the rows first, or set `standardize`. The number of weighted rows in their
-        formulas is the effective one :math:`(\sum w)^2 / \sum w^2`: only ratios of weights matter.
+        cheap second pass over the rows, so that only `fit` can compute it. ``"ledoit_wolf"`` and
+        ``"oas"`` follow from one pass. They are those of `sklearn.covariance.ledoit_wolf` and
+        `sklearn.covariance.oas` for the rows as they are, less their class means: if units or
+        scales of features differ, standardise the rows first, or set `standardize`. The number of
+        weighted rows in their formulas is the effective one :math:`(\sum w)^2 / \sum w^2`: only
+        ratios of weights matter.
     pooling : float in [0, 1]
         Friedman's :math:`\lambda`, from a covariance for each class (0) to one for all (1).
     reg_param : float in [0, 1]
@@ -71,8 +72,9 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
     temperature : float > 0
         Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
     feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
-        Map of rows before the model, in `fit` and in all methods that score rows. Attributes are
-        those of lifted rows; `n_features_in_` is that of rows before the map.
+        Map that is applied to rows before the model, in `fit` and in all methods that score rows.
+        Fitted attributes describe the mapped rows, except `n_features_in_`, which counts the
+        features before the map.
 
     Attributes
     ----------
@@ -251,17 +253,18 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier):
     shrinkage : float in [0, 1], {"auto", "ledoit_wolf", "oas"}, optional
         Amount :math:`a` of :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`. ``"auto"`` is
         scikit-learn's: each class is standardised, shrunk by Ledoit and Wolf's amount and scaled
-        back. It needs a cheap second pass over the rows, and so `fit`. ``"ledoit_wolf"`` and
-        ``"oas"`` follow from one pass. They are those of `sklearn.covariance.ledoit_wolf` and
-        `sklearn.covariance.oas` for the rows as they are, less their class means: if units or
-        scales of features differ, standardise the rows first. The number of weighted rows in their
-        formulas is the effective one :math:`(\sum w)^2 / \sum w^2`: only ratios of weights matter.
+        back. It needs a cheap second pass over the rows, so that only `fit` can compute it.
+        ``"ledoit_wolf"`` and ``"oas"`` follow from one pass. They are those of
+        `sklearn.covariance.ledoit_wolf` and `sklearn.covariance.oas` for the rows as they are, less
+        their class means: if units or scales of features differ, standardise the rows first. The
+        number of weighted rows in their formulas is the effective one :math:`(\sum w)^2 / \sum
+        w^2`: only ratios of weights matter.
     priors : array-like, shape (n_classes,), optional
         Priors of the sorted classes, used as they are; by default their shares of the rows.
     reg_param : float in [0, 1]
         Amount :math:`r` of :math:`(1-r) \Sigma + r I`, with solver ``"svd"`` only.
     store_covariance : bool
-        Whether there is a `covariance_`.
+        Whether the fitted estimator has a `covariance_`.
     tol : float
         A covariance is singular if, scaled to unit variances, it has an eigenvalue of at most
         ``tol ** 2``. scikit-learn compares the eigenvalues of the covariance itself with `tol`,
@@ -273,7 +276,7 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier):
     temperature : float > 0
         Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
     feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
-        Map of rows before the model; see `GaussianDiscriminantAnalysis`.
+        Map that is applied to rows before the model; see `GaussianDiscriminantAnalysis`.
 
     Attributes
     ----------
@@ -381,7 +384,7 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier):
 
     @fitted
     def rotations_(self) -> Sequence[np.ndarray]:
-        """Principal axes of each class, (n_features, n_features): columns by falling variance."""
+        """Principal axes of each class as columns by falling variance, (n_features, n_features)."""
         return [self._in_type(vectors) for _, vectors in self._axes]
 
     @fitted

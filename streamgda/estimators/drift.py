@@ -91,21 +91,22 @@ class DriftMonitor(Saved):
     reference : ClassMoments or estimator
         Moments, or a fitted Gaussian estimator, of the rows to compare with; they are copied.
     window : int
-        Rows of a window.
+        Number of rows in a window.
     level : float
         Probability of a false alarm in a window.
     calibration : int or None
-        Windows from which the distributions of Box's M and of recent means are estimated, at
-        least 5. Until then they are not tested; `can_alarm_from` has the rows. Zero takes all rows,
-        and those of classes, as Gaussian. None leaves covariances and recent means untested.
+        Number of windows, at least 5, from which the distributions of Box's M and of recent means
+        are estimated. Until then these are not tested; `can_alarm_from` has the rows. With 0, all
+        rows, and those of each class, are taken to be Gaussian. With None, covariances and recent
+        means are not tested.
     least_rows : int
         Rows of a class in a window below which only its share is tested.
     covariance_type : str, optional
         Covariance type to compare, which the moments determine; by default their own. Without
         covariances between features, as with ``"diag"``, each feature is tested, and Bonferroni's
-        correction applied; so it is with less than five rows a feature.
+        correction applied; the same holds if a window has fewer than five rows per feature.
     keep : int
-        Most reports that are kept.
+        Number of reports that are kept; older ones are dropped.
     recent : tuple of float
         Weights of the newest row in exponentially weighted means, below 1; empty for none.
 
@@ -118,7 +119,7 @@ class DriftMonitor(Saved):
     last_window : ClassMoments or None
         Moments of the labelled rows of the last full window.
     can_alarm_from : dict of str to int
-        Row from which on each test can raise an alarm, if no window does before.
+        Row from which each test can raise an alarm, unless a window raises one before.
 
     Raises
     ------
@@ -258,7 +259,7 @@ class DriftMonitor(Saved):
 
     @property
     def can_alarm_from(self) -> dict[str, int]:
-        """Row from which on each test can raise an alarm, if no window does before."""
+        """Row from which each test can raise an alarm, unless a window raises one before."""
         end = self._start + self.window
         found = {"means": end, "shares": end}
         if self.calibration is None:
@@ -370,7 +371,7 @@ class DriftMonitor(Saved):
         Returns
         -------
         DriftMonitor
-            The object itself.
+            The monitor itself.
 
         Raises
         ------

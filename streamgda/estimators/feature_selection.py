@@ -251,7 +251,7 @@ class SeparabilitySelector(SelectorMixin, RowEstimator):
         Raises
         ------
         InvalidDataError
-            For rows of another width, or that are no numbers.
+            If the rows have another number of features, or are not numbers.
 
         Examples
         --------

@@ -451,7 +451,7 @@ class GaussianClassifier(MomentClassifier):
             Rows are rejected if their p-value (see `p_values`) for the predicted class is below
             `reject`. If the classes are Gaussian, about this share of their rows is rejected.
         reject_label : label, optional
-            Label of rejected rows, of the same kind as those of the classes and none of them; by
+            Label of rejected rows. It has the type of the class labels and is not one of them; by
             default -1, an empty string or NaT.
         out : numpy.ndarray, zarr.Array, or path or zarr store to create one in; optional
             Destination of the result, which is written slab by slab; for a dask array, whose
@@ -466,8 +466,9 @@ class GaussianClassifier(MomentClassifier):
             Raise an error for rows with NaN, infinity, masked values or `nodata`, or give them
             `fill` as their result.
         fill : label or number, optional
-            Result of invalid rows. For labels, one of the kind of the classes and none of them, by
-            default -1, an empty string or NaT; otherwise a number, by default NaN.
+            Result for invalid rows. Among labels, it has the type of the class labels and is not
+            one of them, by default -1, an empty string or NaT; otherwise it is a number, by default
+            NaN.
         keys : str or sequence of str, optional
             Names of columns of the table that is scored, which are copied to an `out` that is a
             table.
@@ -477,7 +478,7 @@ class GaussianClassifier(MomentClassifier):
         on_missing : {"raise", "marginal"}
             Treat rows with NaN, masked values or `nodata` as invalid, or score them by the
             distribution of the features that they have; the others are integrated out, which is
-            exact. Invalid are then rows with infinity, and rows without any feature.
+            exact. Rows with infinity, and rows without any feature, are then invalid.
 
         Returns
         -------
@@ -595,8 +596,8 @@ class GaussianClassifier(MomentClassifier):
         X : see `predict`
             Rows.
         y : array-like, shape (n_rows,), optional
-            The class of each row, to which alone the distance is computed. With many classes, such
-            as a Gaussian for each position of an image, this takes a small part of the time.
+            Class of each row: only the distance to it is computed. With many classes, such as a
+            Gaussian for each position of an image, this takes a small part of the time.
         out, features, nodata, on_invalid, fill, keys, max_memory, on_missing : see `predict`
             The destination of the result, and how rows are read.
 
@@ -789,9 +790,10 @@ class GaussianClassifier(MomentClassifier):
         Raises
         ------
         InvalidDataError
-            For rows or labels that cannot be those of the fit, sparse rows, or a class whose only
-            row is left out, if it has a fixed prior, or too few classes are left. Also if the model
-            without a row has to be fitted to the others, and some of these are missing.
+            For sparse rows, and for rows or labels that cannot be those of the fit. Also if the
+            only row of a class is left out while the class has a fixed prior or too few classes are
+            left, and if the model without a row has to be fitted to the others and some of these
+            are missing.
         SingularCovarianceError
             If a covariance is singular without one of the rows. Errors are those of the fit without
             that row, whose number they give.
@@ -847,7 +849,7 @@ class GaussianClassifier(MomentClassifier):
         Returns
         -------
         float
-            Accuracy; of weighted rows, that of their weight.
+            Accuracy; with weights, the share of the total weight.
 
         Raises
         ------
@@ -1059,7 +1061,7 @@ class GaussianClassifier(MomentClassifier):
         InvalidParameterError
             For a class that has no rows, or a number of samples below one.
         InvalidDataError
-            For an `out` of another shape or not of floating-point numbers.
+            If `out` has another shape, or does not hold floating-point numbers.
 
         Examples
         --------

@@ -49,7 +49,7 @@ class LinearDiscriminantAnalysis(
     ----------
     solver : {"svd", "lsqr", "eigen"}
         All solvers find the same model from the same moments, and score rows in the same way. They
-        differ where those of scikit-learn do:
+        differ as those of scikit-learn do:
 
         - ``"svd"`` drops directions of the features that do not vary within the classes, such as
           those of collinear features, and warns (see `tol`). It takes no shrinkage.
@@ -62,12 +62,12 @@ class LinearDiscriminantAnalysis(
         Amount :math:`a` of :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`. ``"auto"`` is
         scikit-learn's: each class is standardised, shrunk by Ledoit and Wolf's amount and scaled
         back, and the results are averaged, weighted with the priors. It needs a cheap second pass
-        over the rows, and so `fit`. ``"ledoit_wolf"`` and ``"oas"`` follow from one pass. They are
-        those of `sklearn.covariance.ledoit_wolf` and `sklearn.covariance.oas` for all rows as they
-        are, each less its class mean: if units or scales of features differ, standardise the rows
-        first. Ledoit and Wolf's amounts need a matrix for each class rather than one for all. The
-        number of weighted rows in their formulas is the effective one :math:`(\sum w)^2 / \sum
-        w^2`: only ratios of weights matter.
+        over the rows, so that only `fit` can compute it. ``"ledoit_wolf"`` and ``"oas"`` follow
+        from one pass. They are those of `sklearn.covariance.ledoit_wolf` and
+        `sklearn.covariance.oas` for all rows as they are, each less its class mean: if units or
+        scales of features differ, standardise the rows first. Ledoit and Wolf's amounts need a
+        matrix for each class rather than one for all. The number of weighted rows in their formulas
+        is the effective one :math:`(\sum w)^2 / \sum w^2`: only ratios of weights matter.
     priors : array-like, shape (n_classes,), optional
         Priors of the sorted classes; by default their shares of the rows. If their sum is not one,
         they are divided by it, with a warning. With the solvers ``"lsqr"`` and ``"eigen"`` they
@@ -76,7 +76,7 @@ class LinearDiscriminantAnalysis(
     n_components : int, optional
         Number of columns of `transform`, by default the most: min(n_classes - 1, n_features).
     store_covariance : bool
-        With solver ``"svd"``, whether there is a `covariance_`; it is always there with the others.
+        Whether solver ``"svd"`` gives the estimator a `covariance_`; the other solvers always do.
     tol : float
         With solver ``"svd"``, directions are dropped along which, with the features scaled to unit
         variances within classes, the variance is at most ``tol ** 2``, and discriminant directions
@@ -88,7 +88,7 @@ class LinearDiscriminantAnalysis(
     temperature : float > 0
         Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
     feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
-        Map of rows before the model; see `GaussianDiscriminantAnalysis`.
+        Map that is applied to rows before the model; see `GaussianDiscriminantAnalysis`.
 
     Attributes
     ----------

@@ -288,8 +288,8 @@ class MomentEstimator(RowEstimator):
         ----------
         X : array-like, numpy.memmap, zarr.Array, dask.array.Array or data frame
             Rows, shape (n_rows, n_features), of any real type, or a tensor, which Gaussian
-            classifiers sum on its device. Sparse matrices and arrays of scipy, too, for naive Bayes
-            and other covariance types without covariances between features.
+            classifiers sum on its device. Naive Bayes and other covariance types without
+            covariances between features also take sparse matrices and arrays of scipy.
         y : array-like, zarr.Array or dask.array.Array, shape (n_rows,)
             Class labels.
         sample_weight : array-like, shape (n_rows,), optional
@@ -389,15 +389,15 @@ class MomentEstimator(RowEstimator):
         X, y : see `fit`
             Rows and labels.
         classes : array-like, shape (n_classes,), optional
-            All labels that may occur: they are classes even before the first row with them, and any
-            other label is an error from then on. Later calls may leave it out, or pass the same
-            ones. Without it, new labels may appear at any time.
+            All labels that may occur. They are classes even before they have rows, and any other
+            label is an error from then on. Later calls may leave it out, or pass the same ones.
+            Without it, new labels may appear at any time.
         sample_weight : array-like, shape (n_rows,), optional
             Non-negative weights; a row of weight zero is ignored.
         half_life : float, optional
-            Number of rows after which a row counts half. Every row that is added with a half-life
-            reduces the weight of all rows before it. Rows are in the order of their age, the
-            oldest first. By default nothing is forgotten.
+            Number of rows after which a row counts half as much. Every row that is added with a
+            half-life reduces the weight of all rows before it. Rows are in the order of their age,
+            the oldest first. By default nothing is forgotten.
         features, unlabelled, nodata, on_invalid : see `fit`
             How rows are read, and which of them count.
 
@@ -687,7 +687,7 @@ class MomentEstimator(RowEstimator):
 
     @fitted
     def moments_(self) -> ClassMoments:
-        """All that was kept of the rows; the estimator changes it when it learns."""
+        """Moments of all rows learnt so far; the estimator changes them when it learns."""
         held: ClassMoments | None = vars(self).get("moments_")
         if held is not None:
             return held
@@ -1164,8 +1164,9 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
             Raise an error for rows with NaN, infinity, masked values or `nodata`, or give them
             `fill` as their result.
         fill : label or number, optional
-            Result of invalid rows. For labels, one of the kind of the classes and none of them, by
-            default -1, an empty string or NaT; otherwise a number, by default NaN.
+            Result for invalid rows. Among labels, it has the type of the class labels and is not
+            one of them, by default -1, an empty string or NaT; otherwise it is a number, by default
+            NaN.
         keys : str or sequence of str, optional
             Names of columns of the table that is scored, which are copied to an `out` that is a
             table.
@@ -1175,12 +1176,13 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         on_missing : {"raise", "marginal"}
             Treat rows with NaN, masked values or `nodata` as invalid, or score them by the
             distribution of the features that they have; the others are integrated out, which is
-            exact. Invalid are then rows with infinity, and rows without any feature.
+            exact. Rows with infinity, and rows without any feature, are then invalid.
 
         Returns
         -------
         ndarray, shape (n_rows,); or `out`; or a lazy dask array; or a tensor
-            Labels, for a tensor on its device; an array if these are texts or dates.
+            Labels. Those of a tensor are a tensor on its device, or an array if they are texts or
+            dates.
 
         Raises
         ------
@@ -1350,7 +1352,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         X : see `predict`
             Rows.
         y : array-like, shape (n_rows,), optional
-            The class of each row, whose density alone is computed.
+            Class of each row: only the density in it is computed.
         out, features, nodata, on_invalid, fill, keys, max_memory, on_missing : see `predict`
             The destination of the result, and how rows are read.
 
@@ -1410,7 +1412,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         Parameters
         ----------
         X, y, sample_weight : see `fit`
-            Rows that the estimator was not fitted to, with their labels and weights.
+            Rows that the estimator was not fitted to, their labels and their weights.
         leave_one_out : bool
             The rows are those of the fit. Each is scored by the model without it; see
             `leave_one_out_proba`, which Gaussian estimators have.
@@ -1591,7 +1593,7 @@ def half_life_weights(
     Parameters
     ----------
     half_life : float > 0
-        Number of rows after which a row counts half.
+        Number of rows after which a row counts half as much.
     n_rows : int
         Number of rows, the oldest first.
     sample_weight : array-like, shape (n_rows,), optional

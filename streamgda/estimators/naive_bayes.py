@@ -55,7 +55,7 @@ class GaussianNB(GaussianClassifier):
     temperature : float > 0
         Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
     feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
-        Map of rows before the model; see `GaussianDiscriminantAnalysis`.
+        Map that is applied to rows before the model; see `GaussianDiscriminantAnalysis`.
 
     Attributes
     ----------
@@ -260,18 +260,18 @@ class BernoulliNB(MomentClassifier):
         Smoothing, of all features or of each; 1 for Laplace's. With 0, a value that a class never
         had excludes the class.
     force_alpha : bool
-        False raises an `alpha` below 1e-10 to that value, with a warning.
+        If False, an `alpha` below 1e-10 is raised to that value, with a warning.
     binarize : float or None
         Values above it are ones. None if the rows consist of zeros and ones already, as those of
         `sample` do; other values are then refused.
     fit_prior : bool
-        False gives all classes with rows the same prior.
+        If False, all classes that have rows get the same prior.
     class_prior : array-like, shape (n_classes,), optional
         Priors of the sorted classes; by default their shares of the rows.
     temperature : float > 0
         Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
     feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
-        Map of rows before they are binarised; see `GaussianDiscriminantAnalysis`.
+        Map that is applied to rows before they are binarised; see `GaussianDiscriminantAnalysis`.
 
     Attributes
     ----------
@@ -479,7 +479,7 @@ class BernoulliNB(MomentClassifier):
 
     @fitted
     def feature_count_(self) -> np.ndarray:
-        """Ones of each class in each feature, or their weight, shape (n_classes, n_features)."""
+        """Number of ones, or their weight, of each class and feature, (n_classes, n_features)."""
         self.class_count_  # noqa: B018  (raises an error before fit)
         return ones_of(self.moments_)
 

@@ -34,19 +34,20 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
     Parameters
     ----------
     n_components : int, float in (0, 1), "mle", optional
-        Number of components; as many as explain more than this share of the variance; Minka's
-        maximum likelihood [1]_; by default min(n_samples, n_features).
+        Number of components. A float takes as many as explain more than this share of the variance,
+        and ``"mle"`` as many as Minka's maximum likelihood finds [1]_. By default min(n_samples,
+        n_features).
     copy : bool
-        Without effect: rows are never changed.
+        Has no effect, because rows are never changed.
     whiten : bool
         Divide coordinates by their standard deviations.
     svd_solver : {"auto", "full", "covariance_eigh", "arpack", "randomized"}
-        Without effect: all are ``"covariance_eigh"``, which is exact.
+        Has no effect: every solver is ``"covariance_eigh"``, which is exact.
     tol, iterated_power, n_oversamples, power_iteration_normalizer, random_state : optional
-        Parameters of other solvers, without effect.
+        Parameters of other solvers, which have no effect.
     feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
-        Map of rows before the components; see `GaussianDiscriminantAnalysis`. Components and means
-        are then of lifted rows, which `inverse_transform` cannot bring back.
+        Map that is applied to rows first; see `GaussianDiscriminantAnalysis`. Components and means
+        then describe the mapped rows, and `inverse_transform` raises an error.
 
     Attributes
     ----------
@@ -440,7 +441,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
         InvalidDataError, InvalidParameterError
             For coordinates or an `out` that cannot be used.
         UnsupportedError
-            Behind a `feature_map`, which has no inverse.
+            If there is a `feature_map`, which has no inverse.
 
         Examples
         --------

@@ -52,8 +52,7 @@ class PrequentialResult:
     drift : list of DriftReport
         The windows that the batch filled.
     can_alarm_from : int or None
-        Row of the stream from which on drift can raise an alarm, at the earliest. None without
-        a monitor of drift.
+        First row of the stream at which drift can raise an alarm. None without a drift monitor.
 
     Examples
     --------

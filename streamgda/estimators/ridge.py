@@ -359,14 +359,14 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
     Parameters
     ----------
     alpha : float or array-like, shape (n_targets,)
-        Penalty, not negative; one for each target, if they are several.
+        Non-negative penalty, or one for each of several targets.
     fit_intercept : bool
         Without it the fit goes through the origin.
     copy_X, max_iter, tol, solver : as in scikit-learn
         Changing the import is enough: all solvers (but ``"lbfgs"``) find the same coefficients
         from the same moments, and rows are never changed.
     positive : False
-        Coefficients of one sign are refused.
+        Only False is accepted: coefficients of one sign are not supported.
     random_state : int, optional
         Seed of the folds, if `cv` is an integer.
     alphas : list of float, optional
@@ -377,7 +377,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
     cv : int, splitter, array of int or iterable of (train, test)
         Folds of this choice; see `GaussianDiscriminantCV`. Only a number of them is saved.
     feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
-        Map of the features before the regression; see `GaussianDiscriminantAnalysis`.
+        Map that is applied to the features first; see `GaussianDiscriminantAnalysis`.
 
     Attributes
     ----------
@@ -760,7 +760,7 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
     Parameters
     ----------
     alpha : float
-        Penalty, not negative.
+        Non-negative penalty.
     fit_intercept : bool
         Without it the fit goes through the origin.
     copy_X, max_iter, tol : see `Ridge`
@@ -770,9 +770,9 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
         all classes the same. They need a scatter for each class rather than one for all.
     solver, positive, random_state, alphas, cv : see `Ridge`
         The errors by which `alphas` are compared are those of the codes, as in
-        `RidgeClassifierCV`: whether labels are right does not follow from moments.
+        `RidgeClassifierCV`: the accuracy of labels does not follow from moments.
     feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
-        Map of rows before the model; see `GaussianDiscriminantAnalysis`.
+        Map that is applied to rows before the model; see `GaussianDiscriminantAnalysis`.
 
     Attributes
     ----------

@@ -66,7 +66,7 @@ class Comparison:
 
 @dataclass(frozen=True, repr=False)
 class DriftReport:
-    """A window of a stream beside the reference, or its rows up to an alarm of recent means.
+    """Comparison of a window of a stream with the reference, up to an early alarm if there is one.
 
     Parameters
     ----------

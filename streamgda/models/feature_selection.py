@@ -92,7 +92,7 @@ def select_features(
         Covariances of all features, whose rows and columns are those of a subset; see
         `GaussianDiscriminantAnalysis`. Their type is by default that of the moments.
     as_frame : bool
-        Return a pandas data frame instead: names of the features (numbers without names) as index,
+        Return a pandas data frame instead: names of the features (or else their numbers) as index,
         and the columns ``feature`` and ``value``.
 
     Returns
@@ -107,7 +107,7 @@ def select_features(
     InvalidParameterError
         For parameters out of range, or more features than vary.
     SingularCovarianceError
-        If there are not so many features that do not depend on each other.
+        If fewer than `n` features are linearly independent.
     MemoryBudgetError
         If the covariances of all pairs of classes need too much memory.
 

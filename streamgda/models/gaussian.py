@@ -89,7 +89,7 @@ class GaussianModel(Model):
     feature_names : tuple of str, optional
         Names of the features. Rows with other names are refused; those without names fit any.
     feature_map : Lifting, optional
-        Map of rows before they are scored, whose result the means are of.
+        Map that is applied to rows before they are scored; the means are those of mapped rows.
     means_low : ndarray of float64, shape (n_classes, n_features), optional
         Rounding errors of the means, which count where a mean is more than about a thousand
         standard deviations from zero. Without them, the means are exact.
@@ -566,7 +566,7 @@ class GaussianModel(Model):
         first_row : int
             Number of the first row in a larger array, from which errors count.
         directions : ndarray, shape (n_features, n_directions)
-            Directions, one a column.
+            Directions, one per column.
         centred : bool
             Subtract `xbar` from the rows.
 

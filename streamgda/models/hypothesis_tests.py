@@ -101,7 +101,7 @@ class CovarianceTest:
         Bartlett's test of each feature that varies, for ``"diag"`` moments.
     effect_size : float
         Mean Kullback-Leibler divergence of the classes' Gaussians from those with the pooled
-        covariance, in nats a row, which does not grow with the rows.
+        covariance, in nats per row, which does not grow with the number of rows.
     n_rows : float
         Rows of all classes; if they have weights, the effective number.
     n_classes : int
@@ -152,7 +152,7 @@ def covariance_test(moments: ClassMoments, *, tol: float = 1e-4) -> CovarianceTe
     ----------
     moments : ClassMoments
         ``"full"`` tests matrices; ``"diag"`` variances, taking features as independent within
-        classes; ``"spherical"`` one variance a class.
+        classes; ``"spherical"`` one variance per class.
     tol : float
         Tolerance for a singular covariance, as for `QuadraticDiscriminantAnalysis`.
 
@@ -179,10 +179,10 @@ def covariance_test(moments: ClassMoments, *, tol: float = 1e-4) -> CovarianceTe
 
     of which [1]_ gives the approximations. Variances of independent features are matrices of one
     feature, whose statistics are added; so are their cumulants, hence the same approximations. The
-    test takes classes as Gaussian: heavy tails make it reject.
+    test assumes that the classes are Gaussian: with heavy tails it rejects too often.
 
-    The p-value is about the presence of a difference, not its size: among :math:`10^8` rows, every
-    difference is significant. Decide by the effect size :math:`M / (2 \nu)`, the mean
+    The p-value says whether there is a difference, not how large it is: among :math:`10^8` rows,
+    every difference is significant. Decide by the effect size :math:`M / (2 \nu)`, the mean
     Kullback-Leibler divergence of :math:`N(0, C_k)` from :math:`N(0, C)` [2]_: the log-likelihood
     that a row gains from a covariance per class.
 
@@ -427,10 +427,10 @@ def means_test(moments: ClassMoments, *, tol: float = 1e-4) -> MeansTest:
     + \theta_i)` has Rao's F [1]_; Pillai's :math:`V = \sum \theta_i / (1 + \theta_i)` the usual F
     [2]_; Hotelling and Lawley's :math:`U = \sum \theta_i` McKeon's [3]_; Roy's :math:`\theta_1` an
     upper bound. For two classes, all are the exact F of :math:`T^2 = (n - 2) \theta_1`. The test
-    takes classes as Gaussian, with one covariance (`covariance_test`).
+    assumes that the classes are Gaussian, with one covariance (`covariance_test`).
 
-    The p-value is about the presence of a difference, not its size: among :math:`10^8` rows, every
-    difference is significant. Decide by the effect sizes [4]_ :math:`1 - \Lambda^{1/s}`,
+    The p-value says whether there is a difference, not how large it is: among :math:`10^8` rows,
+    every difference is significant. Decide by the effect sizes [4]_ :math:`1 - \Lambda^{1/s}`,
     :math:`V / s`, :math:`(U/s) / (1 + U/s)` and :math:`\theta_1 / (1 + \theta_1)`, which for one
     feature are :math:`\eta^2`, the share of the variance that is between classes.
 

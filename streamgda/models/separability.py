@@ -118,7 +118,8 @@ def separability(
     .. math:: K_{ij} = \frac12 \left( \mathrm{tr}\, \Sigma_j^{-1} \Sigma_i - d
               + g^T \Sigma_j^{-1} g - \ln \frac{|\Sigma_i|}{|\Sigma_j|} \right)
 
-    where :math:`g = m_i - m_j` and :math:`\Sigma = (\Sigma_i + \Sigma_j) / 2`. Priors do not count.
+    where :math:`g = m_i - m_j` and :math:`\Sigma = (\Sigma_i + \Sigma_j) / 2`. Priors have no
+    effect.
 
     Parameters
     ----------

@@ -104,8 +104,8 @@ class Moments(Saved):
         ----------
         X : array-like, shape (n_rows, n_features)
             Numbers of any real type in any memory order; not copied as a whole. `ClassMoments` sum
-            tensors on their device. Sparse matrices, too, for covariance types without covariances
-            between features.
+            tensors on their device. Sparse matrices are accepted by covariance types without
+            covariances between features.
         y : array-like, shape (n_rows,)
             Class labels; new labels become classes.
         sample_weight : array-like of float, shape (n_rows,), optional

@@ -127,9 +127,8 @@ class ClassMoments(Moments):
 
     merged by Chan, Golub and LeVeque's formula. Rows of uint8, int8, uint16 and int16 without
     weights are summed in integers, and so are those of wider integers if a batch of them fits in 16
-    bits: not a bit then depends on the order or the chunks of the rows, except in fourth moments.
-    Covariances are rounded twice: the scatter, and its division by the
-    number of rows.
+    bits: no bit then depends on the order or the chunks of the rows, except in fourth moments.
+    Covariances are rounded twice: the scatter, and its division by the number of rows.
 
     Everything else is float64, with one exception: if the moments take more than 1 MiB, float32
     and float16 rows are centred and multiplied in float32, 248 rows at a time; four of these
@@ -153,7 +152,7 @@ class ClassMoments(Moments):
         moments only. They are float64 for rows of any type, and every `update` computes the
         moments of its rows first and adds these: batches should have more rows than features.
     feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
-        Map of the rows before they are added; see `RandomFeatures`.
+        Map that is applied to rows before they are added; see `RandomFeatures`.
 
     norms : bool, optional
         Deprecated name of `fourth_moments`.
@@ -266,7 +265,7 @@ class ClassMoments(Moments):
         r"""Return the moments of rows that were summed elsewhere: in a database, on a GPU.
 
         Exactly one of `covariances`, `scatters` and `second_moments` is given, for each class or
-        pooled over all of them: the shape tells, or `covariance_type`.
+        pooled over all of them: the shape says which, or `covariance_type`.
 
         Parameters
         ----------
@@ -275,14 +274,14 @@ class ClassMoments(Moments):
         counts : array-like, shape (n_classes,)
             Rows of each class, or the sum of their weights.
         means : array-like, shape (n_classes, n_features)
-            Class means; whatever for a class without rows.
+            Class means; those of a class without rows are ignored.
         covariances : array-like, optional
             As `covariance` returns them with this `ddof`.
         scatters : array-like, optional
             Sums :math:`\sum w_i (x_i - m_k)(x_i - m_k)^T`, or their diagonals.
         second_moments : array-like, optional
             Sums :math:`\sum w_i x_i x_i^T`, or their diagonals. If the rows are far from zero,
-            digits have been lost, of which a warning tells.
+            digits have been lost, and a warning says how many.
         ddof : int
             Subtracted from the count of each class to divide `covariances`.
         squared_weights : array-like, shape (n_classes,), optional
@@ -341,7 +340,7 @@ class ClassMoments(Moments):
         return cls._of_sums(sums.structure, found, sums.placed(at, found.size), names)
 
     def to_statistics(self) -> dict[str, Any]:
-        """Return counts, means and scatters as arrays, for programs that know no moments.
+        """Return counts, means and scatters as arrays, for other programs.
 
         They are the arguments of `from_statistics`. `to_bytes` keeps more: exact sums, the low
         parts of means, fourth moments.
@@ -844,7 +843,8 @@ class ClassMoments(Moments):
         ----------
         covariance_type : str
             ``"full"`` determines all others, ``"tied"`` and ``"diag"`` those without matrices or
-            without a covariance per class, and so on. Norms are only kept if the type is the same.
+            without a covariance per class, and so on. Fourth moments are kept only if the type is
+            the same.
 
         Returns
         -------
@@ -1099,7 +1099,7 @@ class ClassMoments(Moments):
         Parameters
         ----------
         components : array-like, shape (n_components, n_features)
-            Directions, one a row.
+            Directions, one per row.
         offset : array-like, shape (n_features,), optional
             Point that is subtracted from rows; zero by default.
 

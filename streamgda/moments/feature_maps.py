@@ -74,7 +74,7 @@ class FeatureMap(ABC):
         Raises
         ------
         InvalidDataError
-            For NaN, infinity, and rows of a width that does not fit.
+            If rows hold NaN or infinity, or have the wrong number of features.
 
         Examples
         --------
@@ -332,7 +332,7 @@ class Power(FeatureMap):
 
 @dataclass(frozen=True, init=False, repr=False)
 class Standardize(FeatureMap):
-    r"""Features less their mean over their standard deviation, :math:`(x - m) / s`, of all rows.
+    r"""Features less their mean, divided by their standard deviation: :math:`(x - m) / s`.
 
     Both follow from moments of rows, of any covariance type with a variance for each feature, from
     an earlier pass or from elsewhere. Features that are constant there are only centred.

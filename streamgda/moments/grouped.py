@@ -267,7 +267,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         The scatter and fourth moments that are kept of each group; see `ClassMoments`.
         ``"tied"`` is one matrix for each group.
     feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
-        Map of the rows before they are added; see `RandomFeatures`.
+        Map that is applied to rows before they are added; see `RandomFeatures`.
 
     norms : bool, optional
         Deprecated name of `fourth_moments`.
@@ -522,8 +522,8 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         Parameters
         ----------
         X : array-like, shape (n_rows, n_features)
-            Numbers of any real type in any memory order; not copied as a whole. Sparse matrices,
-            too, for covariance types without covariances between features.
+            Numbers of any real type in any memory order; not copied as a whole. Sparse matrices are
+            accepted by covariance types without covariances between features.
         y : array-like, shape (n_rows,)
             Class labels; new labels become classes.
         groups : array-like, shape (n_rows,)

@@ -36,7 +36,7 @@ class SlidingWindow(Saved):
     covariance_type : str
         Covariance type of the moments; see `ClassMoments`.
     feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
-        Map of the rows before they are added; see `RandomFeatures`.
+        Map that is applied to rows before they are added; see `RandomFeatures`.
 
     Raises
     ------

@@ -61,8 +61,8 @@ def plot_decision_boundary(
 ) -> Axes:
     r"""Plot how an estimator divides a plane: posteriors, boundaries, and Gaussians as ellipses.
 
-    The picture is of the model projected onto the plane: each class is there a Gaussian with mean
-    :math:`D m` and covariance :math:`D \Sigma D^T`.
+    The model is projected onto the plane, in which each class is a Gaussian with mean :math:`D m`
+    and covariance :math:`D \Sigma D^T`.
 
     Parameters
     ----------
@@ -73,9 +73,10 @@ def plot_decision_boundary(
     y : array-like, shape (n_rows,), optional
         Labels, for the colours of the points; ``estimator.predict(X)`` colours them by prediction.
     ax : matplotlib.axes.Axes, optional
-        Axes to draw on, whose aspect stays equal if it is; those of a new figure by default.
+        Axes to draw on, which keep an equal aspect; those of a new figure by default.
     features : (int, int) or (str, str), optional
-        Numbers or names; by default, of more than two, the directions of best separation.
+        Numbers or names of two features. If there are more, the directions of best separation are
+        shown by default.
     directions : array-like, shape (2, n_features), optional
         Directions instead, such as ``moments.pca(2)``.
     parts : sequence of {"regions", "boundaries", "pairs", "classes", "points"}
@@ -97,7 +98,8 @@ def plot_decision_boundary(
     resolution : int
         Points along each axis at which posteriors are evaluated.
     max_points : int or None
-        Of more rows, a stratified sample is shown, as the legend says; None shows all.
+        Largest number of points. Of more rows a stratified sample is shown, as the legend says;
+        None shows all.
     **kwargs
         Passed to `matplotlib.axes.Axes.scatter` for the points.
 

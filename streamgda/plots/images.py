@@ -41,8 +41,8 @@ def plot_means(
         At least one per class with rows; a new figure by default.
     weights : bool
         Show the weights :math:`w_k = \Sigma^{-1} (m_k - o)` of the linear discriminants of
-        `LinearDiscriminants` about the mean o of all classes: ink where they are positive (red)
-        speaks for the class, where they are negative (blue) against it.
+        `LinearDiscriminants` about the mean o of all classes: ink at positive weights (red) speaks
+        for the class, and at negative ones (blue) against it.
     **kwargs
         Passed to `matplotlib.axes.Axes.imshow`; `cmap` is ``"gray_r"`` by default, and
         ``"RdBu_r"`` for weights.

@@ -195,7 +195,7 @@ class Text:
         """
         with self._opened(path, filesystem, self._lines(path)) as text:
             start = text.read(_SNIFFED).decode(errors="ignore")  # cut within a character
-        lines = start.splitlines()
+        lines = re.split("\r\n|\r|\n", start)  # not at other characters that end lines
         at = next((n for n, line in enumerate(lines) if line), None)
         if at is None:
             raise SourceError(f"{path} has no rows: it is empty")

@@ -286,6 +286,13 @@ def test_round_trip(tmp_path, values, data):
     assert found[1] == [" ".join(name.split(" ")) for name in names]
 
 
+def test_a_line_ends_only_where_a_line_feed_or_a_carriage_return_is(tmp_path):
+    """Python's own `splitlines` also ends lines at some control characters."""
+    for ending in ("\n", "\r\n", "\r"):
+        path = written(tmp_path, ending.join(["a\x1eb,kind\x0b", "1,x\x1cy", "2,z\u2028z"]))
+        assert table(path) == ([[1], [2]], ["x\x1cy", "z\u2028z"])
+
+
 # --- errors -------------------------------------------------------------------------------------
 
 
