@@ -528,7 +528,9 @@ def average(each: Covariances, priors: np.ndarray) -> Covariances:
         parts = priors[seen] * precision.bias[seen]
         squares = (parts**2 / np.maximum(precision.degrees[seen], 1e-300)).sum(keepdims=True)
         bias = parts.sum(keepdims=True)
-        precision = Precision(precision.rows, bias**2 / squares, bias)
+        with np.errstate(divide="ignore"):  # covariances that are known have infinite degrees
+            degrees = bias**2 / squares
+        precision = Precision(precision.rows, degrees, bias)
     return replace(each, structure=structure_of("tied"), values=values[None], precision=precision)
 
 
