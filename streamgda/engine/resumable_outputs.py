@@ -407,6 +407,9 @@ def _replaceable(store: Any) -> bool:
 
 
 def _existing(out: Any) -> Any:
+    path = local_path(out)
+    if path is not None and not replacing.exists(path):
+        return None
     try:
         return open_node(out, mode="r+", missing="fill")
     except (SourceError, SourceNotFoundError):  # creating an array reports what is wrong

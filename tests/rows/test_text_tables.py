@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
-
 import numpy as np
 import pytest
 import zarr
-from allocations import assert_peak_below
 from dataset_files import X, Y, check, write_csv
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from streamgda import accumulate, open_store
-from streamgda.datasets import conversion, convert
+from streamgda.datasets import convert
 from streamgda.errors import InvalidDataError, InvalidParameterError, SourceError
 
 pytest.importorskip("pyarrow")
@@ -364,26 +361,3 @@ def test_files_of_other_kinds_are_named(tmp_path, name):
     (tmp_path / name).write_bytes(b"anything")
     with pytest.raises(SourceError, match=rf"{name} is .*: pass "):
         open_store(tmp_path / name)
-
-
-def test_other_numbers_of_rows(tmp_path):
-    path = write_csv(tmp_path / "rows.csv", [(1, 2), (3, 4), (5, 6)])
-    found = convert(path, zarr.storage.MemoryStore(), n_rows=3, labels=[7, 8, 9])
-    check(found, np.arange(1, 7.0).reshape(3, 2), [7, 8, 9])
-    for labels in ([7, 8], [7, 8, 9, 10]):
-        with pytest.raises(InvalidDataError, match=f"3 rows, but {len(labels)} labels"):
-            convert(path, tmp_path / "out", labels=np.array(labels, int))
-    with pytest.raises(InvalidDataError, match="n_rows is 2, but the source has 3 rows"):
-        convert(path, tmp_path / "out", n_rows=2)
-
-
-def test_memory_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(conversion, "_WRITTEN_BYTES", 1 << 20)  # little beside the rows
-    path = tmp_path / "rows.csv.gz"
-    path.write_bytes(gzip.compress(b"0.123456,0.5,1,2,3,4,5,6,kind\n" * 300_000))
-    n_bytes = 300_000 * 8 * 8  # of the rows
-
-    def converting():
-        convert(path, tmp_path / "out", chunk_rows=5000, overwrite=True)
-
-    assert_peak_below(0.8 * n_bytes, converting)
