@@ -19,7 +19,7 @@ import zarr
 
 from streamgda.datasets.digits import IdxFile
 from streamgda.engine.progress import Progress, reporter
-from streamgda.errors import InvalidDataError, InvalidParameterError, SourceError, cause_of
+from streamgda.errors import InvalidDataError, InvalidParameterError, SourceError
 from streamgda.rows import Rows, as_source, names_of
 from streamgda.rows.arrays import CodedLabels, as_slab, distinct, unmasked
 from streamgda.rows.in_memory import BackedSparseRows, SparseRows, as_array
@@ -36,6 +36,7 @@ from streamgda.runtime.parameters import (
     refuse,
     renamed,
 )
+from streamgda.runtime.retry import raised_as
 from streamgda.storage import opening
 from streamgda.storage.guards import replaced_group
 
@@ -382,13 +383,11 @@ def _opened(source: Any, names: tuple[str, str], stack: contextlib.ExitStack) ->
 
 def _member(source: Any, opened: Any, name: str) -> Any:
     """Return the array with this name in a group or an archive."""
-    try:
+    with raised_as(SourceError, f"{source}: cannot read the array {name!r}"):
         found = opened[name]
         if not hasattr(found, "shape"):
             raise TypeError("it is a group")
-        return found
-    except Exception as error:  # pickled objects, damaged members, nested groups
-        raise SourceError(f"{source}: cannot read the array {name!r}: {error}") from cause_of(error)
+    return found
 
 
 def _are_batches(source: Any) -> bool:

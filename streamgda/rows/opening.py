@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any, Literal, NamedTuple, Unpack, overload
 
-from streamgda.errors import InvalidParameterError, SourceError, cause_of
+from streamgda.errors import InvalidParameterError, SourceError
 from streamgda.rows.polygons import is_polygon_file, open_polygons
 from streamgda.rows.rasters import RasterRows, is_geotiff, open_geotiff
 from streamgda.rows.sources import RowSource
@@ -22,7 +22,7 @@ from streamgda.runtime.parameters import (
     refuse,
     require,
 )
-from streamgda.runtime.retry import brief, with_retries
+from streamgda.runtime.retry import raised_as, with_retries
 from streamgda.storage.opening import check_exists, local_path, named, open_node
 
 
@@ -70,10 +70,8 @@ def _along(array: Any, name: str, features: str | Sequence[str]) -> RowSource:
 
 def _member(group: Any, path: Any, name: str, what: str, retry_for: float | None) -> Any:
     # The array is opened by its name, because some stores cannot list their contents.
-    try:
+    with raised_as(SourceError, f"{path}: {name!r} cannot be opened"):
         node = with_retries(lambda: group.get(name), retry_for)
-    except Exception as error:  # the kind depends on the store
-        raise SourceError(f"{path}: {name!r} cannot be opened: {brief(error)}") from cause_of(error)
     if node is not None and hasattr(node, "shape"):
         return node
     if node is not None:

@@ -10,11 +10,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError, SourceError, SourceNotFoundError, cause_of
+from streamgda.errors import InvalidDataError, SourceError, SourceNotFoundError
 from streamgda.rows.grids import georeference, is_polygons, spatial_axes
 from streamgda.rows.labels import coded_labels
 from streamgda.runtime.parameters import require, shown
-from streamgda.runtime.retry import brief
+from streamgda.runtime.retry import raised_as
 from streamgda.storage.opening import local_path
 
 _SUFFIXES = (".gpkg", ".geojson", ".shp", ".fgb")
@@ -252,11 +252,9 @@ def open_polygons(
     local = local_path(path)
     if local is not None and not local.exists():
         raise SourceNotFoundError(f"{path} does not exist; expected a file of polygons")
-    try:
+    with raised_as(SourceError, f"{path} cannot be read as polygons"):
         layers = pyogrio.list_layers(path)[:, 0].tolist()
         columns = pyogrio.read_info(path, layer=layers[0])["fields"].tolist()
-    except Exception as error:  # of GDAL
-        raise SourceError(f"{path} cannot be read as polygons: {brief(error)}") from cause_of(error)
     if len(layers) > 1:
         raise SourceError(f"{path} holds the layers {', '.join(layers)}; expected one")
     label = _column(label, columns, path)

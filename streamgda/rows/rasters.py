@@ -24,7 +24,6 @@ from streamgda.errors import (
     ReadError,
     SourceError,
     SourceNotFoundError,
-    cause_of,
 )
 from streamgda.rows.arrays import as_slab
 from streamgda.rows.dask import DaskRows
@@ -44,7 +43,7 @@ from streamgda.rows.polygons import PolygonGrid, Polygons
 from streamgda.rows.sources import RowSource
 from streamgda.rows.stores import is_reference, retried_array
 from streamgda.runtime.parameters import refuse, require
-from streamgda.runtime.retry import brief, with_retries
+from streamgda.runtime.retry import raised_as, with_retries
 from streamgda.storage.opening import local_path
 from streamgda.storage.replacing import replacing
 
@@ -323,15 +322,9 @@ class RasterRows(GridRows):
         return self.grid.read(self._box, start, stop)
 
     def _box(self, box: Box) -> np.ndarray:
-        try:
-            rows: np.ndarray = with_retries(lambda: self._read(box))
-        except (MemoryError, InvalidDataError):
-            raise
-        except Exception as error:  # each store, file and codec has its own exceptions
-            where = ", ".join(f"{part.start} to {part.stop - 1}" for part in box)
-            message = f"{self.title}: {where} cannot be read: {brief(error)}"
-            raise ReadError(message) from cause_of(error)
-        return rows
+        where = ", ".join(f"{part.start} to {part.stop - 1}" for part in box)
+        with raised_as(ReadError, f"{self.title}: {where} cannot be read"):
+            return with_retries(lambda: self._read(box))
 
     def _read(self, box: Box) -> np.ndarray:
         """Return part of the grid: its rows in C order."""
@@ -529,13 +522,10 @@ def open_raster(path: Any, **options: bool) -> Any:
     local = local_path(path)
     if local is not None and not local.exists():
         raise SourceNotFoundError(f"{path} does not exist; expected a GeoTIFF")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # scales differ across bands
-            raster = rioxarray.open_rasterio(path, cache=False, **options)
-    except Exception as error:  # of GDAL, rasterio and rioxarray
-        message = f"{path} cannot be read as a GeoTIFF: {brief(error)}"
-        raise SourceError(message) from cause_of(error)
+    failure = f"{path} cannot be read as a GeoTIFF"
+    with raised_as(SourceError, failure), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scales differ across bands
+        raster = rioxarray.open_rasterio(path, cache=False, **options)
     if getattr(raster, "ndim", 0) != 3:
         raise SourceError(f"{path} holds several rasters; expected one, with bands, y and x")
     return raster

@@ -16,13 +16,11 @@ from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,
     ReadError,
-    StreamGDAError,
-    cause_of,
 )
 from streamgda.rows.arrays import ColumnRows, as_slab, concatenated
 from streamgda.rows.grids import Grid
 from streamgda.runtime.parameters import shown
-from streamgda.runtime.retry import brief, with_retries
+from streamgda.runtime.retry import raised_as, with_retries
 from streamgda.storage.opening import refuse_half_written
 
 _PLURALS = {"y": "labels", "sample_weight": "weights"}
@@ -428,14 +426,8 @@ class ForwardRows(RowSource):
 
     def _slice(self, start: int, stop: int) -> np.ndarray:
         origin = self._origin(start) if start < stop else start
-        try:
+        with raised_as(ReadError, f"{self.title}: rows {start} to {stop - 1} cannot be read"):
             parts = with_retries(lambda: self._cursor.read(start, stop, origin, self._blocks))
-        except (MemoryError, StreamGDAError):
-            raise
-        except Exception as error:  # each library has its own exceptions
-            raise ReadError(
-                f"{self.title}: rows {start} to {stop - 1} cannot be read: {brief(error)}"
-            ) from cause_of(error)
         n_rows = sum(map(len, parts))
         if n_rows < stop - start:
             raise ReadError(

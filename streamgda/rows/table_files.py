@@ -44,7 +44,7 @@ from streamgda.rows.sources import ForwardRows, RowSource
 from streamgda.rows.text_files import Contents, Label, Text, label_in, number_in
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import ColumnNames, refuse
-from streamgda.runtime.retry import brief, is_temporary, with_retries
+from streamgda.runtime.retry import brief, is_temporary, raised_as, with_retries
 from streamgda.storage.opening import local_path
 from streamgda.storage.replacing import replacing
 
@@ -318,7 +318,7 @@ class Table:
             form = Parquet(RemoteFiles.at(str(path), storage_options, filesystem.handler.fs))
 
         def contents_of(path: str) -> Contents:
-            with _opening(path):
+            with raised_as(SourceError, f"{path} cannot be opened"):
                 return with_retries(lambda: form.contents(path, filesystem, label))
 
         found: list[Contents] = threads.run(contents_of, ((p,) for p in paths))
@@ -881,7 +881,7 @@ def _locate(path: Any, storage_options: Mapping[str, Any] | None) -> tuple[Any, 
 
 def _files(filesystem: Any, name: str, title: str, format: str | None) -> tuple[list[str], bool]:
     """Return the files of a table in order, and whether they are in a folder."""
-    with _opening(title):
+    with raised_as(SourceError, f"{title} cannot be opened"):
         info = with_retries(lambda: filesystem.get_file_info(name))
         if info.type == fs.FileType.NotFound:
             raise SourceNotFoundError(f"{title} does not exist")
@@ -901,18 +901,6 @@ def _files(filesystem: Any, name: str, title: str, format: str | None) -> tuple[
             f"one: name a folder or a file inside"
         )
     return paths, True
-
-
-@contextlib.contextmanager
-def _opening(path: str) -> Iterator[None]:
-    try:
-        yield
-    except (MemoryError, StreamGDAError):
-        raise
-    except FileNotFoundError as error:
-        raise SourceNotFoundError(f"{path} does not exist: {brief(error)}") from cause_of(error)
-    except Exception as error:  # pyarrow and file systems have many kinds
-        raise SourceError(f"{path} cannot be opened: {brief(error)}") from cause_of(error)
 
 
 # --- writing --------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import random
 import re
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator
 from traceback import walk_tb
 from typing import TypeVar
 
-from streamgda.errors import StreamGDAError
+from streamgda.errors import StreamGDAError, cause_of
 
 Result = TypeVar("Result")
 
@@ -118,6 +119,32 @@ def with_retries(call: Callable[[], Result], seconds: float | None = None) -> Re
             if pause is None:
                 raise
         time.sleep(pause)
+
+
+@contextlib.contextmanager
+def raised_as(kind: type[StreamGDAError], what: str) -> Iterator[None]:
+    """Enter a context in which errors of other libraries become errors of a kind.
+
+    Parameters
+    ----------
+    kind : type of exception
+    what : str
+        The message, to which the type and the message of the error are added.
+
+    Examples
+    --------
+    >>> from streamgda.errors import SourceError
+    >>> with raised_as(SourceError, "rows.tif cannot be read"):
+    ...     raise OSError("no space left")
+    Traceback (most recent call last):
+    streamgda.errors.SourceError: rows.tif cannot be read: OSError: no space left
+    """
+    try:
+        yield
+    except (MemoryError, StreamGDAError):
+        raise
+    except Exception as error:  # each library, file system and codec has its own kinds
+        raise kind(f"{what}: {brief(error)}") from cause_of(error)
 
 
 def brief(error: BaseException) -> str:

@@ -21,7 +21,7 @@ from streamgda.errors import (
     printable,
 )
 from streamgda.runtime.parameters import check_type, shown
-from streamgda.runtime.retry import brief, is_of_network, with_retries
+from streamgda.runtime.retry import brief, is_of_network, raised_as, with_retries
 from streamgda.storage.replacing import exists
 
 WHOLE = {"write_empty_chunks": True}  # configuration of arrays without missing chunks
@@ -133,13 +133,9 @@ def described(store: Any) -> Iterator[Any]:
     """
     from streamgda.storage.guards import Described  # noqa: PLC0415  (it needs zarr)
 
-    try:
-        with opened_node(store, guard=Described) as node:
-            yield node
-    except (SourceError, SourceNotFoundError):
-        raise
-    except Exception as error:  # the kind depends on the store
-        raise SourceError(f"{store} cannot be described: {brief(error)}") from cause_of(error)
+    failure = f"{store} cannot be described"
+    with raised_as(SourceError, failure), opened_node(store, guard=Described) as node:
+        yield node
 
 
 def as_target(store: Any, name: str) -> Any:
