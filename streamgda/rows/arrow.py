@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from streamgda.errors import InvalidDataError
 from streamgda.rows.arrays import CodedLabels, ColumnRows, coded, concatenated, distinct
+from streamgda.rows.labels import family
 from streamgda.runtime import threads
 
 _PART = 1 << 19  # texts that a thread encodes at a time
@@ -67,15 +68,11 @@ def common_type(kinds: Iterable[Any], type_of: Callable[[Any], np.dtype | None])
     """
     types = [type_of(kind) for kind in kinds]
     found = {dtype for dtype in types if dtype is not None}
-    if len(found) < len({*types}) or len({_family(dtype) for dtype in found}) > 1:
+    if len(found) < len({*types}) or len({family(dtype) for dtype in found}) > 1:
         return None
     common = np.result_type(*found)
     wide = type_of is label_type and any(t.kind in "iu" and t.itemsize == 8 for t in found)
     return np.dtype(object) if wide and common.kind == "f" else common  # float64 holds some only
-
-
-def _family(dtype: np.dtype) -> str:
-    return "n" if dtype.kind in "biuf" else dtype.kind
 
 
 def feature_matrix(columns: list[Any], dtype: np.dtype, width: int) -> Any:

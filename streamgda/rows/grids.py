@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError
-from streamgda.rows.arrays import is_masked
+from streamgda.rows.arrays import concatenated
 
 _CHUNK_BYTES = 4 << 20  # of scores, at most
 
@@ -124,10 +124,7 @@ class Grid:
     def read(self, box_of: Callable[[Box], np.ndarray], start: int, stop: int) -> np.ndarray:
         """Return rows ``start:stop``; a function returns those of a box, in C order."""
         boxes = [*self.boxes(start, stop)] or [(slice(0, 0),) * len(self.shape)]
-        parts = [box_of(box) for box in boxes]
-        if len(parts) == 1:
-            return parts[0]
-        return (np.ma if any(map(is_masked, parts)) else np).concatenate(parts)
+        return concatenated([box_of(box) for box in boxes])
 
     def write(self, array: Any, start: int, scores: np.ndarray) -> None:
         """Write the scores of rows from `start` on to an array of the shape of the grid."""

@@ -285,7 +285,7 @@ def join_labels(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return a
     if not a.size:
         return b
-    if _family(a) != _family(b):
+    if family(a.dtype) != family(b.dtype):
         raise InvalidDataError(
             f"labels of dtype {b.dtype} (such as {b[0]!r}) do not mix with classes of dtype "
             f"{a.dtype} (such as {a[0]!r}); give all labels in one kind"
@@ -354,7 +354,7 @@ def check_comparable(values: np.ndarray, name: str, labels: Labels, what: str = 
     what : str
         Name of the labels in errors.
     """
-    dtype, found = labels.dtype, _family(values) == _family(labels)
+    dtype, found = labels.dtype, family(values.dtype) == family(labels.dtype)
     if found and dtype.kind in "biu":
         low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
         found = bool(((values >= low) & (values <= high)).all())
@@ -375,7 +375,7 @@ def find(labels: Labels, classes: np.ndarray) -> np.ndarray:
 
 
 def _search(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    if not classes.size or _family(classes) != _family(labels):
+    if not classes.size or family(classes.dtype) != family(labels.dtype):
         return np.full(labels.shape, -1)
     classes, labels = in_one_type(classes, labels)
     codes = np.searchsorted(classes, labels)
@@ -414,8 +414,9 @@ def _in_one_unit(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return joined
 
 
-def _family(labels: np.ndarray) -> str:
-    return "n" if labels.dtype.kind in "biuf" else labels.dtype.kind
+def family(dtype: np.dtype) -> str:
+    """Return the kind of labels of a type: all numbers are of one."""
+    return "n" if dtype.kind in "biuf" else dtype.kind
 
 
 def encode(y: Labels, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,6 @@ from typing import Any, Literal, NamedTuple, Unpack, overload
 from streamgda.errors import InvalidParameterError, SourceError
 from streamgda.rows.polygons import is_polygon_file, open_polygons
 from streamgda.rows.rasters import RasterRows, is_geotiff, open_geotiff
-from streamgda.rows.sources import RowSource
 from streamgda.runtime.parameters import (
     ColumnNames,
     TableOptions,
@@ -56,16 +55,13 @@ def open_arrays(
         raise SourceError(
             f"{path} is a zarr array without labels; expected a group with arrays {X!r} and {y!r}"
         )
-    return rows if features is None else _along(rows, X, features), labels
-
-
-def _along(array: Any, name: str, features: str | Sequence[str]) -> RowSource:
-    """Return the rows of an array whose features are along a dimension."""
-    dimensions = [features] if isinstance(features, str) else [*features]
-    if len(dimensions) != 1:
-        raise refuse("features", features, "one dimension, for zarr arrays")
-    dimension = dimensions[0]
-    return RasterRows.along(array, name, int(dimension) if dimension.isdigit() else dimension)
+    if features is not None:
+        dimensions = [features] if isinstance(features, str) else [*features]
+        if len(dimensions) != 1:
+            raise refuse("features", features, "one dimension, for zarr arrays")
+        name = dimensions[0]
+        rows = RasterRows.along(rows, X, int(name) if name.isdigit() else name)
+    return rows, labels
 
 
 def _member(group: Any, path: Any, name: str, what: str, retry_for: float | None) -> Any:
@@ -95,20 +91,16 @@ _SUFFIXES = {
 }
 # Files of other kinds, and the line that hands their rows over.
 _OTHERS = {
-    ".h5": "HDF5: pass h5py.File(path)['X']",
-    ".hdf5": "HDF5: pass h5py.File(path)['X']",
-    ".nc": "NetCDF: pass xarray.open_dataarray(path)",
-    ".nc4": "NetCDF: pass xarray.open_dataarray(path)",
+    **dict.fromkeys((".h5", ".hdf5"), "HDF5: pass h5py.File(path)['X']"),
+    **dict.fromkeys((".nc", ".nc4"), "NetCDF: pass xarray.open_dataarray(path)"),
     ".h5ad": "AnnData: pass anndata.read_h5ad(path).X, and labels from its obs",
     ".mat": "MATLAB's: pass scipy.io.loadmat(path)['X'] or h5py.File(path)['X']",
     ".safetensors": "safetensors: pass safetensors.numpy.load_file(path)['X']",
-    ".jsonl": "JSON lines: pass pandas.read_json(path, lines=True)",
-    ".ndjson": "JSON lines: pass pandas.read_json(path, lines=True)",
+    **dict.fromkeys((".jsonl", ".ndjson"), "JSON lines: pass pandas.read_json(path, lines=True)"),
     ".orc": "ORC: pass pandas.read_orc(path)",
     ".npy": "NumPy's: pass numpy.load(path, mmap_mode='r')",
     ".npz": "NumPy's: pass numpy.load(path)['X'], or `streamgda convert` it",
-    ".xls": "Excel's: pass pandas.read_excel(path)",
-    ".xlsx": "Excel's: pass pandas.read_excel(path)",
+    **dict.fromkeys((".xls", ".xlsx"), "Excel's: pass pandas.read_excel(path)"),
 }
 
 

@@ -10,12 +10,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError, SourceError, SourceNotFoundError
+from streamgda.errors import InvalidDataError, SourceError
 from streamgda.rows.grids import georeference, is_polygons, spatial_axes
 from streamgda.rows.labels import coded_labels
 from streamgda.runtime.parameters import require, shown
 from streamgda.runtime.retry import raised_as
-from streamgda.storage.opening import local_path
+from streamgda.storage.opening import check_exists
 
 _SUFFIXES = (".gpkg", ".geojson", ".shp", ".fgb")
 _MARGIN = 2  # pixels around a window
@@ -249,9 +249,7 @@ def open_polygons(
         return Polygons.of(path, label, all_touched), None
     pyogrio: Any = require("pyogrio", "raster", "polygons")
     shapely: Any = require("shapely", "raster", "polygons")
-    local = local_path(path)
-    if local is not None and not local.exists():
-        raise SourceNotFoundError(f"{path} does not exist; expected a file of polygons")
+    check_exists(path, "a file of polygons")
     with raised_as(SourceError, f"{path} cannot be read as polygons"):
         layers = pyogrio.list_layers(path)[:, 0].tolist()
         columns = pyogrio.read_info(path, layer=layers[0])["fields"].tolist()

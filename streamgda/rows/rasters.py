@@ -23,7 +23,6 @@ from streamgda.errors import (
     InvalidParameterError,
     ReadError,
     SourceError,
-    SourceNotFoundError,
 )
 from streamgda.rows.arrays import as_slab
 from streamgda.rows.dask import DaskRows
@@ -44,7 +43,7 @@ from streamgda.rows.sources import RowSource
 from streamgda.rows.stores import is_reference, retried_array
 from streamgda.runtime.parameters import refuse, require
 from streamgda.runtime.retry import raised_as, with_retries
-from streamgda.storage.opening import local_path
+from streamgda.storage.opening import check_exists
 from streamgda.storage.replacing import replacing
 
 SCORES_TAG = "streamgda_scores"  # the tag of files that hold scores
@@ -519,9 +518,7 @@ def open_raster(path: Any, **options: bool) -> Any:
         If rioxarray is not installed.
     """
     rioxarray = require("rioxarray", "raster", "GeoTIFF files")
-    local = local_path(path)
-    if local is not None and not local.exists():
-        raise SourceNotFoundError(f"{path} does not exist; expected a GeoTIFF")
+    check_exists(path, "a GeoTIFF")
     failure = f"{path} cannot be read as a GeoTIFF"
     with raised_as(SourceError, failure), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scales differ across bands

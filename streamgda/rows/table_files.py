@@ -693,12 +693,9 @@ class TableRows(ForwardRows):
 
     @property
     def _block_rows(self) -> int:
-        return max(1, min(_BLOCK_ROWS, _BLOCK_BYTES // self._decoded_bytes))
-
-    @property
-    def _decoded_bytes(self) -> int:
-        """Bytes of a row while it is decoded: narrow numbers are stored as wider ones."""
-        return max(self.row_bytes, _DECODED_BYTES * len(self.fields))
+        # Narrow numbers are stored as wider ones.
+        decoded = max(self.row_bytes, _DECODED_BYTES * len(self.fields))
+        return max(1, min(_BLOCK_ROWS, _BLOCK_BYTES // decoded))
 
     def reading_bytes(self, n_rows: int) -> int:
         """Return the bytes in flight while `n_rows` are processed and as many are read ahead."""

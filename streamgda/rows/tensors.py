@@ -57,7 +57,7 @@ def on_device(values: Any) -> DeviceArray | None:
     if not strided or not is_tensor(values) or in_memory(array_api_compat.device(values)):
         return None
     tensor = DeviceArray(values)
-    return tensor if tensor.has_float64 else None
+    return tensor if _has_float64(tensor.xp, tensor.device) else None
 
 
 def in_memory(device: Any) -> bool:
@@ -195,11 +195,6 @@ class DeviceArray:
     def nbytes(self) -> int:
         """Bytes of the rows on the host."""
         return self.own_dtype.itemsize * math.prod(self.shape)
-
-    @property
-    def has_float64(self) -> bool:
-        """True if the device computes in float64."""
-        return _has_float64(self.xp, self.device)
 
     def __len__(self) -> int:
         return self.shape[0]

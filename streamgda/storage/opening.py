@@ -208,11 +208,11 @@ def check_new(store: Any, name: str, files: str = "") -> None:
     check_folder(store)
 
 
-def check_exists(store: Any) -> None:
+def check_exists(store: Any, expected: str = "") -> None:
     """Raise SourceNotFoundError if a local path does not exist."""
     path = local_path(store)
     if path is not None and not exists(path):
-        raise SourceNotFoundError(f"{path} does not exist")
+        raise SourceNotFoundError(f"{path} does not exist{expected and f'; expected {expected}'}")
 
 
 def check_folder(store: Any) -> None:
@@ -405,8 +405,7 @@ def locate(
     if storage_options is not None and not (isinstance(store, str) and path is None):
         raise InvalidParameterError(f"storage_options are for URLs, and {store} is not a URL")
     if path is not None:
-        if not exists(path):
-            raise SourceNotFoundError(f"{path} does not exist; expected a zarr group")
+        check_exists(path, "a zarr group")
         if path.is_file():
             return zarr.storage.ZipStore(path, mode="r"), ""
         return zarr.storage.LocalStore(path, read_only=read_only), ""
