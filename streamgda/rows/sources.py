@@ -387,6 +387,7 @@ class Cursor:
             if block is None:
                 return
             self._block = block
+            del block
 
     def close(self) -> None:
         """Close the iterator, unless a thread reads from it."""

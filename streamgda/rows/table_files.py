@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 20  # names of columns in an error message
 _BLOCK_BYTES = 1 << 23  # of rows that are decoded at a time
-_BLOCK_ROWS = 1 << 16
+_BLOCK_ROWS = 1 << 15
 _DECODED_BYTES = 16  # of a number and its place in a dictionary, at least
 _REFERENCE_BYTES = 1_000_000  # of a pickle that is sent with each task
 _POOL_BYTES = 1 << 26  # that the allocator of pyarrow keeps for later, at most
@@ -199,13 +199,17 @@ class Arrow:
                 sizes.append(batch.num_rows)
                 # Columns that are decompressed have buffers of their own, others parts of one.
                 compressed |= any(b and b.parent is None for b in batch.column(0).buffers())
-        largest, decoding = max(sizes, default=0), {}
-        for column in schema if compressed else ():
-            decoding[column.name] = filesystem.get_file_info(path).size
+        largest, n_bytes = max(sizes, default=0), filesystem.get_file_info(path).size
+        widths = dict.fromkeys(schema.names, n_bytes)
+        for column in schema:
             with contextlib.suppress(ValueError):  # of texts, whose width is unknown
                 width = largest * column.type.bit_width // 8
-                decoding[column.name] = min(decoding[column.name], width)
-        return Contents([sum(sizes)] if stream else sizes, schema, decoding, _BATCH_BYTES, largest)
+                widths[column.name] = min(widths[column.name], width)
+        # Memory is taken for a batch as it is stored, unless it is read column by column.
+        stored = 0 if compressed else min(n_bytes, sum(widths.values())) // max(1, largest)
+        decoding = widths if compressed else {}
+        pieces = [sum(sizes)] if stream else sizes
+        return Contents(pieces, schema, decoding, _BATCH_BYTES, largest, stored)
 
     def batches(
         self, file: TableFile, filesystem: Any, first: int, kinds: Mapping[str, Any], n_rows: int
@@ -257,6 +261,8 @@ class Table:
         Bytes that are held besides, whatever the columns.
     whole : int
         Rows that are decoded as a whole; 0 if as many are as are asked for.
+    stored : int
+        Bytes of a row in all columns, if memory is taken for those too that are not read.
     """
 
     title: str
@@ -266,6 +272,7 @@ class Table:
     decoding: Mapping[str, int]
     fixed: int
     whole: int
+    stored: int
 
     @classmethod
     def of(
@@ -338,7 +345,8 @@ class Table:
         columns = dict.fromkeys(chain.from_iterable(c.decoding for c in found))
         decoding = {name: max(c.decoding.get(name, 0) for c in found) for name in columns}
         fixed, whole = max(c.fixed for c in found), max(c.whole for c in found)
-        return cls(title, form, filesystem, files, decoding, fixed, whole)
+        stored = max(c.stored for c in found)
+        return cls(title, form, filesystem, files, decoding, fixed, whole, stored)
 
     # --- columns ------------------------------------------------------------------------------
 
@@ -485,6 +493,8 @@ class Table:
         self, file: TableFile, first: int, kinds: Mapping[str, Any], pieces: Any
     ) -> Iterator[Any]:
         """Yield the record batches of a file from a piece on."""
+        import pyarrow as pa  # noqa: PLC0415
+
         with contextlib.closing(pieces):
             for number, size in enumerate(file.sizes[first:], first):
                 found = 0
@@ -492,6 +502,7 @@ class Table:
                     for batch in next(pieces, ()):
                         found += batch.num_rows
                         yield _complete(batch, file, kinds)
+                        del batch  # not held while the next one is decoded
                 except (MemoryError, StreamGDAError) as error:
                     if not hasattr(error, "reason"):
                         raise
@@ -509,6 +520,8 @@ class Table:
                         f"{self._place(file, number)} has {found} rows; {size} were expected: it "
                         f"changed after it was opened"
                     )
+                # What decoding a piece has freed would stay beside the next one.
+                pa.default_memory_pool().release_unused()
 
 
 def chosen(
@@ -704,12 +717,17 @@ class TableRows(ForwardRows):
         if table.remote is not None:  # whose columns of a row group are held as they are stored
             decoding += table.largest_piece * self.row_bytes
         if not table.whole:
-            kept = min(_POOL_BLOCKS * block, 2 * self.n_rows)
+            # Freed blocks of a row group, and of the one before on other threads.
+            kept = min(_POOL_BLOCKS * block, 2 * table.largest_piece + 4 * block)
             decoding += min(_POOL_BYTES, kept * self.row_bytes)
         # Two slabs hold all blocks that some of their rows are in, and are copied unless they are
         # read where they are.
-        held = min(self.n_rows, 2 * (n_rows + table.whole)) + 3 * block
-        return decoding + self.row_bytes * (held + (0 if self.resident else n_rows))
+        held = min(self.n_rows, 2 * (n_rows + table.whole)) + (0 if table.whole else 3 * block)
+        copied = 0 if self.resident else n_rows
+        if self.ndim == 1:  # labels, which are copied out of what is stored together
+            decoding += table.whole * table.stored
+            return decoding + self.row_bytes * (held + copied)
+        return decoding + max(self.row_bytes, table.stored) * held + self.row_bytes * copied
 
     def reading_ahead(self, n_rows: int) -> Self:
         """Return a source that requests so many rows beyond those that are read."""
@@ -729,14 +747,19 @@ class TableRows(ForwardRows):
         return kinds
 
     def _blocks(self, start: int) -> Iterator[np.ndarray]:
-        assert self.dtype is not None
         for batch in self.values.batches(start, self._kinds, self._block_rows, self.ahead):
-            if self.ndim == 1:
-                labels = as_label_array(batch[0])
-                plain = type(labels) is np.ndarray and self.dtype == object
-                yield labels.astype(object) if plain else labels
-            else:
-                yield feature_matrix(batch.columns, self.dtype, self.shape[1])
+            yield self._block(batch)
+            del batch
+
+    def _block(self, batch: Any) -> Any:
+        assert self.dtype is not None
+        if self.ndim == 2:
+            return feature_matrix(batch.columns, self.dtype, self.shape[1])
+        labels = as_label_array(batch[0])
+        if type(labels) is not np.ndarray:
+            return labels
+        # A view would hold all columns that are stored with it.
+        return labels.astype(object) if self.dtype == object else labels.copy()
 
 
 @dataclass(frozen=True, repr=False)

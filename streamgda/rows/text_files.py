@@ -54,6 +54,8 @@ class Contents(NamedTuple):
         Bytes that are held besides, whatever the columns.
     whole : int
         Rows that are decoded as a whole; 0 if as many are as are asked for.
+    stored : int
+        Bytes of a row in all columns, if memory is taken for those too that are not read.
     line : Line or None
         First line of a text.
     """
@@ -63,6 +65,7 @@ class Contents(NamedTuple):
     decoding: Mapping[str, int]
     fixed: int
     whole: int = 0
+    stored: int = 0
     line: Any = None
 
 
