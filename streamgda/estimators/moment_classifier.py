@@ -1347,6 +1347,8 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
     def score_samples(self, X: Any, y: Any = None, **scoring: Unpack[GapScoring]) -> Any:
         """Return the log-density ln p(x) of each row, or ln p(x | y) in the given class.
 
+        Their sum is the log-likelihood of the rows under the model.
+
         Parameters
         ----------
         X : see `predict`

@@ -1,7 +1,9 @@
 """What a release says of itself agrees everywhere: version, dependencies, checks, Pythons."""
 
+import os
 import re
 import runpy
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -52,6 +54,28 @@ def test_the_version_is_the_same_everywhere():
     assert numbers == sorted(numbers, reverse=True)
     for number, _ in releases:
         assert f"\n[{number}]: {PROJECT['urls']['Homepage']}/" in text_of("CHANGELOG.md")
+
+
+def test_notes_of_a_release_are_its_section_of_the_changelog(tmp_path):
+    """The command of the workflow, up to what publishes them."""
+    steps = yaml_of(".github/workflows/release.yml")["jobs"]["notes"]["steps"]
+    command = steps[-1]["run"].partition("gh release")[0]
+    changelog = text_of("CHANGELOG.md")
+    (tmp_path / "CHANGELOG.md").write_text(changelog, encoding="utf-8")
+
+    def publish(tag):
+        shell = ["bash", "-euc", command]
+        return subprocess.run(
+            shell, check=False, cwd=tmp_path, env={**os.environ, "TAG": tag}
+        ).returncode
+
+    for version in re.findall(r"^## \[([^]]+)] - ", changelog, re.M):
+        assert publish(f"v{version}") == 0
+        notes = (tmp_path / "notes.md").read_text(encoding="utf-8")
+        section = re.split(r"^## .*$|^\[.*$", changelog.split(f"## [{version}]")[1], flags=re.M)[0]
+        assert notes.split() == section.split("\n", 1)[1].split()
+        assert not re.search(r"^(?!$|- |### )", notes, re.M)
+    assert publish("v0.0.9") != 0
 
 
 def test_the_changelog_has_sections_of_keep_a_changelog():
