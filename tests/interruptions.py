@@ -48,7 +48,7 @@ from streamgda import (
     SlidingWindow,
     ThresholdClassifier,
 )
-from streamgda.moments import centred
+from streamgda.moments import centred, cost
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.covariance_types import STRUCTURES
 
@@ -358,11 +358,12 @@ def sent() -> None:
             struck.append(bits(moments))
 
     thread = threading.Thread(target=update)
-    large = {"_SMALL_STATE": 0, "_ALONE": 0}  # as if the state were
-    with mock.patch.multiple(centred, **large):
+    large = mock.patch.multiple(cost, SEGMENT_STATE=0, _ALONE=0)  # as if the state were
+    in_place = mock.patch.object(centred, "_SMALL_STATE", 0)
+    with large, in_place:
         expected.update(X, y)
     slow = mock.patch.object(CentredSums, "_add_by_ranges", slowly)
-    with mock.patch.multiple(centred, **large), slow:
+    with large, in_place, slow:
         thread.start()
         assert started.wait(30)
         send = ctypes.pythonapi.PyThreadState_SetAsyncExc

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 from states import bits
 
-from streamgda.moments import ClassMoments, covariance_types, parallel
+from streamgda.moments import ClassMoments, cost, covariance_types, parallel
 from streamgda.moments import centred as sums_module
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.exact import ExactSums
@@ -102,14 +102,14 @@ def assert_close(a, b, rtol=1e-10):
 # As one block, or in segments of blocks; or in place: of narrow rows in ranges of classes, of wide
 # ones pass by pass, in windows that are grouped by class, parts that one thread sums, tasks of one
 # or several blocks, and tiles of what they are added to.
-LARGE_STATE = {"_SMALL_STATE": 0, "_ALONE": 0}
+LARGE_STATE = {"_SMALL_STATE": 0, "SEGMENT_STATE": 0, "_ALONE": 0}
 WIDE = LARGE_STATE | {"BUCKET_FEATURES": 0}
 TASKS = {"FLOAT_ROWS": 100, "PRODUCT_ROWS": 50, "PACKED_ROWS": 100, "_BLOCKS": 1}
 TILES = {"_PART_FEATURES": 7, "_TILES_BYTES": 1}
 PIECES = WIDE | TASKS | TILES | {"WINDOW_BYTES": 1, "_PART_ELEMENTS": 1}
 PATHS = {
     "whole": {},
-    "segments": {"_BLOCK_ELEMENTS": 1, "_ALONE": 0},
+    "segments": {"_BLOCK_ELEMENTS": 1, "_ALONE": 0, "_LEAST_SEGMENT": 256},
     "ranges of classes": LARGE_STATE | {"_RANGE_STATE": 1},
     "ranges of groups": LARGE_STATE | {"WINDOW_BYTES": 1, "_LARGE_RANGE": 1},
     "large": WIDE,
@@ -131,7 +131,7 @@ def take_path(path, monkeypatch):
 def set_sizes(sizes, monkeypatch):
     """Set the sizes from which on rows take another path, in the modules that hold them."""
     for name, value in sizes.items():
-        modules = sums_module, parallel, arrays, covariance_types
+        modules = sums_module, cost, parallel, arrays, covariance_types
         owners = [module for module in modules if hasattr(module, name)]
         assert owners
         for owner in owners:

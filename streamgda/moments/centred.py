@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy import linalg
@@ -50,16 +50,12 @@ OVERFLOW = "sums or squares would overflow float64; scale the data down, or the 
 
 _BLOCK_ELEMENTS = 1 << 16  # of a block that stays in the second cache while it is read twice
 _MOST_SEGMENT_ELEMENTS = 1 << 21  # of a segment, which one thread adds block by block
-# Times the cost of a segment beside its rows: for less work, a second thread gains nothing, and for
-# somewhat more little, so that the time does not jump where rows are cut.
-_ALONE = 3
+_LEAST_SEGMENT = 64  # rows
 _CHECKED_ELEMENTS = 1 << 19  # of a part that one thread checks
 _RANGES = 16  # at least, if there are as many classes
 _AHEAD = 2  # segments that wait for a thread
 _SMALL_STATE = 1 << 20  # bytes: states up to this size are copied rather than changed in place
-_FEATURES = 32  # products of which leave the near caches where reading in order pays
 _RANGE_STATE = 1 << 18  # bytes of the sums of a range of classes, which stay in a near cache
-_RANGE_ROWS = 6  # rows of each class, on average, that pay for ranges
 _LARGE_RANGE = 1 / 8  # share of all rows from which on those of a range are added on all threads
 _ORDER_BYTES = 32  # of the place, class and weight of a row that is added by ranges
 _SAFE = 1e60  # squares of smaller values and weights can be summed, however many there are
@@ -74,20 +70,9 @@ def scratch_bytes(structure: Structure, n_features: int) -> int:
     """
     n_threads = threads.n_threads()
     segment = 8 * max(_MOST_SEGMENT_ELEMENTS, LEAST_ROWS * n_features)
-    small = n_threads * segment + (n_threads + _AHEAD + 2) * segment_state(structure, n_features)
+    small = n_threads * segment + (n_threads + _AHEAD + 2) * cost.SEGMENT_STATE
     products = parallel.scratch_bytes(n_features) if structure.matrix else 0
     return max(small, WINDOW_BYTES + products)
-
-
-def segment_state(structure: Structure, n_features: int) -> int:
-    """Return the most bytes of sums that each segment of rows has of its own.
-
-    Otherwise they leave the near caches, where rows of another class follow before many of one are
-    added. That costs as much as reading the rows in another order, class by class, if there are
-    some products for each value; for squares, or products of few features, later.
-    """
-    times = min(max(_FEATURES / n_features, 1 / 2), 2.0) if structure.matrix else 4.0
-    return int(_SMALL_STATE * times)
 
 
 class NotFinite(Exception):  # noqa: N818
@@ -134,6 +119,7 @@ class Sums(ABC):
     packed: np.ndarray
     rounding: np.ndarray | None = None
     fourth: np.ndarray | None = None
+    _exact: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -176,6 +162,10 @@ class Sums(ABC):
     @property
     def finite(self) -> bool:
         """True if no sum has overflowed."""
+        return True
+
+    def has_room_for(self, other: Any, at: np.ndarray) -> bool:
+        """Return True if no sum overflows with `other` added, see `add`."""
         return True
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -238,25 +228,27 @@ class Sums(ABC):
         return n_rows
 
     @property
-    def _large(self) -> bool:
-        """True if each segment of rows cannot have sums of its own; see `segment_state`."""
-        state = self.structure.state_bytes(self.count.size, self.n_features)
-        return state > segment_state(self.structure, self.n_features)
+    def _state_bytes(self) -> int:
+        return self.structure.state_bytes(self.count.size, self.n_features)
 
     @property
     def _most_few(self) -> int:
         """Rows that are added as one block, or block by block, to the sums themselves."""
-        n_classes, d = self.count.size, self.n_features
-        beside = cost.of_segment(self.structure.state_bytes(n_classes, d))
-        most = int(_ALONE * beside / self._row_cost)
-        most = min(most, max(LEAST_ROWS, _MOST_SEGMENT_ELEMENTS // d))
-        if self._large and not self.structure.wide(d):
-            most = min(most, max(LEAST_ROWS, _RANGE_ROWS * n_classes - 1))
-        return most
+        n_classes, d, products = self.count.size, self.n_features, self.structure.matrix
+        state, row = self._state_bytes, self._row_cost
+        if state <= cost.SEGMENT_STATE:
+            most = cost.most_alone(cost.of_segment(state), row)
+        elif self.structure.wide(d):
+            most = cost.most_alone(cost.of_change(state, self._exact), row)
+        else:
+            beside = cost.of_ranges(self._ranges().size - 1)
+            each = cost.of_class(d, products, state)
+            most = cost.most_alone(beside, row + cost.of_order(d, products), each, n_classes)
+        return min(most, max(LEAST_ROWS, 2 * _MOST_SEGMENT_ELEMENTS // d))
 
     @property
     def _row_cost(self) -> float:
-        return cost.of_row(self.n_features, self.structure.matrix, False)
+        return cost.of_row(self.n_features, self.structure.matrix)
 
     @abstractmethod
     def adding_at_once(self) -> AddingAtOnce:
@@ -269,7 +261,7 @@ class Sums(ABC):
     @property
     def small(self) -> bool:
         """True if it takes little time and memory to copy these sums."""
-        return self.structure.state_bytes(self.count.size, self.n_features) <= _SMALL_STATE
+        return self._state_bytes <= _SMALL_STATE
 
     def placed(self, at: np.ndarray, n_classes: int) -> Self:
         """Return a copy in which class k is class ``at[k]`` of `n_classes`.
@@ -328,20 +320,20 @@ class Sums(ABC):
         if type(X) is LiftedRows:
             return self._updated_by_windows(rows, held)
         n, d = X.shape
-        block_rows = self._block_rows(n)
-        dtype = self._read_dtype(X.dtype)
-        large = self._large
+        dtype, wide = self._read_dtype(X.dtype), self.structure.wide(d)
+        in_float32 = wide and dtype.itemsize == 4
+        large = self._state_bytes > (_SMALL_STATE if in_float32 else cost.SEGMENT_STATE)
         if n <= self._most_few or type(X) is CompressedRows:
             add: Any = self._add_few
             if held and not self._changes_at_once(dtype, weights):
                 add = partial(uninterrupted, add)
             if self._uses_blas_threads(n):
                 add = partial(threads.call_serial_blas, add)
-            add(Coded(as_kernel_rows(X, dtype), codes, weights), max(n, block_rows))
+            add(Coded(as_kernel_rows(X, dtype), codes, weights), max(n, LEAST_ROWS))
             return self
         if large:  # the rows are read several times
             rows = Coded(np.asarray(X), codes, weights)
-        if large and self.structure.wide(d):
+        if large and wide:
             uninterrupted(self._add_many, rows)
             return self
         if large and len(edges := self._ranges()) > 2:
@@ -349,21 +341,18 @@ class Sums(ABC):
             return self
         return self._updated_by_segments(rows, held)
 
-    def _block_rows(self, n_rows: int) -> int:
-        """Return the rows of a block: every class has some to multiply with each other."""
-        if n_rows <= LEAST_ROWS:
-            return LEAST_ROWS
-        return max(LEAST_ROWS, _BLOCK_ELEMENTS // self.n_features, 64 * self.count.size)
-
     def _updated_by_segments(self, rows: Coded, held: bool) -> Any:
         """Return the sums with rows added, each segment to sums of its own; see `updated`."""
         (n, d), n_classes = rows.X.shape, self.count.size
-        dtype, block_rows = self._read_dtype(rows.X.dtype), self._block_rows(n)
-        least = max(block_rows, self._most_few // 2)
+        dtype = self._read_dtype(rows.X.dtype)
         # A power of two, so that threads have equally many. There are twice as many segments of
         # twice as many rows if there are four times as many: each costs some time beside its rows.
+        least = max(_LEAST_SEGMENT, self._most_few // 2)
         n_segments = 1 << ((n // (2 * least)).bit_length() + 1) // 2
         segment = -(-n // max(n_segments, -(-n // max(least, _MOST_SEGMENT_ELEMENTS // d))))
+        block_rows = segment
+        if self.structure.wide(d):  # read twice; every class has rows to multiply with each other
+            block_rows = max(LEAST_ROWS, _BLOCK_ELEMENTS // d, 64 * n_classes)
 
         def part(start: int) -> Sums:
             sums: Sums = self.empty(n_classes)
@@ -373,21 +362,30 @@ class Sums(ABC):
         def whole() -> Sums:
             if n <= segment:
                 return part(0)
-            total: Sums = self.empty(n_classes)
             starts = ((start,) for start in range(0, n, segment))
             with closing(threads.imap(part, starts, ahead=_AHEAD)) as parts:
+                total = next(parts)
                 for sums in parts:
-                    total.add(sums, everyone)
+                    total.add(sums, np.arange(n_classes))
             return total
 
-        everyone = np.arange(n_classes)
         added = threads.call_serial_blas(whole) if self._uses_blas_threads(n) else whole()
-        result = self.copy() if held else self
-        with np.errstate(over="ignore", invalid="ignore"):
-            result.add(added, everyone)
-        if not result.finite:
+        return self._with_added(added, held)
+
+    def _with_added(self, added: Any, held: bool) -> Any:
+        """Return sums with others of the same classes added: these, or a copy of small ones."""
+        everyone = np.arange(self.count.size)
+        if held and self.small:
+            result = self.copy()
+            with np.errstate(over="ignore", invalid="ignore"):
+                result.add(added, everyone)
+            if not result.finite:
+                raise NotFinite
+            return result
+        if not added.finite or not self.has_room_for(added, everyone):
             raise NotFinite
-        return result
+        uninterrupted(self.add, added, everyone)
+        return self
 
     def _ranges(self) -> np.ndarray:
         """Cut the classes into ranges whose sums stay in a near cache; return the first of each.
@@ -416,7 +414,7 @@ class Sums(ABC):
         for window in rows.blocks(self._read_dtype(rows.X.dtype), _ORDER_BYTES):
             ordered, starts = by_ranges(window, range_of)
 
-            def add(i: int, ordered: Coded = ordered, starts: np.ndarray = starts) -> np.ndarray:
+            def add(i: int, large: bool, ordered: Coded = ordered, starts: Any = starts) -> Any:
                 (first, last), own = edges[i : i + 2], slice(*starts[i : i + 2])
                 groups = slice(first // shared, -(-last // shared))
                 part = self.with_classes(slice(first, last), groups)
@@ -424,18 +422,18 @@ class Sums(ABC):
                     part.packed = np.zeros_like(part.packed)
                 X, codes, weights = (values[own] for values in ordered)
                 rows = Coded(X, codes - first, weights)
-                if len(rows.codes) <= part._block_rows(len(rows.codes)):
-                    part._add_few(rows, len(rows.codes))
-                else:
+                if large:
                     part._updated_by_segments(rows, False)
+                else:
+                    part._add_few(rows, len(rows.codes))
                 return part.packed
 
             sizes = np.diff(starts)
             large = sizes > _LARGE_RANGE * len(window.codes)
             first, others = (np.flatnonzero(a).tolist() for a in (large, ~large & (sizes > 0)))
             with threads.serial_blas():
-                triangles = [add(i) for i in first]
-                triangles += threads.run(add, ((i,) for i in others))
+                triangles = [add(i, True) for i in first]
+                triangles += threads.run(add, ((i, False) for i in others))
             for i, scatter in zip(first + others, triangles, strict=True):
                 if apart:
                     self.packed[edges[i] // shared] += scatter[0]
@@ -443,7 +441,7 @@ class Sums(ABC):
     def _updated_by_windows(self, rows: Coded, held: bool) -> Any:
         """Return the sums with rows added that are lifted window by window; see `updated`."""
         X, codes, weights = rows
-        windows, everyone = X.windows(), np.arange(self.count.size)
+        windows = X.windows()
         first, lifted = next(windows)
         if len(lifted) == len(X):
             return self.updated(Coded(lifted, codes, weights), held)
@@ -453,11 +451,7 @@ class Sums(ABC):
         for some, lifted in windows:
             added = added.updated(Coded(lifted, codes[some], weights[some]), False)
             del lifted
-        result: Any = self.copy() if held and self.small else self
-        if not added.finite or not result.has_room_for(added, everyone):
-            raise NotFinite
-        uninterrupted(result.add, added, everyone)
-        return result
+        return self._with_added(added, held)
 
 
 FORGOTTEN = 1e-250  # weight of a class at which squares are not yet rounded to nothing

@@ -667,7 +667,7 @@ class ClassMoments(Moments):
         elif decay is not None or not _both_exact(mine, theirs) or not mine.can_add(theirs):
             mine, theirs = mine.centred(), theirs.centred()
         fourth = mine.fourth_with(theirs, at)
-        room = not isinstance(mine, CentredSums) or mine.has_room_for(theirs, at)
+        room = mine.has_room_for(theirs, at)
         if not room or (fourth is not None and not np.isfinite(fourth).all()):
             raise MergeError(OVERFLOW)
 

@@ -27,6 +27,7 @@ from streamgda.kernels.narrow import (
 )
 from streamgda.kernels.sparse import add_sparse_centred, add_sparse_exact
 from streamgda.kernels.sums import copy_symmetric, triangle_size
+from streamgda.moments import cost
 from streamgda.moments import roots as roots_of
 from streamgda.moments.parallel import Coded, add_integers, triangle_ranges
 from streamgda.rows.arrays import byte_rows, copied, with_order
@@ -34,10 +35,6 @@ from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import shown
 from streamgda.storage.format import pack_triangles, unpack_triangles
-
-# Rows of each class that pay for sums apart from the scatters, in a near cache; twice as many if
-# these take more than a few bytes.
-_FEW_ROWS, _FEW_BYTES = 4, 1 << 20
 
 
 def symmetric(triangles: np.ndarray) -> np.ndarray:
@@ -376,12 +373,8 @@ class Matrix(Structure):
 
     def add_few(self, rows: Coded, block_rows: int, *state: Any) -> bool:
         X, codes, weights = rows
-        (n_rows, d), n_classes, scatter = X.shape, state[1].size, state[-1]
-        narrow = d <= BUCKET_FEATURES and n_rows >= _FEW_ROWS * n_classes
-        if narrow:  # products and rows are held, and added to the scatters block by block
-            held = 8 * d * (len(scatter) * d + LEAST_BUCKET_ROWS * n_classes)
-            narrow = held <= _FEW_BYTES or n_rows >= 2 * _FEW_ROWS * n_classes
-        if narrow:
+        (n_rows, d), n_classes = X.shape, state[1].size
+        if not self.wide(d) and self._in_buckets(n_rows, d, n_classes, exact=False):
             X, order = with_order(X)
             return bool(add_centred_narrow(X, order, codes, weights, block_rows, *state))
         return bool(add_centred(copied(X), codes, weights, block_rows, *state))
@@ -390,12 +383,17 @@ class Matrix(Structure):
         (n_rows, d), (count, total, scatter) = X.shape, state
         # Products of bytes are faster than those of float64 if there are enough of them.
         most = BUCKET_FEATURES // (2 if X.dtype.itemsize == 1 else 1)
-        if n_threads == 1 and d <= most and count.size < n_rows <= EXACT_NARROW_ROWS:
+        narrow = n_threads == 1 and d <= most and n_rows <= EXACT_NARROW_ROWS
+        if narrow and self._in_buckets(n_rows, d, count.size, exact=True):
             X, order = with_order(X)
             add_exact_narrow(X, order, codes, count, total, scatter)
         else:
             rows, form = byte_rows(copied(X))
             add_integers(rows, codes, form, count, total, scatter, n_threads)
+
+    def _in_buckets(self, n_rows: int, d: int, n_classes: int, exact: bool) -> bool:
+        held = 8 * d * (self.n_groups(n_classes) * d + LEAST_BUCKET_ROWS * n_classes)
+        return cost.in_buckets(n_rows, n_classes, d, not self.per_class, exact, held)
 
     def centre_integers(self, *sums: np.ndarray, out: np.ndarray) -> None:
         ranges = triangle_ranges(math.isqrt(2 * out.shape[1]), threads.n_threads())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -46,6 +47,7 @@ class ExactSums(Sums):
     total: np.ndarray
     packed: np.ndarray
     fourth: np.ndarray | None = None
+    _exact: ClassVar[bool] = True
 
     @property
     def n_features(self) -> int:

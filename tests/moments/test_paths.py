@@ -23,8 +23,7 @@ from moment_checks import (
 from states import bits
 
 from streamgda.kernels.products import LEAST_ROWS
-from streamgda.moments import ClassMoments
-from streamgda.moments import centred as sums_module
+from streamgda.moments import ClassMoments, cost
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.covariance_types import structure_of
 from streamgda.runtime import threads
@@ -69,10 +68,10 @@ def test_all_paths_agree(covariance_type, dtype, path, monkeypatch, use_threads)
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "uint8"])
 def test_a_state_too_large_for_each_segment(dtype):
-    """Without any constants changed: 8 bytes x 4 classes x 300 x 301 / 2 is more than 1 MiB."""
-    X, y = sample(6000, 300, 4, dtype=dtype)
+    """Without any constants changed: 8 bytes x 14 classes x 300 x 301 / 2 is more than 4 MiB."""
+    X, y = sample(6000, 300, 14, dtype=dtype)
     moments = ClassMoments().update(X, y)
-    assert moments._structure.state_bytes(4, 300) > sums_module._SMALL_STATE
+    assert moments._structure.state_bytes(14, 300) > cost.SEGMENT_STATE
     assert len(X) > moments._sums._most_few
     assert_moments(moments, X, y, rtol=accuracy(dtype, "large"))
 
@@ -86,36 +85,82 @@ def test_many_segments(covariance_type, monkeypatch):
     assert steps["_add_few"] == 4
 
 
-# On both sides of each limit between two ways to add rows, without any constants changed: a
-# covariance type, features, and of each side classes, rows (None: the most that are added as one
-# block, and one more), and the step that takes these and how often.
 FEW, RANGES = "_add_few", "_add_by_ranges"
-BORDERS = {
-    "a block of products": ("full", 8, (10, None, FEW, 1), (10, None, FEW, 2)),
-    "a block of squares": ("diag", 64, (10, None, FEW, 1), (10, None, FEW, 2)),
-    "few rows of a class": ("full", 3, (40, 159, FEW, 1), (40, 160, FEW, 1)),
-    "few rows for ranges": ("tied", 64, (493, 2957, FEW, 1), (493, 2958, RANGES, 1)),
-    "classes of products": ("full", 64, (29, 2000, FEW, 1), (30, 2000, RANGES, 1)),
-    "classes of pooled products": ("tied", 64, (491, 3000, FEW, 1), (492, 3000, RANGES, 1)),
-    "classes of squares": ("diag", 128, (1361, 8200, FEW, 1), (1362, 8200, RANGES, 1)),
-}
+
+
+def most_classes(covariance_type, d):
+    """The most classes of which each segment of rows has sums of its own."""
+    one, two = (structure_of(covariance_type).state_bytes(k, d) for k in (1, 2))
+    return 1 + (cost.SEGMENT_STATE - one) // (two - one)
+
+
+def most_few(covariance_type, d, n_classes):
+    return CentredSums.zeros(structure_of(covariance_type), n_classes, d)._most_few
+
+
+def assert_way(covariance_type, d, n_classes, n, **expected):
+    """Check that rows are added by as many calls of each step, and to the right sums."""
+    X, y = sample(n, d, n_classes)
+    with pytest.MonkeyPatch.context() as patch:
+        steps = count_steps(patch)
+        moments = ClassMoments(covariance_type).update(X, y)
+    assert {step: steps[step] for step in expected} == expected
+    assert_moments(moments, X, y)
+
+
+@pytest.mark.parametrize(("covariance_type", "d"), [("full", 8), ("full", 150), ("diag", 64)])
+def test_most_rows_of_one_thread(covariance_type, d, use_threads):
+    use_threads(2)
+    most = most_few(covariance_type, d, 5)
+    assert_way(covariance_type, d, 5, most, _add_few=1)
+    assert_way(covariance_type, d, 5, most + 1, _add_few=2)
+
+
+def test_most_rows_of_many_classes(use_threads):
+    use_threads(2)
+    n_classes = most_classes("full", 64) + 1
+    most = most_few("full", 64, n_classes)
+    assert_way("full", 64, n_classes, most, _add_few=1, _add_by_ranges=0)
+    assert_way("full", 64, n_classes, most + 1, _add_by_ranges=1)
+
+
+SQUARES = pytest.param("diag", 200, 40_000, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(
-    "border", [*list(BORDERS)[:-1], pytest.param("classes of squares", marks=pytest.mark.slow)]
+    ("covariance_type", "d", "n"), [("full", 64, 15_000), ("tied", 100, 8000), SQUARES]
 )
-def test_both_sides_of_a_border(border, use_threads):
-    covariance_type, d, *sides = BORDERS[border]
+def test_most_classes_of_segments(covariance_type, d, n, use_threads):
     use_threads(2)
-    for number, (n_classes, rows, step, times) in enumerate(sides):
-        sums = CentredSums.zeros(structure_of(covariance_type), n_classes, d)
-        n = sums._most_few + number if rows is None else rows
-        X, y = sample(n, d, n_classes)
-        with pytest.MonkeyPatch.context() as patch:
-            steps = count_steps(patch)
-            moments = ClassMoments(covariance_type).update(X, y)
-        assert steps[step] == times
-        assert_moments(moments, X, y)
+    n_classes = most_classes(covariance_type, d)
+    assert_way(covariance_type, d, n_classes, n, _add_by_ranges=0)
+    assert_way(covariance_type, d, n_classes + 1, n, _add_by_ranges=1)
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied"])
+@pytest.mark.parametrize("d", [1, 8, 40])
+def test_fewest_rows_for_buckets(covariance_type, d):
+    pooled, n_classes = covariance_type == "tied", 12
+    chosen = [cost.in_buckets(n, n_classes, d, pooled, exact=False, held=0) for n in range(200)]
+    assert chosen == sorted(chosen)
+    least = chosen.index(True)
+    for n in (least - 1, least):
+        assert_way(covariance_type, d, n_classes, n, _add_few=1)
+
+
+@pytest.mark.parametrize("products", [True, False])
+def test_ways_follow_a_model_of_their_time(products):
+    """One thread adds fewer rows if they take longer; two take as long for the next one."""
+    for beside in (cost.of_segment(0), cost.of_segment(1 << 24), cost.of_ranges(20)):
+        rows = [cost.of_row(d, products) for d in range(1, 1000)]
+        assert rows == sorted(rows)
+        most = [cost.most_alone(beside, row) for row in rows]
+        assert most == sorted(most, reverse=True)
+        for row, n in zip(rows, most, strict=True):
+            assert n * row <= beside + n * row / 2 < (n + 1) * row
+        many = [cost.most_alone(beside, rows[7], 1000.0, k) for k in range(1, 3000)]
+        assert many == sorted(many, reverse=True)
+        assert many[-1] >= beside / (rows[7] + 1000)
 
 
 @pytest.mark.parametrize("covariance_type", ["full", "diag"])

@@ -12,6 +12,7 @@ import interruptions
 import numpy as np
 import pytest
 from interruptions import signalled
+from moment_checks import LARGE_STATE, set_sizes
 from numba.core.compiler_lock import global_compiler_lock
 from processes import output
 from samples import blobs
@@ -20,7 +21,6 @@ from states import bits
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from streamgda import BernoulliNB, ClassMoments, GaussianNB, PairwiseMoments, SlidingWindow, kernels
-from streamgda.moments import centred as sums_module
 from streamgda.moments.centred import CentredSums
 from streamgda.runtime import threads
 from streamgda.runtime.interruption import uninterrupted
@@ -43,8 +43,7 @@ ESTIMATORS = ["GaussianNB", "LinearDiscriminantAnalysis half-life", "BernoulliNB
 @pytest.mark.parametrize("size", ["small", "large"])
 def test_no_change_is_half_made(size, monkeypatch):
     if size == "large":  # as if the states were: they change in place, on another thread
-        monkeypatch.setattr(sums_module, "_SMALL_STATE", 0)
-        monkeypatch.setattr(sums_module, "_ALONE", 0)
+        set_sizes(LARGE_STATE, monkeypatch)
     wrong, places = {}, 0
     cases = list(interruptions.cases(large=False))
     chosen = [c for c in cases if any(word in c.name for word in KINDS + ESTIMATORS)]
@@ -62,8 +61,7 @@ def test_no_change_is_half_made(size, monkeypatch):
 
 @pytest.mark.parametrize("again", [0, 0.005])
 def test_a_large_update_is_completed_before_the_exception_is_raised(monkeypatch, again):
-    monkeypatch.setattr(sums_module, "_SMALL_STATE", 0)
-    monkeypatch.setattr(sums_module, "_ALONE", 0)
+    set_sizes(LARGE_STATE, monkeypatch)
     add, ended = CentredSums._add_by_ranges, []
 
     def slowly(*given):
