@@ -71,10 +71,10 @@ class RemoteFiles:
         return RemoteFiles, self._made_of
 
     @classmethod
-    def at(cls, url: str, options: Mapping[str, Any] | None, files: Any) -> RemoteFiles | None:
-        """Return the files at a URL; None if their file system reads by itself, or is to do so."""
-        own = any(name in (options or {}) for name in _OWN_CACHE)
-        return cls(url, options) if getattr(files, "async_impl", False) and not own else None
+    def at(cls, url: str, options: Mapping[str, Any] | None) -> RemoteFiles | None:
+        """Return the files at a URL; None if their file system is to read by itself."""
+        own = "::" in url or any(name in (options or {}) for name in _OWN_CACHE)
+        return None if own else cls(url, options)
 
     def columns(self, path: str, number: int, names: Container[str]) -> list[Range]:
         """Return the bytes of columns of a row group of Parquet."""

@@ -322,7 +322,7 @@ class Table:
         if kind == "parquet" and local_path(path) is None:
             from streamgda.rows.remote_files import RemoteFiles  # noqa: PLC0415  (it needs zarr)
 
-            form = Parquet(RemoteFiles.at(str(path), storage_options, filesystem.handler.fs))
+            form = Parquet(RemoteFiles.at(str(path), storage_options))
 
         def contents_of(path: str) -> Contents:
             with raised_as(SourceError, f"{path} cannot be opened"):

@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -415,6 +416,42 @@ def test_file_systems_with_a_cache_of_the_user_read_by_themselves(server, tables
     )
 
 
+class Synchronous(fsspec.AbstractFileSystem):
+    """Files of a folder behind a client that makes one request a thread, as that of hf:// does."""
+
+    protocol = "synchronous"
+    together = threading.Barrier(4)  # requests at a time that are waited for
+    met = False
+
+    def info(self, path, **options):
+        size = Path(self._strip_protocol(path)).stat().st_size
+        return {"name": path, "size": size, "type": "file"}
+
+    def _open(self, path, mode="rb", **options):
+        return open(self._strip_protocol(path), mode)
+
+    def cat_file(self, path, start=None, end=None, **options):
+        if not self.together.broken:
+            with contextlib.suppress(threading.BrokenBarrierError):
+                self.together.wait(60)
+                Synchronous.met = True
+            self.together.abort()
+        return Path(path).read_bytes()[start:end]
+
+
+def test_row_groups_of_synchronous_file_systems_are_requested_ahead(tables):
+    fsspec.register_implementation("synchronous", Synchronous, clobber=True)
+    Synchronous.together.reset()
+    names = [f"x{n}" for n in range(D)]
+    here = open_store(tables / "rows.parquet", features=names)
+    there = open_store(f"synchronous://{tables}/rows.parquet", features=names)
+    expected = state_of(accumulate(*here))[1]
+    assert_same_bits(state_of(accumulate(*there, max_memory="1GB"))[1], expected)
+    assert Synchronous.met
+    again = pickle.loads(pickle.dumps(there[0]))
+    np.testing.assert_array_equal(again[333:444], here[0][333:444])
+
+
 # --- S3 ---------------------------------------------------------------------------------------
 
 
@@ -474,6 +511,27 @@ def test_s3(s3, environment, rows, expected, monkeypatch):
     np.testing.assert_array_equal(
         zarr.open_array(f"s3://{environment}/labels", mode="r")[...], fitted.predict(rows[0])
     )
+
+
+@pytest.mark.slow
+def test_parquet_on_s3(s3, environment, tables, proxy, monkeypatch):
+    """Also with credentials in options, and through a proxy that lets requests fail."""
+    names = [f"x{n}" for n in range(D)]
+    expected = state_of(accumulate(*open_store(tables / "rows.parquet", features=names)))[1]
+    address = f"s3://{environment}/rows.parquet"
+    s3fs.S3FileSystem(skip_instance_cache=True).put(str(tables / "rows.parquet"), address)
+    for options in (None, {"endpoint_url": s3, "key": "k", "secret": "s"}):
+        there = open_store(address, features=names, storage_options=options)
+        assert there[0].values.remote is not None
+        assert_same_bits(state_of(accumulate(*there, max_memory="1GB"))[1], expected)
+        assert_same_bits(state_of(accumulate(*pickle.loads(pickle.dumps(there))))[1], expected)
+    monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{proxy.server_port}")
+    s3fs.S3FileSystem.clear_instance_cache()
+    there = open_store(address, features=names)
+    proxy.share, proxy.ways = 0.2, ["reset", 503]
+    assert_same_bits(state_of(accumulate(*there, max_memory="1GB"))[1], expected)
+    assert proxy.failures
 
 
 def test_clients_that_break_down_may_recover():
