@@ -8,10 +8,11 @@ import numpy as np
 
 from bench import limits
 from bench.measure import Call, Plan, Row, compare, of_its_time
-from streamgda import ClassMoments
+from streamgda import ClassMoments, GaussianDiscriminantCV, GroupedMoments
 
 N, CHUNK = 100_000, 4000
 K, MANY = 10, 1000
+FOLDS = 5
 NARROW = (1, 4, 8, 32)  # numbers of features for which the order of the labels is compared
 BALANCED = "balanced classes"
 STATE = (
@@ -69,18 +70,25 @@ def orders(plan: Plan) -> Iterator[Row]:
         ],
         "one row of a tenth class": rare,
     }
+    classes = balanced[::-1].copy()
+    ways = {
+        "moments": lambda structure, X, y: updates(structure, X, y, n),
+        f"moments of {K} groups": lambda structure, X, y: grouped(structure, X, classes, y),
+        f"choice of a model by {FOLDS} folds": search,
+    }
     for d in NARROW:
         X = random.normal(size=(n, d))
         for structure in ("full", "tied", "diag"):
-            for case, y in cases.items():
-                yield from compare(
-                    plan,
-                    f"{case}: {n:,} x {d} float64, {structure}, moments",
-                    limits.moments(X, y, K, structure),
-                    updates(structure, X, y, n),
-                    {BALANCED: updates(structure, X, balanced, n)},
-                    {"": of_its_time(1.2)},
-                )
+            for way, call in ways.items():
+                for case, y in cases.items():
+                    yield from compare(
+                        plan,
+                        f"{case}: {n:,} x {d} float64, {structure}, {way}",
+                        limits.moments(X, y, K, structure),
+                        call(structure, X, y),
+                        {BALANCED: call(structure, X, balanced)},
+                        {"": of_its_time(1.2)},
+                    )
 
 
 def updates(structure: str, X: np.ndarray, y: np.ndarray, size: int) -> Call:
@@ -93,3 +101,15 @@ def updates(structure: str, X: np.ndarray, y: np.ndarray, size: int) -> Call:
             moments.update(X[chunk], y[chunk])
 
     return update
+
+
+def grouped(structure: str, X: np.ndarray, y: np.ndarray, groups: np.ndarray) -> Call:
+    """Return a call that updates moments of groups, which know classes and groups already."""
+    moments = GroupedMoments(structure).update(X, y, groups)
+    return lambda: moments.update(X, y, groups)
+
+
+def search(structure: str, X: np.ndarray, y: np.ndarray) -> Call:
+    """Return a call that chooses between two models by folds."""
+    grid = {"covariance_type": [structure], "reg_param": [0.1, 0.2]}
+    return lambda: GaussianDiscriminantCV(grid, cv=FOLDS).fit(X, y)
