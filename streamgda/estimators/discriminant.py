@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.errors import UnsupportedError
 from streamgda.estimators import export
-from streamgda.estimators.gaussian import GaussianClassifier, GivenCovariances
+from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.estimators.moment_classifier import fitted
 from streamgda.estimators.row_estimator import GapScoring, takes
 from streamgda.models.covariance import Covariances, Regularisation
@@ -346,10 +346,10 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier):
         )
 
     def _estimate(
-        self, moments: ClassMoments, beside: GivenCovariances | None = None, **options: Any
+        self, moments: ClassMoments, how: Regularisation, beside: Any = None, **options: Any
     ) -> Covariances:
         if beside is None:
-            return super()._estimate(moments, **options)
+            return super()._estimate(moments, how, **options)
         return replace(beside.each, values=beside.each.values.copy())
 
     decision_function = GaussianDiscriminantAnalysis.decision_function

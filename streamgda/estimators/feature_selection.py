@@ -18,7 +18,6 @@ from streamgda.estimators.row_estimator import (
     RowEstimator,
     names_in,
     takes,
-    validate_labelled,
     validate_rows,
 )
 from streamgda.models.feature_selection import select_features
@@ -138,8 +137,7 @@ class SeparabilitySelector(SelectorMixin, RowEstimator):
         >>> selector.get_support()
         array([False, False,  True,  True])
         """
-        rows = self._read("fit", X, y, sample_weight, reading)
-        rows = validate_labelled(self, rows, reset=True)
+        rows = self._validated(self._read("fit", X, y, sample_weight, reading), reset=True)
         moments = engine.accumulate_into(ClassMoments(self.covariance_type), rows)
         moments._name_features(names_in(self))
         return self._select(moments)

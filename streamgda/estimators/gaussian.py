@@ -22,7 +22,7 @@ from streamgda.errors import (
     StreamGDAError,
     UnsupportedError,
 )
-from streamgda.estimators.calibration import add_up
+from streamgda.estimators.held_out import add_up
 from streamgda.estimators.moment_classifier import MomentClassifier, fitted
 from streamgda.estimators.row_estimator import (
     GapScoring,
@@ -125,7 +125,6 @@ class GaussianClassifier(MomentClassifier):
 
         Files of earlier versions may have them; their estimators go on as they were saved.
         """
-        super()._check_supported()
         shrinkage, estimator = getattr(self, "shrinkage", None), self._covariance_estimator
         if getattr(self, "solver", None) == "svd":
             others = " or ".join(f"solver={name!r}" for name in self._SOLVERS if name != "svd")
@@ -143,7 +142,8 @@ class GaussianClassifier(MomentClassifier):
             )
 
     def _scalings(self) -> tuple[str, ...]:
-        return self._regularisation().scalings
+        ruled = isinstance(getattr(self, "shrinkage", None), str)
+        return self._regularisation().scalings if ruled else ()
 
     # --- learning -----------------------------------------------------------------------------
 
@@ -161,8 +161,10 @@ class GaussianClassifier(MomentClassifier):
                 one._check_one_pass()
         super()._check_kept(settings, rows_change)
 
-    def _of_all_rows(self, settings: Self, held: None, rows: Rows, **options: Any) -> ClassMoments:
-        moments = super()._of_all_rows(settings, held, rows, **options)
+    def _of_all_rows(
+        self, settings: Self, empty: ClassMoments, rows: Rows, **options: Any
+    ) -> ClassMoments:
+        moments = super()._of_all_rows(settings, empty, rows, **options)
         if settings._SOLVERS:
             self._beside = settings._given_covariances(rows, moments)
         return moments
@@ -209,21 +211,20 @@ class GaussianClassifier(MomentClassifier):
 
     def _make_model(self, moments: ClassMoments, beside: Any = None) -> GaussianModel:
         check_classes(moments.classes, moments.class_count)
-        priors = self._priors_of(moments)
-        covariances = self._estimate(moments, beside)
-        return self._of_covariances(covariances, moments.means, priors, moments.feature_names)
+        priors, how = self._priors_of(moments), self._regularisation()
+        covariances, names = self._estimate(moments, how, beside), moments.feature_names
+        return self._of_covariances(covariances, moments.means, priors, how, feature_names=names)
 
-    def _estimate(self, moments: ClassMoments, beside: Any = None, **options: Any) -> Covariances:
+    def _estimate(
+        self, moments: ClassMoments, how: Regularisation, beside: Any = None, **options: Any
+    ) -> Covariances:
         """Return the covariances that moments determine with these parameters."""
-        priors, how = getattr(self, "priors", None), self._regularisation()
+        priors = getattr(self, "priors", None)
         return estimate(moments, self._covariance_type(), how, priors=priors, **options)
 
-    def _of_covariances(
-        self, covariances: Covariances, means: np.ndarray, priors: np.ndarray, names: Any = None
-    ) -> GaussianModel:
-        """Return the model of given covariances of the features that vary."""
-        how = self._regularisation()
-        return GaussianModel.of(covariances, means, priors, how, feature_names=names)
+    def _of_covariances(self, *numbers: Any, **attributes: Any) -> GaussianModel:
+        """Return the model of covariances; arguments as of `GaussianModel.of`."""
+        return GaussianModel.of(*numbers, **attributes)
 
     @classmethod
     def from_parameters(
@@ -307,7 +308,8 @@ class GaussianClassifier(MomentClassifier):
         )
         normalised = not self._any_sum_of_priors
         priors = check_priors(priors, classes, every.count, normalised=normalised)
-        return self._of_covariances(without_features(every, constant_features), means, priors)
+        varying = without_features(every, constant_features)
+        return self._of_covariances(varying, means, priors, self._regularisation())
 
     def _compute_model(self) -> GaussianModel:
         model: GaussianModel = super()._compute_model()
@@ -337,8 +339,9 @@ class GaussianClassifier(MomentClassifier):
         """Return the covariances of the fitted model."""
         numbers = self._numbers
         if numbers is None or "means" not in numbers:
-            settings, beside = self._settings, self._beside
-            return settings._estimate(self.moments_, beside, drop_constant=drop_constant)
+            settings, options = self._settings, {"drop_constant": drop_constant}
+            how = settings._regularisation()
+            return settings._estimate(self.moments_, how, self._beside, **options)
         structure, means = structure_of(self._settings._covariance_type()), numbers["means"]
         every = given_covariances(structure, self.classes_, means, numbers["covariances"])
         return without_features(every, self.constant_features_) if drop_constant else every
@@ -915,6 +918,7 @@ class GaussianClassifier(MomentClassifier):
     def _likelihoods_without(self, rows: Rows, max_memory: int | str | None) -> np.ndarray:
         scores, weights = self._scored_without("log_posterior", rows, "counted", max_memory)
         codes, _ = self._codes_of_fit(rows.opened(), self.class_count_)
+        weights = np.ones(codes.size) if weights is None else weights
         return add_up(as_source(scores, "scores").whole().T, codes, weights)
 
     def _codes_of_fit(self, rows: Rows, count: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:

@@ -196,11 +196,8 @@ class LinearDiscriminantAnalysis(
             )
         return super()._make_model(moments, beside)
 
-    def _of_covariances(
-        self, covariances: Covariances, means: np.ndarray, priors: np.ndarray, names: Any = None
-    ) -> LinearModel:
-        own = {"solver": self.solver, "tol": float(self.tol), "feature_names": names}
-        return LinearModel.of(covariances, means, priors, self._regularisation(), **own)
+    def _of_covariances(self, *numbers: Any, **attributes: Any) -> LinearModel:
+        return LinearModel.of(*numbers, **attributes, solver=self.solver, tol=float(self.tol))
 
     def _model_of_numbers(  # type: ignore[override]
         self, classes: np.ndarray, **numbers: Any
@@ -228,7 +225,7 @@ class LinearDiscriminantAnalysis(
         return model
 
     def _estimate(
-        self, moments: ClassMoments, beside: GivenCovariances | None = None, **options: Any
+        self, moments: ClassMoments, how: Regularisation, beside: Any = None, **options: Any
     ) -> Covariances:
         if beside is not None:
             return average(beside.each, self._priors_of(moments))
@@ -237,7 +234,6 @@ class LinearDiscriminantAnalysis(
         weighted = self.solver != "svd" or not options.get("drop_constant", True)
         if weighted and self.priors is not None and moments.covariance_type == "full":
             weights = self._priors_of(moments)
-        how = self._regularisation()
         return discriminants.estimate_pooled(moments, how, weights, **options)
 
     def _check_removable(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack, overload
@@ -15,10 +15,9 @@ from sklearn.base import ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda import engine
-from streamgda.engine.plan import distinct_labels, plan_labelled
+from streamgda.engine.plan import distinct_labels
 from streamgda.engine.progress import Progress
-from streamgda.engine.reading import in_process, read_by_workers
-from streamgda.engine.reading import reading as read_slabs
+from streamgda.engine.reading import read_by_workers
 from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,
@@ -28,8 +27,8 @@ from streamgda.errors import (
     UnsupportedError,
     as_attribute_error,
 )
-from streamgda.estimators.calibration import likelihoods_of
 from streamgda.estimators.export import Counterpart
+from streamgda.estimators.held_out import Scored, add_up, scored_rows
 from streamgda.estimators.row_estimator import (
     Comparing,
     GapScoring,
@@ -38,8 +37,6 @@ from streamgda.estimators.row_estimator import (
     Scorer,
     names_in,
     takes,
-    validate_labelled,
-    validate_rows,
 )
 from streamgda.models.calibration import best_temperature
 from streamgda.models.model import check_classes, check_priors
@@ -50,23 +47,20 @@ from streamgda.moments.centred import FORGOTTEN
 from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.feature_maps import Lifting
 from streamgda.rows import Rows, as_source
-from streamgda.rows.arrays import SKIP_OR_FILL, read_only
+from streamgda.rows.arrays import read_only
 from streamgda.rows.invalid_rows import (
     CHECK_SUMS,
     SCORING,
-    RowRule,
     as_weights,
-    labels_to_count,
 )
 from streamgda.rows.labels import (
     as_labels,
-    check_expected,
     coded_labels,
     encode,
+    expected_codes,
     find,
     join_labels,
     sorted_labels,
-    without_mask,
 )
 from streamgda.rows.names import ATTRIBUTE, Names, restored_names
 from streamgda.rows.sources import Slab, check_lengths
@@ -200,22 +194,22 @@ class MomentEstimator(RowEstimator):
         return tags
 
     def _kept(self) -> dict[str, Any]:
-        """Return the parameters of the moments to keep; refuse invalid parameters."""
+        """Return the parameters of the moments to keep; refuse parameters that do not work."""
+        self._check_priors()
         mapped = Lifting.of(getattr(self, "feature_map", None))
         kind = self._covariance_type()
         return {"covariance_type": kind, "fourth_moments": False, "feature_map": mapped}
 
-    def _empty(self, settings: Self, kind: Any = ClassMoments, **options: Any) -> Any:
-        """Return moments without rows, as settings keep them but for these options."""
-        return kind(**settings._kept() | options)
+    def _empty(self, kept: Mapping[str, Any], kind: Any = ClassMoments) -> Any:
+        """Return moments without rows, of parameters that `_kept` returns."""
+        return kind(**kept)
 
     def _scalings(self) -> tuple[str, ...]:
         """Return the scalings of the rows that a second pass needs; see `accumulate_again`."""
         return ()
 
     def _check_supported(self) -> None:
-        """Raise an error for a combination of parameters from which nothing can be learnt."""
-        self._check_priors()
+        """Raise an error for a combination of parameters that files alone may have."""
 
     def _check_one_pass(self) -> None:
         """Raise `InvalidParameterError` if rows have to be read twice."""
@@ -260,10 +254,6 @@ class MomentEstimator(RowEstimator):
         return settings
 
     # --- learning ---------------------------------------------------------------------------
-
-    def _validated(self, rows: Rows, reset: bool) -> Rows:
-        """Return rows, and what is to be learnt of them, that fit the estimator and each other."""
-        return validate_labelled(self, rows, reset=reset)
 
     def _summed(self, rows: Rows) -> Rows:
         """Return the rows whose moments are kept: these, or a transformation of them.
@@ -469,7 +459,7 @@ class MomentEstimator(RowEstimator):
         check_is_fitted(self)
         rows = self._read("forget", X, y, sample_weight, reading)
         return self._learn(
-            lambda settings, held, rows: held - self._of_rows_alone(settings, held, rows), rows
+            lambda settings, held, rows: held - self._added(empty_like(held), settings, rows), rows
         )
 
     def _add_at_once(self, X: Any, y: Any, classes: Any) -> bool:
@@ -533,20 +523,21 @@ class MomentEstimator(RowEstimator):
             changes = None if moments is None else moments.changes
             settings, derived = self._current_settings(), Derived()
             try:
-                held = None if afresh or not self.__sklearn_is_fitted__() else self.moments_
-                if afresh:
-                    self._declared = None
-                if checked or held is None:
-                    settings._kept()
+                first = afresh or not self.__sklearn_is_fitted__()
+                kept = settings._kept() if checked or first else {}
+                if kept:
                     settings._check_supported()
-                if held is not None:
+                if afresh:
+                    self._declared = self._beside = None
+                if not first:
                     self._check_kept(settings, rows_change=rows is not None)
                 elif not afresh:
                     settings._check_one_pass()
                 if rows is not None:
-                    rows = self._validated(rows, reset=held is None)
+                    rows = self._validated(rows, reset=first)
                     single = self._float32_of_float32 and rows.X.dtype == np.float32
-                    self._single = single and (held is None or self._single)
+                    self._single = single and (first or self._single)
+                held = self._empty(kept) if first else self.moments_
                 self._adopt(self._changed(change, adds, settings, held, rows), settings)
                 if checked:
                     self._check_fitted()
@@ -563,15 +554,25 @@ class MomentEstimator(RowEstimator):
         change: Callable[..., ClassMoments],
         adds: bool | None,
         settings: Self,
-        held: ClassMoments | None,
+        held: ClassMoments,
         rows: Rows | None,
     ) -> ClassMoments:
         """Return changed moments; see `_learn`."""
         return change(settings, held, rows)
 
-    def _of_all_rows(self, settings: Self, held: None, rows: Rows, **options: Any) -> ClassMoments:
+    def _added(
+        self, moments: ClassMoments, settings: Self, rows: Rows, **options: Any
+    ) -> ClassMoments:
+        """Return moments with rows added; options as of `streamgda.engine.accumulate_into`."""
+        moments = engine.accumulate_into(moments, settings._summed(rows), **options)
+        moments._name_features(self._column_names())
+        return moments
+
+    def _of_all_rows(
+        self, settings: Self, empty: ClassMoments, rows: Rows, **options: Any
+    ) -> ClassMoments:
         """Return the moments of the rows of `fit`, which may be read twice."""
-        moments = self._of_rows_alone(settings, held, rows, **options)
+        moments = self._added(empty, settings, rows, **options)
         scalings = settings._scalings()
         if scalings and moments.n_features is not None:
             planned = {k: options[k] for k in ("max_memory", "progress") if k in options}
@@ -581,7 +582,7 @@ class MomentEstimator(RowEstimator):
     def _with_rows(
         self,
         settings: Self,
-        held: ClassMoments | None,
+        held: ClassMoments,
         rows: Rows,
         classes: Any,
         half_life: float | None,
@@ -591,27 +592,16 @@ class MomentEstimator(RowEstimator):
         if half_life is not None:
             weight, decay = half_life_weights(half_life, rows.X.shape[0], rows.weight)
             rows = replace(rows, weight=weight)
-        if held is None or declared is not None or (decay is not None and decay < _FADED):
-            moments = self._of_rows_alone(settings, held, rows, expected=self._declared)
-            if held is not None:
+        first = held.n_features is None
+        if first or declared is not None or (decay is not None and decay < _FADED):
+            empty = held if first else empty_like(held)
+            moments = self._added(empty, settings, rows, expected=self._declared)
+            if not first:
                 moments = (held if decay is None else held * decay) + moments
             return moments if declared is None else moments.declare(declared)
         if decay is not None:
             rows = replace(rows, weight=rows.weight / decay)
         return engine.accumulate_into(held, settings._summed(rows), decay, self._declared)
-
-    def _of_rows_alone(
-        self, settings: Self, held: ClassMoments | None, rows: Rows, **options: Any
-    ) -> ClassMoments:
-        """Return the moments of these rows alone, of the kind of those so far.
-
-        Options are those of `streamgda.engine.accumulate_into`.
-        """
-        fourth = {} if held is None else {"fourth_moments": held.fourth_moments}
-        empty = self._empty(settings, **fourth)
-        moments: Any = engine.accumulate_into(empty, settings._summed(rows), **options)
-        moments._name_features(self._column_names())
-        return moments
 
     def _column_names(self) -> Names | None:
         """Return the names of the columns that the moments are of."""
@@ -621,7 +611,8 @@ class MomentEstimator(RowEstimator):
         """Raise an error unless the moments determine a model."""
         if self.moments_.n_features is None:
             raise InvalidDataError(NO_ROWS)
-        check_classes(self.moments_.classes, self.moments_.class_count, self._least_classes)
+        if self._least_classes > 1:
+            check_classes(self.moments_.classes, self.moments_.class_count, self._least_classes)
         self.model_  # noqa: B018
 
     def _check_kept(self, settings: Self, rows_change: bool = True) -> None:
@@ -659,7 +650,7 @@ class MomentEstimator(RowEstimator):
             return True
         return np.array_equal(np.unique(as_labels(classes, "classes")), held)
 
-    def _newly_declared(self, classes: Any, moments: ClassMoments | None) -> np.ndarray | None:
+    def _newly_declared(self, classes: Any, moments: ClassMoments) -> np.ndarray | None:
         """Return classes that are declared for the first time, which are all from then on."""
         if classes is None or self._is_declared(classes):
             return None
@@ -669,7 +660,7 @@ class MomentEstimator(RowEstimator):
                 f"classes={shown(labels.tolist())} is not the same as on the last call to "
                 f"partial_fit, was: {shown(self._declared.tolist())}; pass these, or none"
             )
-        held = labels[:0] if moments is None else moments.classes
+        held = moments.classes
         if held.size and (other := find(held, labels) < 0).any():
             raise InvalidParameterError(
                 f"classes={shown(labels.tolist())} lacks {shown(held[other].tolist())}, of which "
@@ -1004,9 +995,9 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         check_is_fitted(self)
         return self.model_.classes
 
-    def _check_supported(self) -> None:
-        super()._check_supported()
+    def _kept(self) -> dict[str, Any]:
         _ = self._temperature
+        return super()._kept()
 
     @property
     def _temperature(self) -> float:
@@ -1072,12 +1063,11 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         """
         own = self._with_attributes()  # the rows may have another width
         settings = own._current_settings()
-        settings._kept()
+        kept = settings._kept()
         settings._check_supported()
         if into is not None:
             settings._check_one_pass()
-        rows = self._read("accumulate", X, y, sample_weight, reading)
-        rows = validate_labelled(own, rows, reset=True)
+        rows = own._validated(self._read("accumulate", X, y, sample_weight, reading), reset=True)
         given = getattr(settings, "priors", None) is not None
         if given and rows.weight is None and rows.rule.action == "raise":  # all labels are classes
             classes = distinct_labels(rows.opened().y, rows.rule)
@@ -1085,7 +1075,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         options: dict[str, Any] = {"max_memory": max_memory, "progress": progress}
         options |= {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every}
         if into is None:
-            return own._of_all_rows(settings, None, rows, **options)
+            return own._of_all_rows(settings, own._empty(kept), rows, **options)
         if getattr(settings, "feature_map", into) is None:
             settings.feature_map = into.feature_map
         mapped = joined_maps(settings._kept(), into)
@@ -1240,11 +1230,11 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         rows = self._read("score", X, None, None, reading)
         rows = replace(rows, y=y, weight=sample_weight)
         hits = total = 0.0
-        with _predictions(self, rows, max_memory) as slabs:
-            for slab in slabs:
-                right, weights = _compared(slab, rows.rule, self.classes_)
-                hits += float(right.sum() if weights is None else (right * weights).sum())
-                total += float(right.size if weights is None else weights.sum())
+        for scored in _predictions(self, rows, max_memory):
+            classes = encode(scored.labels, self.classes_)[1]
+            right = find(scored.labels, classes) == find(scored.scores, classes)
+            hits += float((right * scored.weights).sum())
+            total += float(scored.weights.sum())
         if not total:
             raise InvalidDataError(
                 "every sample_weight is zero, or every row is unlabelled or invalid: no row is "
@@ -1388,9 +1378,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         }
         rows = Rows.of(X, y, actions=SCORING, **reading).opened()
         check_lengths(rows.X, rows.y)
-        labels = coded_labels(rows.y.whole())
-        codes, found = encode(labels, self.classes_)
-        check_expected(labels, codes, found, self.classes_)
+        codes = expected_codes(coded_labels(rows.y.whole()), self.classes_)
         return self._scored(method, X, scoring, codes=codes)
 
     @takes(Comparing)
@@ -1470,7 +1458,13 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         if leave_one_out:
             sums = self._likelihoods_without(rows, max_memory)
         else:
-            sums = likelihoods_of(self, validate_labelled(self, rows, reset=False), max_memory)
+            joint, rows = (
+                self._scorer("predict_joint_log_proba"),
+                self._validated(rows, reset=False),
+            )
+            sums = np.zeros(1)
+            for slab in scored_rows(self, joint, rows, max_memory)():
+                sums = sums + add_up(slab.scores.T, slab.codes(self.classes_), slab.weights)
         if not sums.any():
             raise InvalidDataError(f"{NO_ROWS}, or no density is above zero where it should be")
         temperature = best_temperature(sums)
@@ -1482,7 +1476,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         return self
 
     def _likelihoods_without(self, rows: Rows, max_memory: int | str | None) -> np.ndarray:
-        """Return what `likelihoods_of` does, of rows of the fit by the models without them."""
+        """Return the sums of `add_up` of rows of the fit, by the models without them."""
         raise UnsupportedError(
             f"{type(self).__name__} has no exact leave-one-out; give rows that it was not fitted to"
         )
@@ -1649,6 +1643,12 @@ def _of_joint(
     return np.asarray(_OF_JOINT[method](joint, estimator.classes_))
 
 
+def empty_like(moments: ClassMoments) -> ClassMoments:
+    """Return moments without rows that are kept as others are."""
+    fourth, lifting = moments.fourth_moments, moments._lifting
+    return ClassMoments(moments.covariance_type, fourth_moments=fourth, feature_map=lifting)
+
+
 def joined_maps(kept: Mapping[str, Any], moments: ClassMoments) -> Lifting | None:
     """Return the feature map of parameters and moments; refuse different ones."""
     held, lifting = moments._lifting, kept["feature_map"]
@@ -1681,60 +1681,25 @@ def unfitted(base: type[Kind], description: Mapping[str, Any]) -> Kind:
     check_params({name: value for name, value in params.items() if name not in unpacked})
     estimator = kind(**params | unpacked)
     estimator._kept()
-    estimator._check_priors()
     return estimator
 
 
-@contextlib.contextmanager
-def _predictions(
-    estimator: Any, rows: Rows, max_memory: int | str | None
-) -> Iterator[Iterable[Slab]]:
-    """Provide slabs of predictions, with their labels and weights."""
-    X, filled = as_source(rows.X), rows.rule is not CHECK_SUMS
-    # Rows that do not count hold anything.
-    rule = RowRule("fill" if rows.rule.selects else "raise", rows.rule.nodata)
+def _predictions(estimator: Any, rows: Rows, max_memory: int | str | None) -> Iterable[Scored]:
+    """Return the predictions of labelled rows that count."""
+    X, rule = as_source(rows.X), rows.rule
     elsewhere = X.executor == "dask" or read_by_workers(X)
     own = not type(estimator).predict.__module__.startswith("streamgda.")
-    if elsewhere or own or (max_memory is None and X.in_memory):
+    if not (elsewhere or own or (max_memory is None and X.in_memory)):
+        return scored_rows(estimator, estimator._scorer("predict"), rows, max_memory)()
 
-        def whole(values: Any, name: str) -> Any:
-            return None if values is None else as_source(X.laid_out(values, name), name).whole()
+    def whole(values: Any, name: str) -> Any:
+        return None if values is None else as_source(X.laid_out(values, name), name).whole()
 
-        # Subclasses may have a `predict` of rows alone.
-        scoring = {"nodata": rule.nodata, "on_invalid": rule.action} if filled else {}
-        budget = {} if max_memory is None else {"max_memory": max_memory}
-        predicted = whole(estimator.predict(rows.X, **scoring, **budget), "predictions")
-        y, weight = whole(rows.y, "y"), whole(rows.weight, "sample_weight")
-        check_lengths(as_source(predicted), as_source(y, "y"))
-        yield [Slab(predicted, y, weight=weight)]
-        return
-    scorer = estimator._scorer("predict")
-    scorer = scorer.filling(rule) if filled else scorer
-    dtype = np.asarray(scorer.labels).dtype
-    predicted = as_source(validate_rows(estimator, rows.X)).map(scorer.function, dtype)
-    slab_rows, read = plan_labelled(
-        in_process(replace(rows, X=predicted)),
-        max_memory,
-        int(scorer.model.held_bytes),
-        out_row_bytes=dtype.itemsize,
-    )
-    with read_slabs(read, slab_rows) as slabs:
-        yield slabs
-
-
-def _compared(slab: Slab, rule: RowRule, known: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return which predictions that count are right, and their weights if there are any."""
-    predicted, labels = slab.X, rule.as_labels(slab.y, slab.first_row)
-    counts, weights, _ = labels_to_count(labels, slab.weight, rule, slab.first_row)
-    if rule.selects:
-        invalid = counts & (find(predicted, known) < 0)
-        if invalid.any() and rule.action == "raise":
-            row = slab.first_row + int(invalid.argmax())
-            raise InvalidDataError(
-                f"Input X has an invalid row: row {row}; {SKIP_OR_FILL}", "X", row
-            )
-        counts &= ~invalid
-    true = without_mask(labels)[counts]
-    classes = encode(true, known)[1]
-    right = find(true, classes) == find(predicted[counts], classes)
-    return right, weights[counts] if weights.size else None
+    # Subclasses may have a `predict` of rows alone.
+    scoring = {} if rule is CHECK_SUMS else {"nodata": rule.nodata, "on_invalid": "fill"}
+    budget = {} if max_memory is None else {"max_memory": max_memory}
+    predicted = whole(estimator.predict(rows.X, **scoring, **budget), "predictions")
+    y, weight = whole(rows.y, "y"), whole(rows.weight, "sample_weight")
+    check_lengths(as_source(predicted), as_source(y, "y"))
+    invalid = None if rule is CHECK_SUMS else find(predicted, estimator.classes_) < 0
+    return [Scored.of(Slab(predicted, y, weight=weight), rule, invalid)]

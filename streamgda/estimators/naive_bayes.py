@@ -18,7 +18,7 @@ from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.estimators.moment_classifier import MomentClassifier, fitted
 from streamgda.estimators.row_estimator import calls_within
 from streamgda.models.bernoulli import BernoulliModel, binarise, ones_of
-from streamgda.models.covariance import Covariances, Regularisation, estimate
+from streamgda.models.covariance import Covariances, Regularisation
 from streamgda.models.leave_one_out import GaussianLeaveOneOut
 from streamgda.moments import ClassMoments
 from streamgda.moments.centred import total_variance
@@ -99,30 +99,26 @@ class GaussianNB(GaussianClassifier):
         change: Callable[..., ClassMoments],
         adds: bool | None,
         settings: Self,
-        held: ClassMoments | None,
+        held: ClassMoments,
         rows: Rows | None,
     ) -> ClassMoments:
         """Change the moments, and those of the rows without weights once there are weights."""
-        beside = None if held is None else self._beside
-        self._beside = None
+        beside, self._beside = self._beside, None
         weighted = adds and rows is not None and rows.weight is not None
         if adds is None or not settings.var_smoothing or not (weighted or beside):
             return super()._changed(change, adds, settings, held, rows)
-        before = beside or held
-        moments = change(settings, held and held.copy(), rows)  # both change, or none
-        unweighted = rows and _unweighted(rows)
-        self._beside = change(settings, before and before.copy(), unweighted)
+        before = (beside or held).copy()
+        moments = change(settings, held.copy(), rows)  # both change, or none
+        self._beside = change(settings, before, rows and _unweighted(rows))
         return moments
 
     def _estimate(
-        self, moments: ClassMoments, beside: ClassMoments | None = None, **options: Any
+        self, moments: ClassMoments, how: Regularisation, beside: Any = None, **options: Any
     ) -> Covariances:
-        how = self._regularisation()
         if beside is not None:
-            how = replace(
-                how, largest_variance=float(total_variance(beside._held_sums().centred()).max())
-            )
-        return estimate(moments, "diag", how, **options)
+            largest = float(total_variance(beside._held_sums().centred()).max())
+            how = replace(how, largest_variance=largest)
+        return super()._estimate(moments, how, **options)
 
     def _leave_one_out(self) -> GaussianLeaveOneOut:
         model = super()._leave_one_out()
@@ -207,9 +203,8 @@ class GaussianNB(GaussianClassifier):
         >>> nb.predict_proba([[4.0]]).round(3)
         array([[0.924, 0.076]])
         """
-        numbers = {"means": theta, "covariances": var, "priors": priors}
-        numbers["constant_features"] = constant_features
-        return cls._of_numbers(classes, numbers, params)
+        given = {"constant_features": constant_features, **params}
+        return super().from_parameters(theta, var, priors, classes, **given)
 
     @fitted
     def class_prior_(self) -> np.ndarray:

@@ -21,6 +21,7 @@ from streamgda.estimators.moment_classifier import (
     NO_ROWS,
     MomentClassifier,
     MomentEstimator,
+    empty_like,
     fitted,
     joined_maps,
 )
@@ -192,20 +193,22 @@ class PenalisedLeastSquares(MomentEstimator):
         rows = replace(self._read("fit", X, y, sample_weight, reading), groups=groups)
         return self._learn(self._of_all_rows, rows, adds=True, afresh=True, checked=True)
 
-    def _of_all_rows(self, settings: Self, held: None, rows: Rows, **options: Any) -> ClassMoments:
-        self._beside = self._scores = None
+    def _of_all_rows(
+        self, settings: Self, empty: ClassMoments, rows: Rows, **options: Any
+    ) -> ClassMoments:
+        self._scores = None
         if settings.alphas is None:
-            return super()._of_all_rows(settings, held, rows, **options)
+            return super()._of_all_rows(settings, empty, rows, **options)
         read = in_process(settings._summed(replace(rows, groups=None)))
         labels = as_source(np.zeros(read.X.n_rows, bool)) if read.y is None else read.y
         folds = as_folds(settings.cv, settings._seed, rows.groups, read.X, labels)
         read = replace(read, groups=folds.of(0, read.X.n_rows))
-        empty = self._empty(settings, GroupedMoments)
-        grouped: Any = engine.accumulate_into(empty, read, grouped=True, **options)
+        kept = self._empty(settings._kept(), GroupedMoments)
+        grouped: Any = engine.accumulate_into(kept, read, grouped=True, **options)
         parts = {number: grouped[number] for number in grouped}
         never = parts.pop(folds.n_folds, None)
         if not parts:
-            return self._empty(settings)
+            return empty
         return self._chosen(settings, parts, never)
 
     @property
@@ -459,10 +462,10 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
     def _summed(self, rows: Rows) -> Rows:
         return engine.with_targets(rows)
 
-    def _empty(self, settings: Self, kind: Any = ClassMoments, **options: Any) -> Any:
-        lifting = settings._kept()["feature_map"]
+    def _empty(self, kept: Mapping[str, Any], kind: Any = ClassMoments) -> Any:
+        lifting = kept["feature_map"]
         mapped = lifting and replace(lifting, n_targets=self._targets or 1)
-        return super()._empty(settings, kind, feature_map=mapped, **options)
+        return super()._empty({**kept, "feature_map": mapped}, kind)
 
     def _column_names(self) -> Names | None:
         return None  # targets have none
@@ -718,7 +721,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         max_memory = reading.pop("max_memory", None)
         rows = self._validated(self._read("score", X, y, sample_weight, reading), reset=False)
         planned: dict[str, Any] = {} if max_memory is None else {"max_memory": max_memory}
-        empty = self._empty(self._settings)
+        empty = empty_like(self.moments_)
         moments = engine.accumulate_into(empty, self._summed(rows), **planned)
         if moments.n_features is None:
             raise InvalidDataError(NO_ROWS)

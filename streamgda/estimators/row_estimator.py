@@ -300,6 +300,55 @@ class RowEstimator(Saved, BaseEstimator):
         self._check_options(method, reading)
         return Rows.of(X, y, weight, **reading)
 
+    def _validated(self, rows: Rows, reset: bool) -> Rows:
+        """Return rows and labels that fit the estimator and each other; see `validate_rows`.
+
+        Estimators that require no labels may have none. Labels are a masked array if some are
+        missing and their rule skips such rows.
+
+        Parameters
+        ----------
+        rows : Rows
+        reset : bool
+            Whether the estimator gets width and names from these rows.
+        """
+        X, y, rule = rows.X, rows.y, rows.rule
+        if y is None and not get_tags(self).target_tags.required:
+            return replace(rows, X=validate_rows(self, X, reset=reset))
+        if y is None:
+            raise InvalidParameterError(
+                f"y is missing: {type(self).__name__} requires y to be passed, but the target y "
+                f"is None; give one label for each row"
+            )
+        if isinstance(X, RowSource):
+            if isinstance(y, np.ndarray | list | tuple) and np.shape(y)[1:] == (1,):
+                y = column_or_1d(y, warn=True)
+            return replace(rows, X=_validate_header(self, X, reset), y=y)
+        if _fit_already(self, X, reset) and type(y) is np.ndarray and y.shape == X.shape[:1]:
+            if reset:
+                self.n_features_in_ = X.shape[1]
+                self.__dict__.pop("feature_names_in_", None)
+            return rows
+        if not isinstance(y, np.ndarray):
+            y = read_labels(y, "y") if isinstance(y, list | tuple) else as_source(y, "y").whole()
+        if type(y) is CodedLabels:  # they are checked where rows are summed
+            return replace(rows, X=_validate(self, X, y.codes, reset=reset)[0], y=y)
+        missing = None
+        if (rule.action == "skip" or rule.gaps) and np.ndim(y) == 1:
+            labels = coded_labels(y, maskable=True)
+            if is_masked(labels):
+                y, missing = np.asarray(labels), np.ma.getmaskarray(labels)
+        else:
+            y = unmasked(y, "y")
+        # Values are checked where they are summed: values that are not finite make such sums.
+        try:
+            X, y = _validate(self, X, y, reset=reset)
+        except (TypeError, ValueError):
+            if missing is None:
+                refuse_missing(np.asarray(y))  # its error names the row and the remedy
+            raise
+        return replace(rows, X=X, y=y if missing is None else np.ma.array(y, mask=missing))
+
     def _scored(self, method: str, X: Any, scoring: Any, **options: Any) -> Any:
         """Score rows by a method with options of its own."""
         self._check_options(method, scoring)
@@ -355,57 +404,6 @@ def validate_rows(estimator: Any, X: Any, *, reset: bool = False) -> Any:
         return _validate_header(estimator, X, reset)
     ready = not reset and _fit_already(estimator, X)
     return X if ready else _validate(estimator, X, reset=reset)
-
-
-def validate_labelled(estimator: Any, rows: Rows, *, reset: bool) -> Rows:
-    """Return rows and labels that fit the estimator and each other; see `validate_rows`.
-
-    Estimators that require no labels may have none. Labels are a masked array if some are missing
-    and their rule skips such rows.
-
-    Parameters
-    ----------
-    estimator : estimator
-    rows : Rows
-    reset : bool
-        Whether the estimator gets width and names from these rows.
-    """
-    X, y, rule = rows.X, rows.y, rows.rule
-    if y is None and not get_tags(estimator).target_tags.required:
-        return replace(rows, X=validate_rows(estimator, X, reset=reset))
-    if y is None:
-        raise InvalidParameterError(
-            f"y is missing: {type(estimator).__name__} requires y to be passed, but the target y "
-            f"is None; give one label for each row"
-        )
-    if isinstance(X, RowSource):
-        if isinstance(y, np.ndarray | list | tuple) and np.shape(y)[1:] == (1,):
-            y = column_or_1d(y, warn=True)
-        return replace(rows, X=_validate_header(estimator, X, reset), y=y)
-    if _fit_already(estimator, X, reset) and type(y) is np.ndarray and y.shape == X.shape[:1]:
-        if reset:
-            estimator.n_features_in_ = X.shape[1]
-            estimator.__dict__.pop("feature_names_in_", None)
-        return rows
-    if not isinstance(y, np.ndarray):
-        y = read_labels(y, "y") if isinstance(y, list | tuple) else as_source(y, "y").whole()
-    if type(y) is CodedLabels:  # they are checked where rows are summed
-        return replace(rows, X=_validate(estimator, X, y.codes, reset=reset)[0], y=y)
-    missing = None
-    if (rule.action == "skip" or rule.gaps) and np.ndim(y) == 1:
-        labels = coded_labels(y, maskable=True)
-        if is_masked(labels):
-            y, missing = np.asarray(labels), np.ma.getmaskarray(labels)
-    else:
-        y = unmasked(y, "y")
-    # Values are checked where they are summed: values that are not finite make such sums.
-    try:
-        X, y = _validate(estimator, X, y, reset=reset)
-    except (TypeError, ValueError):
-        if missing is None:
-            refuse_missing(np.asarray(y))  # its error names the row and the remedy
-        raise
-    return replace(rows, X=X, y=y if missing is None else np.ma.array(y, mask=missing))
 
 
 def _validate(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:

@@ -34,7 +34,6 @@ from streamgda.estimators.row_estimator import (
     calls_within,
     names_in,
     takes,
-    validate_labelled,
 )
 from streamgda.models.calibration import (
     N_SUMS,
@@ -49,7 +48,7 @@ from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.feature_maps import Lifting
 from streamgda.moments.grouped import each_held_out
 from streamgda.rows import Rows
-from streamgda.rows.labels import check_expected, coded_labels, encode, find
+from streamgda.rows.labels import coded_labels, expected_codes, find
 from streamgda.rows.lifted import lifted
 from streamgda.rows.sources import Slab, placing
 from streamgda.runtime import threads
@@ -290,7 +289,7 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
         candidates = self._candidates()
         template = GaussianDiscriminantAnalysis()
         given = self._read("fit", X, y, sample_weight, reading)
-        rows = in_process(validate_labelled(template, given, reset=True))
+        rows = in_process(template._validated(given, reset=True))
         rows, held = decoded_once(rows, allowed_bytes(self.max_memory))
         folds = as_folds(self.cv, self.random_state, groups, rows.X, rows.y)
         scores = _Scores(self, candidates, rows, folds, held)
@@ -454,9 +453,7 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
 
 def mean_log_likelihood(estimator: Any, X: Any, y: Any) -> float:
     """Return the mean of ln p(x, y) over rows, whose classes the estimator has to know."""
-    labels = coded_labels(y)
-    codes, classes = encode(labels, estimator.classes_)
-    check_expected(labels, codes, classes, estimator.classes_)
+    codes = expected_codes(coded_labels(y), estimator.classes_)
     return float(estimator.predict_joint_log_proba(X)[np.arange(len(codes)), codes].mean())
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Self, Unpack
 
@@ -12,11 +11,9 @@ from sklearn.base import ClassifierMixin, clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.engine.plan import plan_labelled
-from streamgda.engine.reading import in_process
-from streamgda.engine.reading import reading as read_slabs
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier
+from streamgda.estimators.held_out import scored_rows
 from streamgda.estimators.linear import LinearDiscriminantAnalysis
 from streamgda.estimators.moment_classifier import MomentClassifier, described, unfitted
 from streamgda.estimators.row_estimator import (
@@ -25,16 +22,13 @@ from streamgda.estimators.row_estimator import (
     Scorer,
     Scoring,
     takes,
-    validate_rows,
 )
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.model import check_classes
 from streamgda.models.thresholds import Block, best_threshold
 from streamgda.moments import ClassMoments
-from streamgda.rows import Rows, as_source
-from streamgda.rows.arrays import SKIP_OR_FILL
-from streamgda.rows.invalid_rows import CHECK_SUMS, Filled, RowRule, labels_to_count
-from streamgda.rows.labels import as_labels, check_expected, encode, without_mask
+from streamgda.rows import Rows
+from streamgda.rows.labels import as_labels
 from streamgda.runtime.memory import as_bytes
 from streamgda.runtime.parameters import as_numbers, refuse, shown
 from streamgda.storage.format import pack_labels, unpack_labels
@@ -202,8 +196,15 @@ class ThresholdClassifier(ClassifierMixin, RowEstimator):
             )
         allowed = as_bytes(self.max_memory)
         room = None if allowed is None else max(_LEAST_ROOM, allowed // 4 // _CELL_BYTES)
-        costs = self._costs_of(fitted)
-        blocks = _reader(fitted, rows, self.max_memory, room)
+        costs, model = self._costs_of(fitted), fitted.model_
+        scorer, held = Scorer("log_odds", model.log_odds, model), _CELL_BYTES * (room or 0)
+        own: Any = {"held": held, "at_once": room is None}
+        scored = scored_rows(fitted, scorer, rows, self.max_memory, **own)
+
+        def blocks() -> Iterator[Block]:
+            for slab in scored():
+                yield slab.scores, slab.codes(model.classes) == 1, slab.weights
+
         return self._with(fitted, *best_threshold(blocks, costs, room))
 
     def _with(self, fitted: GaussianClassifier, threshold: float, cost: float) -> Self:
@@ -357,49 +358,3 @@ def _costs(cost: Any) -> tuple[float, float]:
         if min(first, second) >= 0 and max(first, second) > 0:
             return float(first), float(second)
     raise refuse("cost", cost, _COST)
-
-
-def _reader(
-    fitted: GaussianClassifier, rows: Rows, max_memory: int | str | None, room: int | None
-) -> Callable[[], Iterator[Block]]:
-    """Return a function that yields blocks of scores, true for the second class, and weights.
-
-    Parameters
-    ----------
-    fitted : GaussianClassifier
-    rows : Rows
-    max_memory : int or str, optional
-    room : int or None
-        Number of scores that are kept; None for all of them.
-    """
-    model, classes, rule = fitted.model_, fitted.classes_, rows.rule
-    function: Callable[..., np.ndarray] = model.log_odds
-    if rule is not CHECK_SUMS:  # invalid rows that do not count are no error
-        function = Filled(function, RowRule("fill", rule.nodata), np.array(np.nan))
-    scores = as_source(validate_rows(fitted, rows.X)).map(function, np.float64)
-    if getattr(rows.y, "shape", ())[1:] == (1,):
-        # As scikit-learn does, with a warning in `fit`.
-        rows = replace(rows, y=np.ravel(rows.y))
-    read = in_process(replace(rows, X=scores), at_once=room is None)
-    held = _CELL_BYTES * (room or 0) + int(model.held_bytes)
-    slab_rows, read = plan_labelled(read, max_memory, held, out_row_bytes=8)
-
-    def blocks() -> Iterator[Block]:
-        with read_slabs(read, slab_rows) as slabs:
-            for slab in slabs:
-                first_row, labels = slab.first_row, rule.as_labels(slab.y, slab.first_row)
-                kept, weights, _ = labels_to_count(labels, slab.weight, rule, first_row)
-                invalid = np.flatnonzero(kept & np.isnan(slab.X))
-                if invalid.size and rule.action == "raise":
-                    row = first_row + int(invalid[0])
-                    message = f"Input X has an invalid row: row {row} holds NaN, infinity or nodata"
-                    raise InvalidDataError(f"{message}; {SKIP_OR_FILL}", "X", row)
-                kept[invalid] = False
-                numbers = np.flatnonzero(kept)
-                some = without_mask(labels)[numbers]
-                codes, found = encode(some, classes)
-                check_expected(some, codes, found, classes, first_row, numbers)
-                weights = weights[numbers] if weights.size else np.ones(codes.size)
-                yield slab.X[numbers], codes == 1, weights
-
-    return blocks

@@ -273,6 +273,15 @@ def check_expected(
     )
 
 
+def expected_codes(
+    y: Labels, expected: np.ndarray, first_row: int = 0, numbers: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the codes of labels that are expected; see `check_expected`."""
+    codes, classes = encode(y, expected)
+    check_expected(y, codes, classes, expected, first_row, numbers)
+    return codes
+
+
 def join_labels(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return the sorted union of two sorted sets of labels.
 
