@@ -9,22 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streamgda.engine import accumulate
-    from streamgda.estimators import (
-        BernoulliNB,
-        GaussianDiscriminantAnalysis,
-        GaussianDiscriminantCV,
-        GaussianNB,
-        LinearDiscriminantAnalysis,
-        QuadraticDiscriminantAnalysis,
-        Ridge,
-        RidgeClassifier,
-        ThresholdClassifier,
-    )
     from streamgda.estimators.checkpoint import Checkpoint
+    from streamgda.estimators.discriminant import (
+        GaussianDiscriminantAnalysis,
+        QuadraticDiscriminantAnalysis,
+    )
     from streamgda.estimators.drift import DriftMonitor
     from streamgda.estimators.feature_selection import SeparabilitySelector
+    from streamgda.estimators.linear import LinearDiscriminantAnalysis
+    from streamgda.estimators.naive_bayes import BernoulliNB, GaussianNB
     from streamgda.estimators.pca import PCA
     from streamgda.estimators.prequential import PrequentialResult, prequential
+    from streamgda.estimators.ridge import Ridge, RidgeClassifier
+    from streamgda.estimators.selection import GaussianDiscriminantCV
+    from streamgda.estimators.threshold import ThresholdClassifier
     from streamgda.estimators.warmup import warmup
     from streamgda.models.discriminants import (
         FisherDiscriminant,
@@ -92,16 +90,21 @@ __all__ = [
     "warmup",
 ]
 
-# The modules of the names that `streamgda.estimators` does not have.
+# The modules of the names.
 _MODULES = {
+    "BernoulliNB": "estimators.naive_bayes",
     "Checkpoint": "estimators.checkpoint",
     "ClassMoments": "moments",
     "CovarianceTest": "models.hypothesis_tests",
     "DriftMonitor": "estimators.drift",
     "DriftReport": "models.drift",
     "FisherDiscriminant": "models.discriminants",
+    "GaussianDiscriminantAnalysis": "estimators.discriminant",
+    "GaussianDiscriminantCV": "estimators.selection",
     "GaussianModel": "models.gaussian",
+    "GaussianNB": "estimators.naive_bayes",
     "GroupedMoments": "moments",
+    "LinearDiscriminantAnalysis": "estimators.linear",
     "LinearDiscriminants": "models.discriminants",
     "MeansTest": "models.hypothesis_tests",
     "Normalize": "moments.feature_maps",
@@ -109,11 +112,15 @@ _MODULES = {
     "PairwiseMoments": "moments",
     "Power": "moments.feature_maps",
     "PrequentialResult": "estimators.prequential",
+    "QuadraticDiscriminantAnalysis": "estimators.discriminant",
     "QuadraticDiscriminants": "models.discriminants",
     "RandomFeatures": "moments.feature_maps",
+    "Ridge": "estimators.ridge",
+    "RidgeClassifier": "estimators.ridge",
     "SeparabilitySelector": "estimators.feature_selection",
     "SlidingWindow": "moments",
     "Standardize": "moments.feature_maps",
+    "ThresholdClassifier": "estimators.threshold",
     "accumulate": "engine",
     "covariance_test": "models.hypothesis_tests",
     "distance": "models.separability",
@@ -131,7 +138,7 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     """Import a public name, or a submodule, when it is first used."""
     if name in __all__:
-        module = import_module(f"streamgda.{_MODULES.get(name, 'estimators')}")
+        module = import_module(f"streamgda.{_MODULES[name]}")
         value = globals()[name] = getattr(module, name)
         return value
     if name == "__version__":

@@ -91,6 +91,11 @@ def _found_by(estimator: Any, rows: np.ndarray) -> np.ndarray:
     return covariance
 
 
+def left_out(model: GaussianModel) -> np.ndarray:
+    """Return the features that are constant over all rows, in order."""
+    return np.setdiff1d(np.arange(model.n_features), model.features)
+
+
 class GaussianClassifier(MomentClassifier):
     """Base of the Gaussian estimators, which define covariance type and regularisation.
 
@@ -321,7 +326,7 @@ class GaussianClassifier(MomentClassifier):
             return  # features of a map are no columns of the caller
         if model.features.size == model.n_features:
             return
-        constant = self._left_out(model)
+        constant = left_out(model)
         reported = getattr(self, "_reported_constant", None)
         if reported is None or not np.array_equal(reported, constant):
             names = model.feature_names or range(model.n_features)
@@ -367,15 +372,10 @@ class GaussianClassifier(MomentClassifier):
         amounts: tuple[np.ndarray, float] = self._once("amounts", compute)
         return amounts
 
-    def _left_out(self, model: GaussianModel) -> np.ndarray:
-        constant = np.ones(model.n_features, bool)
-        constant[model.features] = False
-        return np.flatnonzero(constant)
-
     @fitted
     def constant_features_(self) -> np.ndarray:
         """Features that are constant over all rows and left out of the density."""
-        return self._left_out(self.model_)
+        return left_out(self.model_)
 
     def _needs_stored_covariance(self) -> None:
         """Raise AttributeError unless covariances were asked for."""
@@ -413,23 +413,17 @@ class GaussianClassifier(MomentClassifier):
 
     # --- scoring ------------------------------------------------------------------------------
 
-    def _total_covariance(self) -> Covariances | None:
-        """Return the covariance of all rows; None if it follows from the moments."""
-        given = self._beside
-        if not isinstance(given, GivenCovariances):
-            return None
-        one, count = given.each, self.moments_.class_count.sum(keepdims=True)
-        zero = np.zeros(1)
-        return replace(
-            one, classes=one.classes[:1], count=count, values=given.total[None], shrinkage=zero
-        )
-
     def _with_background(self) -> tuple[GaussianModel, GaussianModel]:
         """Return the model, and the Gaussian of all rows, regardless of class."""
 
         def compute() -> GaussianModel:
+            given, total = self._beside, None
+            if isinstance(given, GivenCovariances):
+                one, values, count = given.each, given.total[None], self.moments_.class_count
+                total = replace(one, classes=one.classes[:1], count=count.sum(keepdims=True))
+                total = replace(total, values=values, shrinkage=np.zeros(1))
             how = self._settings._regularisation()
-            return self.model_.background(self.moments_, how, self._total_covariance())
+            return self.model_.background(self.moments_, how, total)
 
         with self._locked():  # both are of the same moments
             return self.model_, self._once("background", compute)

@@ -929,8 +929,9 @@ class MomentEstimator(RowEstimator):
 
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        params = {**attributes["params"], **attributes.get("set_params", {})}
-        estimator = unfitted(cls, {**attributes, "params": params})
+        settings, later = unfitted(cls, attributes), attributes.get("set_params", {})
+        params = {**attributes["params"], **later}
+        estimator = unfitted(cls, {**attributes, "params": params}) if later else copy(settings)
         if "moments" not in attributes:
             classes, numbers = unpack_labels(attributes["classes"]), "numbers"
             given = arrays_within(arrays, numbers)
@@ -940,7 +941,6 @@ class MomentEstimator(RowEstimator):
                 estimator.feature_names_in_ = np.array(names, object)
             return estimator
         moments = restore(ClassMoments, attributes["moments"], arrays_within(arrays, "moments"))
-        settings = unfitted(cls, attributes)
         joined_maps(settings._kept(), moments)
         estimator._adopt(moments, settings)
         estimator._single = attributes.get("rows") == "float32"
@@ -1666,6 +1666,19 @@ def described(estimator: Any) -> dict[str, Any]:
     description = describe(estimator)
     description["params"] |= estimator._packed_params()
     return description
+
+
+def packed_by_label(values: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return a parameter with a number for each label, as JSON."""
+    labels, order = np.unique(as_labels([*values]), return_index=True)
+    numbers = [float(number) for number in values.values()]
+    return {"labels": pack_labels(labels), "weights": [numbers[i] for i in order]}
+
+
+def unpacked_by_label(packed: Mapping[str, Any]) -> dict[Any, float]:
+    """Return the parameter that `packed_by_label` made JSON of."""
+    labels = unpack_labels(packed["labels"]).tolist()
+    return dict(zip(labels, packed["weights"], strict=True))
 
 
 def unfitted(base: type[Kind], description: Mapping[str, Any]) -> Kind:

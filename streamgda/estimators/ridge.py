@@ -24,6 +24,8 @@ from streamgda.estimators.moment_classifier import (
     empty_like,
     fitted,
     joined_maps,
+    packed_by_label,
+    unpacked_by_label,
 )
 from streamgda.estimators.row_estimator import (
     Comparing,
@@ -51,7 +53,7 @@ from streamgda.runtime.parameters import (
     refuse,
     shown,
 )
-from streamgda.storage.format import check_array, check_whole, pack_labels, unpack_labels
+from streamgda.storage.format import check_array, check_whole
 from streamgda.storage.saved import State
 
 _SOLVERS = ("auto", "svd", "cholesky", "lsqr", "sparse_cg", "sag", "saga")
@@ -881,14 +883,12 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
     def _packed_params(self) -> dict[str, Any]:
         packed, weight = super()._packed_params(), self.class_weight
         if isinstance(weight, Mapping):
-            labels = pack_labels(as_labels([*weight], "class_weight"))
-            packed["class_weight"] = {"labels": labels, "weights": [*weight.values()]}
+            packed["class_weight"] = packed_by_label(weight)
         return packed
 
     @classmethod
     def _unpacked_params(cls, params: Mapping[str, Any]) -> dict[str, Any]:
         unpacked, weight = super()._unpacked_params(params), params.get("class_weight")
         if isinstance(weight, Mapping):
-            labels = unpack_labels(weight["labels"]).tolist()
-            unpacked["class_weight"] = dict(zip(labels, weight["weights"], strict=True))
+            unpacked["class_weight"] = unpacked_by_label(weight)
         return unpacked

@@ -286,8 +286,6 @@ class RowEstimator(Saved, BaseEstimator):
         raise NotImplementedError
 
     def _check_options(self, method: str, given: Any) -> None:
-        if not given:
-            return
         known = inspect.signature(getattr(type(self), method)).parameters
         for name in given:
             if name not in known:
@@ -297,7 +295,8 @@ class RowEstimator(Saved, BaseEstimator):
 
     def _read(self, method: str, X: Any, y: Any, weight: Any, reading: Reading) -> Rows:
         """Return labelled rows as a method reads them."""
-        self._check_options(method, reading)
+        if reading:
+            self._check_options(method, reading)
         return Rows.of(X, y, weight, **reading)
 
     def _validated(self, rows: Rows, reset: bool) -> Rows:
@@ -351,7 +350,8 @@ class RowEstimator(Saved, BaseEstimator):
 
     def _scored(self, method: str, X: Any, scoring: Any, **options: Any) -> Any:
         """Score rows by a method with options of its own."""
-        self._check_options(method, scoring)
+        if scoring:
+            self._check_options(method, scoring)
         scorer = self._scorer(method, **options)
         usual = not scoring and type(X) is np.ndarray and method not in _GAPS
         if usual and scorer.of_features and not scorer.of_rows and _fit_already(self, X):

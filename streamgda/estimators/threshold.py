@@ -15,7 +15,13 @@ from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.estimators.held_out import scored_rows
 from streamgda.estimators.linear import LinearDiscriminantAnalysis
-from streamgda.estimators.moment_classifier import MomentClassifier, described, unfitted
+from streamgda.estimators.moment_classifier import (
+    MomentClassifier,
+    described,
+    packed_by_label,
+    unfitted,
+    unpacked_by_label,
+)
 from streamgda.estimators.row_estimator import (
     Reading,
     RowEstimator,
@@ -28,10 +34,8 @@ from streamgda.models.model import check_classes
 from streamgda.models.thresholds import Block, best_threshold
 from streamgda.moments import ClassMoments
 from streamgda.rows import Rows
-from streamgda.rows.labels import as_labels
 from streamgda.runtime.memory import as_bytes
 from streamgda.runtime.parameters import as_numbers, refuse, shown
-from streamgda.storage.format import pack_labels, unpack_labels
 from streamgda.storage.saved import State, arrays_within, describe, nested, restore
 
 _COST = "[[0, a], [b, 0]]: finite numbers, the least of each row on the diagonal"
@@ -305,12 +309,7 @@ class ThresholdClassifier(ClassifierMixin, RowEstimator):
         params = description["params"]
         params["estimator"] = None if given is None else described(given)
         if isinstance(self.class_weight, Mapping):
-            labels, order = np.unique(as_labels([*self.class_weight]), return_index=True)
-            weights = [float(weight) for weight in self.class_weight.values()]
-            params["class_weight"] = {
-                "labels": pack_labels(labels),
-                "weights": [weights[i] for i in order],
-            }
+            params["class_weight"] = packed_by_label(self.class_weight)
         fitted, arrays = nested({"fitted": self.estimator_})
         threshold = np.array([self.threshold_, self.total_cost_])
         return {**description, **fitted}, {"threshold": threshold, **arrays}
@@ -320,10 +319,8 @@ class ThresholdClassifier(ClassifierMixin, RowEstimator):
         params = dict(attributes["params"])
         if params["estimator"] is not None:
             params["estimator"] = unfitted(MomentClassifier, params["estimator"])
-        weight = params["class_weight"]
-        if isinstance(weight, Mapping):
-            labels = unpack_labels(weight["labels"]).tolist()
-            params["class_weight"] = dict(zip(labels, weight["weights"], strict=True))
+        if isinstance(params["class_weight"], Mapping):
+            params["class_weight"] = unpacked_by_label(params["class_weight"])
         classifier = cls(**params)
         as_bytes(classifier.max_memory)
         fitted: Any = restore(
