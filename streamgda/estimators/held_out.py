@@ -65,8 +65,11 @@ class Scored(NamedTuple):
             bad = counts & invalid
             if bad.any() and rule.action == "raise":
                 row = first_row + int(bad.argmax())
-                message = f"Input X has an invalid row: row {row}; {SKIP_OR_FILL}"
-                raise InvalidDataError(message, "X", row)
+                raise InvalidDataError(
+                    f"Input X has an invalid row: row {row}; it holds NaN, infinity or "
+                    f"nodata={rule.nodata}; {SKIP_OR_FILL}",
+                    *("X", row),
+                )
             counts &= ~invalid
         numbers = np.flatnonzero(counts)
         weights = weights[numbers] if weights.size else np.ones(numbers.size)

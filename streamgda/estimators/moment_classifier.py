@@ -1709,10 +1709,11 @@ def _predictions(estimator: Any, rows: Rows, max_memory: int | str | None) -> It
         return None if values is None else as_source(X.laid_out(values, name), name).whole()
 
     # Subclasses may have a `predict` of rows alone.
-    scoring = {} if rule is CHECK_SUMS else {"nodata": rule.nodata, "on_invalid": "fill"}
+    filled = rule is not CHECK_SUMS or (rows.weight is not None and not own)
+    scoring = {"nodata": rule.nodata, "on_invalid": "fill"} if filled else {}
     budget = {} if max_memory is None else {"max_memory": max_memory}
     predicted = whole(estimator.predict(rows.X, **scoring, **budget), "predictions")
     y, weight = whole(rows.y, "y"), whole(rows.weight, "sample_weight")
     check_lengths(as_source(predicted), as_source(y, "y"))
-    invalid = None if rule is CHECK_SUMS else find(predicted, estimator.classes_) < 0
+    invalid = find(predicted, estimator.classes_) < 0 if filled else None
     return [Scored.of(Slab(predicted, y, weight=weight), rule, invalid)]

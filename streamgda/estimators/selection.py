@@ -7,7 +7,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Any, Self, Unpack
 
 import numpy as np
@@ -596,10 +595,8 @@ class _Scores:
             for c in numbers:
                 started = time.perf_counter()
                 candidate = GaussianDiscriminantAnalysis(**self.candidates[c])
-                how, kind = candidate._regularisation(), candidate.covariance_type
                 try:
-                    model = GaussianModel.from_moments(train, kind, how, candidate.priors)
-                    model = replace(model, feature_map=None)  # rows are lifted once for all
+                    model = candidate._make_model(train)  # of lifted rows, once for all
                 except (InvalidDataError, InvalidParameterError, SingularCovarianceError) as error:
                     self.failures[c] = error
                     continue

@@ -5,7 +5,7 @@ import naive
 import numpy as np
 import pytest
 import zarr
-from samples import ESTIMATORS, EVERY_ESTIMATOR, GAUSSIANS, blobs, make
+from samples import ESTIMATORS, EVERY_ESTIMATOR, GAUSSIANS, blobs, held, make
 from scipy.special import log_softmax, softmax
 from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
@@ -15,6 +15,7 @@ from streamgda import (
     GaussianDiscriminantCV,
     GaussianNB,
     QuadraticDiscriminantAnalysis,
+    ThresholdClassifier,
     load,
 )
 from streamgda.errors import InvalidDataError, InvalidParameterError, UnsupportedError
@@ -73,12 +74,12 @@ def test_rows_may_lie_anywhere(container):
     rows[7] = np.nan
     labels = np.append(Y[HELD][:-1], 9)
     expected = fitted("QDA").calibrate(np.delete(rows, 7, 0)[:-1], np.delete(labels, 7)[:-1])
-    held = {
+    stored = {
         "zarr": lambda: zarr.create_array({}, data=rows, chunks=(33, 8)),
         "dask": lambda: da.from_array(rows, chunks=(33, 8)),
         "list": rows.tolist,
     }[container]()
-    found = fitted("QDA").calibrate(held, labels, on_invalid="skip", unlabelled=9)
+    found = fitted("QDA").calibrate(stored, labels, on_invalid="skip", unlabelled=9)
     assert found.temperature == pytest.approx(expected.temperature, rel=1e-12)
 
 
@@ -166,3 +167,19 @@ def test_scores_of_subclasses_are_tempered():
     plain.calibrate(X[HELD], Y[HELD])
     assert estimator.temperature == pytest.approx(2 * plain.temperature, rel=1e-4)
     np.testing.assert_allclose(estimator.predict_proba(X), plain.predict_proba(X), atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["numpy", "zarr", "dask"])
+def test_rows_of_weight_zero_are_not_looked_at(kind):
+    """Neither to calibrate nor to score, nor for a threshold."""
+    weights = np.arange(200) % 3.0
+    counts, two = weights > 0, Y[HELD] > 0
+    given = [held(np.where(counts[:, None], X[HELD], np.nan), kind), held(Y[HELD], kind), weights]
+    estimator, other = fitted("QDA"), fitted("QDA")
+    rows = X[HELD][counts], Y[HELD][counts], weights[counts]
+    assert estimator.score(*given) == pytest.approx(other.score(*rows))
+    found, expected = estimator.calibrate(*given), other.calibrate(*rows)
+    assert found.temperature == pytest.approx(expected.temperature)
+    binary = ThresholdClassifier().fit(X[LEARNT], Y[LEARNT] > 0)
+    expected = binary.fit_threshold(rows[0], two[counts], rows[2]).threshold_
+    assert binary.fit_threshold(given[0], held(two, kind), weights).threshold_ == expected

@@ -103,15 +103,6 @@ def test_scikit_learn_checks(estimator, check):
 
 
 @EVERY_ESTIMATOR
-def test_parameters_are_cloned_and_not_changed(name):
-    estimator = make(name)
-    params = estimator.get_params()
-    assert clone(estimator).get_params() == params
-    estimator.fit(*blobs())
-    assert estimator.get_params() == params
-
-
-@EVERY_ESTIMATOR
 def test_pickle(name):
     X, y = blobs()
     fitted = make(name).fit(X, y)

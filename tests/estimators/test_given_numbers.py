@@ -289,6 +289,7 @@ def test_fitted_attributes_cannot_be_changed(name):
     names = [n for n in dir(fitted) if n.endswith("_") and not n.startswith("_")]
     learnt = [n for n in names if hasattr(fitted, n)]
     assert {"classes_", "class_count_", "moments_", "model_"} < set(learnt)
+    assert fitted.class_count_.dtype == np.float64
     for attribute in learnt:
         if attribute in ("n_features_in_",):
             continue

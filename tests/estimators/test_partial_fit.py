@@ -210,15 +210,6 @@ def test_rows_sorted_by_class_are_predicted_after_the_first(name, classes, tmp_p
     np.testing.assert_allclose(estimator.predict_proba(X), expected, rtol=1e-7, atol=1e-10)
 
 
-@EVERY_ESTIMATOR
-def test_class_counts_are_floats(name):
-    estimator = make(name).fit(X, Y)
-    assert estimator.class_count_.dtype == np.float64
-    np.testing.assert_array_equal(estimator.class_count_, np.bincount(Y))
-    with pytest.raises(ValueError, match="read-only"):
-        estimator.class_count_[:] = 0
-
-
 @pytest.mark.parametrize("kind", [GaussianNB, streamgda.QuadraticDiscriminantAnalysis])
 def test_a_model_stays_as_it_is_while_rows_are_added(kind):
     """That includes the rounding errors of means, which count for rows as far from zero as here."""

@@ -230,17 +230,6 @@ def test_only_ratios_of_weights_matter(rule, covariance_type):
         np.testing.assert_allclose(again, found, rtol=1e-9)
 
 
-@pytest.mark.parametrize("rule", ["ledoit_wolf", "oas"])
-def test_amounts_are_those_of_the_oracle(rule):
-    X, y, weights = rows()
-    centred = X - naive.moments(X, y, weights).means[y]
-    parts = [y == k for k in range(3)]
-    expected = [getattr(naive, rule)(centred[part], weights[part]) for part in parts]
-    np.testing.assert_allclose(amounts(rule, "full", X, y, weights), expected, rtol=1e-10)
-    pooled = getattr(naive, rule)(centred, weights)
-    np.testing.assert_allclose(amounts(rule, "tied", X, y, weights), [pooled], rtol=1e-10)
-
-
 # --- the squares of the weights in the moments ----------------------------------------------------
 
 

@@ -9,12 +9,9 @@ import pytest
 from grids import in_turn
 from samples import blobs
 from sklearn import datasets, discriminant_analysis, naive_bayes
-from sklearn.covariance import EmpiricalCovariance
-from sklearn.mixture import GaussianMixture
 
 import streamgda
 from streamgda import (
-    GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
@@ -162,31 +159,6 @@ def test_accuracies_of_document_002():
         "LinearDiscriminantAnalysis": 0.772,
         "GaussianNB": 0.774,
     }
-
-
-@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
-def test_densities_are_those_of_a_mixture(covariance_type):
-    X, y = load("iris")
-    gda = GaussianDiscriminantAnalysis(covariance_type).fit(X, y)
-    mixture = GaussianMixture(3, covariance_type=covariance_type)
-    mixture.weights_, mixture.means_ = gda.priors_, gda.means_
-    S = gda.covariance_
-    matrix = covariance_type in ("full", "tied")
-    mixture.covariances_ = S
-    mixture.precisions_cholesky_ = (
-        np.linalg.cholesky(np.linalg.inv(S)) if matrix else 1 / np.sqrt(S)
-    )
-    rows = np.vstack([X, X.mean(axis=0) + 30])
-    np.testing.assert_allclose(gda.score_samples(rows), mixture.score_samples(rows), rtol=1e-10)
-    np.testing.assert_allclose(gda.predict_proba(rows), mixture.predict_proba(rows), atol=1e-10)
-
-
-def test_distances_are_those_of_empirical_covariances():
-    X, y = load("iris")
-    qda = QuadraticDiscriminantAnalysis().fit(X, y)
-    for k in range(3):
-        theirs = EmpiricalCovariance().fit(X[y == k])
-        np.testing.assert_allclose(qda.mahalanobis(X)[:, k], theirs.mahalanobis(X), rtol=1e-9)
 
 
 # --- constant features and float32 rows, beside scikit-learn------------------------------------
