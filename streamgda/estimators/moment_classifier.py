@@ -930,8 +930,9 @@ class MomentEstimator(RowEstimator):
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
         settings, later = unfitted(cls, attributes), attributes.get("set_params", {})
-        params = {**attributes["params"], **later}
-        estimator = unfitted(cls, {**attributes, "params": params}) if later else copy(settings)
+        params, estimator = {**attributes["params"], **later}, settings._with_attributes()
+        if later:
+            estimator = unfitted(cls, {**attributes, "params": params})
         if "moments" not in attributes:
             classes, numbers = unpack_labels(attributes["classes"]), "numbers"
             given = arrays_within(arrays, numbers)
