@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from streamgda.errors import InvalidParameterError
-from streamgda.rows import as_source
+from streamgda.rows import Rows, as_source
 from streamgda.rows.labels import coded_labels
 from streamgda.rows.sources import RowSource
 from streamgda.runtime.parameters import as_integer, refuse, shown
@@ -59,6 +60,18 @@ class Folds(NamedTuple):
 
     n_folds: int
     of: Callable[[int, int], np.ndarray]
+
+    def beside(self, rows: Rows) -> Rows:
+        """Return rows with their folds as groups, which are computed where rows are read."""
+        numbers = FoldNumbers(self.of, (rows.X.n_rows,), np.dtype(np.int64), "groups")
+        return replace(rows, groups=numbers)
+
+
+class FoldNumbers(RowSource):
+    """The fold of each row, from a function of the numbers of rows."""
+
+    def _slice(self, start: int, stop: int) -> np.ndarray:
+        return np.asarray(self.values(start, stop))
 
 
 def as_folds(cv: Any, seed: int, groups: Any, rows: RowSource, labels: RowSource) -> Folds:

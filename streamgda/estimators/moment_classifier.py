@@ -997,13 +997,12 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         return self.model_.classes
 
     def _kept(self) -> dict[str, Any]:
-        _ = self._temperature
+        as_number("temperature", self._temperature, "a number above 0", LEAST)
         return super()._kept()
 
     @property
-    def _temperature(self) -> float:
-        given = getattr(self, "temperature", 1.0)  # subclasses may have parameters of their own
-        return as_number("temperature", given, "a number above 0", LEAST)
+    def _temperature(self) -> Any:
+        return getattr(self, "temperature", 1.0)  # subclasses may have parameters of their own
 
     @fitted
     def class_count_(self) -> np.ndarray:

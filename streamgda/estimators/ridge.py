@@ -204,9 +204,9 @@ class PenalisedLeastSquares(MomentEstimator):
         read = in_process(settings._summed(replace(rows, groups=None)))
         labels = as_source(np.zeros(read.X.n_rows, bool)) if read.y is None else read.y
         folds = as_folds(settings.cv, settings._seed, rows.groups, read.X, labels)
-        read = replace(read, groups=folds.of(0, read.X.n_rows))
         kept = self._empty(settings._kept(), GroupedMoments)
-        grouped: Any = engine.accumulate_into(kept, read, grouped=True, **options)
+        options["grouped"] = True
+        grouped: Any = engine.accumulate_into(kept, folds.beside(read), **options)
         parts = {number: grouped[number] for number in grouped}
         never = parts.pop(folds.n_folds, None)
         if not parts:

@@ -291,7 +291,7 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
         rows = in_process(template._validated(given, reset=True))
         rows, held = decoded_once(rows, allowed_bytes(self.max_memory))
         folds = as_folds(self.cv, self.random_state, groups, rows.X, rows.y)
-        scores = _Scores(self, candidates, rows, folds, held)
+        scores = _Scores(self, candidates, folds.beside(rows), folds, held)
         started = time.perf_counter()
         total = scores.accumulate()
         if total.n_features is None:
@@ -528,8 +528,7 @@ class _Scores:
         adding = moments._bytes(self.n_classes, self.n_features, self.n_parts)[1]
         with self._read(max(adding, self.held), "accumulating") as slabs:
             for slab in slabs:
-                groups = self.folds.of(slab.first_row, slab.first_row + len(slab.X))
-                moments._update(slab._replace(groups=groups), self.rows.rule)
+                moments._update(slab, self.rows.rule)
         self.parts, self.classes = {fold: moments[fold] for fold in moments}, moments.classes
         return moments.total()
 
@@ -637,7 +636,7 @@ class _Scores:
             drawn = hashes(start, stop, self.search.random_state + _STREAM)[at]
             codes[drawn > np.uint64(min(int(share * 2.0**64), 2**64 - 1))] = -1
         weights = weights if weights.size else np.ones(codes.size)
-        return X, codes, self.folds.of(start, stop)[at], weights
+        return X, codes, slab.groups[at], weights
 
     def _scores_of(
         self,
