@@ -43,7 +43,6 @@ from streamgda.models.model import check_classes, check_priors
 from streamgda.models.sampling import as_random_numbers
 from streamgda.models.shrinkage import TWO_PASSES
 from streamgda.moments import ClassMoments
-from streamgda.moments.centred import FORGOTTEN
 from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.feature_maps import Lifting
 from streamgda.rows import Rows, as_source
@@ -1615,7 +1614,6 @@ def half_life_weights(
         )
     with np.errstate(over="ignore"):
         weights = np.exp2(np.arange(1 - n_rows, 1) / half_life)
-    weights[weights < FORGOTTEN] = 0
     if sample_weight is not None:
         weights *= as_weights(sample_weight, n_rows)
     return weights, 0.5 ** (n_rows / half_life)

@@ -39,6 +39,7 @@ from streamgda.moments.parallel import (
     sums_of_weights,
 )
 from streamgda.rows.arrays import NO_WEIGHTS, WINDOW_BYTES, as_kernel_rows, read_only, row_type
+from streamgda.rows.invalid_rows import FORGOTTEN
 from streamgda.rows.lifted import LiftedRows
 from streamgda.rows.sparse import CompressedRows
 from streamgda.rows.tensors import DeviceArray
@@ -453,8 +454,6 @@ class Sums(ABC):
             del lifted
         return self._with_added(added, held)
 
-
-FORGOTTEN = 1e-250  # weight of a class at which squares are not yet rounded to nothing
 
 # Sums of squares are off by less than this share of them: by eps / 2 for each number that was
 # added, which is this for 2^21 numbers if all these errors have one sign, and for 2^42 if they have

@@ -96,6 +96,9 @@ def refuse_sparse(X: Any) -> NoReturn:
     )
 
 
+FORGOTTEN = 1e-250  # weight of a class or row at which squares are not yet rounded to nothing
+
+
 def as_weights(sample_weight: Any, n_rows: int, first_row: int = 0) -> np.ndarray:
     """Return weights as float64, shape (n_rows,), finite and not negative.
 
@@ -447,7 +450,8 @@ def labels_to_count(
     Returns
     -------
     counts : ndarray of bool, shape (n_rows,)
-        False for rows of weight zero, unlabelled ones, and those whose label or weight is missing.
+        False for rows of weight zero (below `FORGOTTEN`), unlabelled ones, and those whose label
+        or weight is missing.
     weights : ndarray of float64
         Weights of all rows; empty without weights.
     n_skipped : int
@@ -461,7 +465,7 @@ def labels_to_count(
         weights = as_weights(sample_weight, y.size, first_row)
     counts = rule.labelled(y)
     if weights.size:
-        counts &= weights > 0
+        counts &= weights >= FORGOTTEN
     if not np.any(missing):
         return counts, weights, 0
     n_skipped = int(np.count_nonzero(counts & missing))

@@ -172,3 +172,16 @@ def test_unknown_covariance_type(covariance_type):
         ClassMoments(covariance_type)
     with pytest.raises(InvalidParameterError, match="use one of full, tied, diag"):
         ClassMoments().reduce(covariance_type)
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "diag"])
+@pytest.mark.parametrize("weight", [5e-324, 1e-310, 1e-260])
+def test_rows_of_almost_no_weight_are_ignored(covariance_type, weight):
+    """Their squares would be rounded to anything, even below zero."""
+    X = np.random.default_rng(9).normal(size=(40, 2))
+    weights = np.full(40, weight)
+    moments = ClassMoments(covariance_type).update(X[:2], [0, 0], [1.0, 2.0])
+    before = moments.to_bytes()
+    moments.update(X[:20], np.zeros(20, int), weights[:20]).update(X[20:], [0] * 20, weights[20:])
+    assert moments.to_bytes() == before
+    assert not ClassMoments(covariance_type).update(X, [0] * 40, weights).classes.size
