@@ -356,8 +356,8 @@ class Standardize(FeatureMap):
     scale: tuple[float, ...]
 
     def __init__(self, moments: Any) -> None:
-        kind = getattr(moments, "covariance_type", None)
-        if kind is None or "spherical" in kind:
+        kind = getattr(moments, "covariance_type", "spherical")
+        if "spherical" in kind or not hasattr(moments, "centred"):  # groups, windows, estimators
             raise refuse("moments", moments, "ClassMoments with a variance for each feature")
         sums = moments.centred()
         count = sums.count / sums.count.sum()

@@ -426,6 +426,10 @@ def test_of_a_transformer_a_fingerprint_is_saved():
         (lambda: Normalize("l1"), "norm='l1'"),
         (lambda: Power(0), "p=0"),
         (lambda: Standardize(ClassMoments("spherical")), "a variance for each feature"),
+        (
+            lambda: Standardize(GroupedMoments().update([[1.0]], [0], [0])),
+            "a variance for each feature",
+        ),
         (lambda: GaussianNB(feature_map=PCA()).fit(X, Y), "not fitted"),
         (lambda: GaussianNB(feature_map="relu").fit(X, Y), "feature_map='relu'"),
         (lambda: GaussianNB(feature_map=[]).fit(X, Y), "expected None, RandomFeatures"),
