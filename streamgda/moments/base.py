@@ -270,7 +270,8 @@ class Moments(Saved):
     def __iadd__(self, other: Self) -> Self:
         if not isinstance(other, type(self)):
             return NotImplemented
-        with self._lock:
+        first, second = sorted((self._lock, other._lock), key=id)  # as another thread, for b + a
+        with first, second:
             self._add(other)
         return self
 

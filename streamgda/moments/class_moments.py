@@ -138,8 +138,8 @@ class ClassMoments(Moments):
     accuracy. The same bound holds on a device, where tensors of floats of up to 32 bits are
     multiplied in float32, 240 rows at a time, and integers in float64.
 
-    Several threads may change the same moments: they take turns, and `copy` and ``+`` wait for
-    them. Whatever exception arrives, such as that of Ctrl-C, a change is complete or not made.
+    Several threads may change the same moments: they take turns, and `copy`, ``+`` and `save` wait
+    for them. Whatever exception arrives, such as that of Ctrl-C, a change is complete or not made.
 
     Parameters
     ----------

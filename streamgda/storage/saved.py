@@ -10,6 +10,7 @@ import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import nullcontext
 from copy import deepcopy
 from importlib import import_module
 from typing import Any, ClassVar, Self, TypeVar, overload
@@ -52,6 +53,10 @@ class Saved(ABC):
 
     _kind: ClassVar[str] = _ESTIMATOR  # identifies the saved group
 
+    def _locked(self) -> Any:
+        """Return a context in which no other thread changes this object."""
+        return getattr(self, "_lock", None) or nullcontext()
+
     def __copy__(self) -> Self:
         """Return a deep copy: states change in place, and a shallow one would change with them."""
         return deepcopy(self)
@@ -85,8 +90,9 @@ class Saved(ABC):
         ClassMoments('full'): 2 rows x 1 features in 1 classes, 3.05e-05 MiB
         """
         check_offset(offset)
-        attributes, arrays = self._state()
-        write(store, self._kind, attributes | {"offset": offset}, arrays)
+        with self._locked():
+            attributes, arrays = self._state()
+            write(store, self._kind, attributes | {"offset": offset}, arrays)
 
     @classmethod
     def load(cls, store: Any) -> Self:

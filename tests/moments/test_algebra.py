@@ -1,6 +1,7 @@
 """Moments are added, subtracted and decayed, selected, renamed, projected and saved."""
 
 import pickle
+import threading
 import warnings
 from copy import copy
 from fractions import Fraction
@@ -613,3 +614,16 @@ def test_nothing_that_moments_return_is_their_own_state(name):
         moments.update(*rows)
     assert bits(copied) == bits(pickled) == before != bits(moments)
     assert bits(copied.update(*rows)) == bits(pickled.update(*rows)) == bits(moments)
+
+
+def test_a_sum_waits_for_threads_that_change_either_operand():
+    one, other = (ClassMoments().update(np.eye(3), [0, 0, 1]) for _ in "ab")
+    for held in (one, other):
+        with held._lock:
+            thread = threading.Thread(target=lambda: one + other)
+            thread.start()
+            thread.join(0.2)
+            assert thread.is_alive()
+        thread.join()
+    one += one
+    assert one.class_count.tolist() == [4, 2]

@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,13 @@ import pytest
 import zarr
 from moment_checks import assert_same, some_moments
 
-from streamgda import GaussianDiscriminantAnalysis, GaussianModel
+from streamgda import (
+    DriftMonitor,
+    GaussianDiscriminantAnalysis,
+    GaussianModel,
+    GaussianNB,
+    SlidingWindow,
+)
 from streamgda.errors import SourceError
 from streamgda.moments import ClassMoments
 from streamgda.storage import format as storage_format
@@ -224,3 +231,32 @@ def test_what_was_not_saved_is_not_replaced(tmp_path, name):
         (tmp_path / empty).mkdir()
         some_moments().save(tmp_path / empty)
         assert_same(ClassMoments.load(tmp_path / empty), some_moments())
+
+
+LEARNING = {
+    "moments": ClassMoments,
+    "window": lambda: SlidingWindow(2),
+    "monitor": lambda: DriftMonitor(some_moments(), window=100),
+    "estimator": GaussianNB,
+}
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_another_thread_learns_after_the_state_is_written(name, monkeypatch):
+    """Large states change in place: a file could hold half of what was added."""
+    held, waited = LEARNING[name](), []
+    learn = getattr(held, "partial_fit", None) or held.update
+    rows = np.eye(4, 3), np.array([3, -1, 3, 7])
+    learn(*rows)
+
+    def slowly(store, kind, attributes, arrays):
+        thread = threading.Thread(target=learn, args=rows)
+        thread.start()
+        thread.join(0.2)
+        waited.append((thread, thread.is_alive()))
+
+    monkeypatch.setattr("streamgda.storage.saved.write", slowly)
+    held.save({})
+    ((thread, alive),) = waited
+    thread.join()
+    assert alive
