@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Self
@@ -414,7 +415,7 @@ class Transformer(FeatureMap):
     Attributes
     ----------
     fitted : transformer or None
-        None if it was loaded from a file.
+        Copy of the transformer; None if it was loaded from a file.
     name : str
         Name of its class.
     widths : tuple of int
@@ -441,7 +442,8 @@ class Transformer(FeatureMap):
                 f"feature_map has a {name} that is not fitted. Fit it first; clones, such as those "
                 f"of searches, are not fitted unless it is wrapped in FrozenEstimator: {error}"
             ) from None
-        return cls(fitted, name, (n_in, n_out))
+        # A copy, which stays as it is when the caller fits the transformer again.
+        return cls(deepcopy(fitted), name, (n_in, n_out))
 
     @cached_property
     def fingerprint(self) -> str:

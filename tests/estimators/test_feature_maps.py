@@ -411,6 +411,19 @@ def test_of_a_transformer_a_fingerprint_is_saved():
     assert loaded.partial_fit(X, Y).class_count_.sum() == 2 * len(X)
 
 
+def test_a_transformer_that_is_fitted_again_changes_no_model():
+    scaler = StandardScaler().fit(X)
+    nb = GaussianNB(feature_map=scaler).fit(X, Y)
+    before, fingerprint = nb.predict_proba(X), nb.moments_.copy().to_bytes()
+    scaler.fit(100 * X + 7)
+    assert np.array_equal(nb.predict_proba(X), before)
+    assert nb.moments_.to_bytes() == fingerprint
+    nb.partial_fit(X, Y)
+    np.testing.assert_allclose(nb.predict_proba(X), before, rtol=1e-6, atol=1e-12)
+    with pytest.raises(InvalidParameterError, match="call fit with all rows"):
+        nb.set_params(feature_map=[scaler]).refit()
+
+
 # --- what is refused -----------------------------------------------------------------------------
 
 
