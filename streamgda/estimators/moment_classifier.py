@@ -1227,6 +1227,8 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         """
         max_memory = reading.pop("max_memory", None)
         rows = self._read("score", X, None, None, reading)
+        if isinstance(y, np.ndarray) and y.shape[1:] == (1,):  # as scikit-learn's and `fit`
+            y = y[:, 0]
         rows = replace(rows, y=y, weight=sample_weight)
         hits = total = 0.0
         for scored in _predictions(self, rows, max_memory):

@@ -203,3 +203,9 @@ def test_float32_rows_are_refused_with_the_advice_to_cast():
     with pytest.raises(SingularCovarianceError) as caught:
         streamgda.QuadraticDiscriminantAnalysis().fit(X.astype(float), y)
     assert "float32" not in str(caught.value)
+
+
+def test_labels_in_a_column_are_scored():
+    X, y = np.arange(8.0)[:, None], np.array([0, 0, 0, 1, 0, 1, 1, 1])
+    ours, theirs = GaussianNB().fit(X, y), naive_bayes.GaussianNB().fit(X, y)
+    assert ours.score(X, y[:, None]) == theirs.score(X, y[:, None]) == ours.score(X, y)
