@@ -78,8 +78,8 @@ def test_a_state_too_large_for_each_segment(dtype):
 
 @pytest.mark.parametrize("covariance_type", ["full", "diag"])
 def test_many_segments(covariance_type, monkeypatch):
-    """Without any constants changed: 170,000 x 32 is four segments."""
-    X, y = sample(170_000, 32)
+    """Without any constants changed: five times as many rows as one thread adds."""
+    X, y = sample(5 * most_few(covariance_type, 32, 3), 32)
     steps = count_steps(monkeypatch)
     assert_moments(ClassMoments(covariance_type).update(X, y), X, y)
     assert steps["_add_few"] == 4
@@ -128,7 +128,7 @@ SQUARES = pytest.param("diag", 200, 40_000, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(
-    ("covariance_type", "d", "n"), [("full", 64, 15_000), ("tied", 100, 8000), SQUARES]
+    ("covariance_type", "d", "n"), [("full", 64, 15_000), ("tied", 60, 6000), SQUARES]
 )
 def test_most_classes_of_segments(covariance_type, d, n, use_threads):
     use_threads(2)
