@@ -46,7 +46,8 @@ from streamgda.storage.saved import state_of
 
 STEPS = {"open", "shutil.rmtree"}  # and everything that begins with "os."
 ENOUGH = 3  # kills of a client
-N_ROWS, N_FEATURES, SLAB = 1000, 5, 40
+N_ROWS, N_FEATURES, SLAB = 1000, 5, 100
+PART = 20  # rows of a task on a cluster
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(N_ROWS, N_FEATURES))
 Y = np.sort(RANDOM.integers(0, 4, N_ROWS))  # so that classes appear during the pass
@@ -202,8 +203,8 @@ def store(folder):
     parts.PART_STATES = (0, 0)
     plan._SLAB_BYTES = 1
     group = zarr.create_group(folder.parent / "store", overwrite=True)
-    group.create_array("X", data=X, chunks=(SLAB // 2, N_FEATURES))
-    group.create_array("y", data=Y, chunks=(SLAB,))
+    group.create_array("X", data=X, chunks=(PART, N_FEATURES))
+    group.create_array("y", data=Y, chunks=(2 * PART,))
 
 
 def fit(folder):
