@@ -24,23 +24,23 @@ SHRINKAGES = np.geomspace(1e-3, 0.9, 50)
 
 
 def run(plan: Plan) -> Iterator[Row]:
-    n = plan.rows(200_000)
+    n, amounts = plan.rows(200_000), SHRINKAGES[::25] if plan.quick else SHRINKAGES
     title = f"{n:,} x 32 float64, 10 classes"
     X, y = data.rows(n, 32, 10, "float64")
     yield from compare(
         plan,
-        f"{title}, one pass and 50 QDA models",
+        f"{title}, one pass and {len(amounts)} QDA models",
         limits.fit(X, y, 10, "full"),
-        lambda: from_one_pass(X, y),
-        {"scikit-learn QDA (eigen), 50 fits": lambda: fit_each(X, y)},
+        lambda: from_one_pass(X, y, amounts),
+        {f"scikit-learn QDA (eigen), {len(amounts)} fits": lambda: fit_each(X, y, amounts)},
         {"scikit-learn": faster(50, CALLS)},
     )
     n = plan.rows(50_000)
     title, X, y = f"{n:,} x 32 float64, 10 classes", X[:n], y[:n]
-    grid = {"shrinkage": SHRINKAGES[::5].tolist()}
+    grid = {"shrinkage": amounts[::5].tolist()}
     yield from compare(
         plan,
-        f"{title}, choice among 10 QDA models, 5 folds",
+        f"{title}, choice among {len(amounts[::5])} QDA models, 5 folds",
         limits.score(X, 32, 100, "full"),
         lambda: streamgda.GaussianDiscriminantCV(grid).fit(X, y),
         {"scikit-learn GridSearchCV": lambda: search(grid).fit(X, y)},
@@ -74,9 +74,9 @@ def run(plan: Plan) -> Iterator[Row]:
         limits.score(X, 9, 42 * 7, "full"),
         lambda: streamgda.GaussianDiscriminantCV().fit(X, y),
         {
-            f"scikit-learn GridSearchCV of 42 models, {some:,} rows": lambda: search(
-                {"shrinkage": SHRINKAGES[:42].tolist()}
-            ).fit(X[:some], y[:some]),
+            f"scikit-learn GridSearchCV of {len(amounts[:42])} models, {some:,} rows": lambda: (
+                search({"shrinkage": amounts[:42].tolist()}).fit(X[:some], y[:some])
+            ),
             "streamgda, scores of a sample of 1 %": lambda: streamgda.GaussianDiscriminantCV(
                 score_sample=0.01
             ).fit(X, y),
@@ -131,14 +131,14 @@ def groups(plan: Plan) -> Iterator[Row]:
         )
 
 
-def from_one_pass(X: np.ndarray, y: np.ndarray) -> list[Any]:
+def from_one_pass(X: np.ndarray, y: np.ndarray, amounts: np.ndarray) -> list[Any]:
     moments = streamgda.accumulate(X, y)
     make = streamgda.QuadraticDiscriminantAnalysis.from_moments
-    return [make(moments, solver="eigen", shrinkage=amount) for amount in SHRINKAGES]
+    return [make(moments, solver="eigen", shrinkage=amount) for amount in amounts]
 
 
-def fit_each(X: np.ndarray, y: np.ndarray) -> list[Any]:
-    return [qda(shrinkage=amount).fit(X, y) for amount in SHRINKAGES]
+def fit_each(X: np.ndarray, y: np.ndarray, amounts: np.ndarray) -> list[Any]:
+    return [qda(shrinkage=amount).fit(X, y) for amount in amounts]
 
 
 def search(grid: dict[str, list[float]]) -> GridSearchCV:

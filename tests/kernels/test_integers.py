@@ -229,4 +229,4 @@ def test_other_vectors_are_tested(name):
     """Compiled code for any processor runs on all of them; it is tested in a process of its own."""
     narrow = Path(__file__).with_name("test_narrow.py")
     pytest_ = "-m", "pytest", "-q", "-p", "no:cacheprovider"
-    assert " passed" in output(*pytest_, narrow, STREAMGDA_VECTORS=name)
+    assert " passed" in output(*pytest_, narrow, STREAMGDA_VECTORS=name, NUMBA_OPT="1")
