@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -70,6 +69,7 @@ def covariance(
 def _of_type(
     scatter: np.ndarray, count: np.ndarray, covariance_type: str, ddof: float
 ) -> np.ndarray:
+    """Of floats, and of fractions."""
     n = count - ddof
     if is_tied(covariance_type):
         scatter, n = scatter.sum(axis=0, keepdims=True), n.sum(keepdims=True)
@@ -159,20 +159,7 @@ def exact_covariance(
     m = exact_moments(X, y, weights)
     scatter = np.empty((len(m.classes), len(m.means[0]), len(m.means[0])), object)
     scatter[...] = m.scatter
-    return _exactly_of_type(scatter, [n - ddof for n in m.count], covariance_type)
-
-
-def _exactly_of_type(
-    scatter: np.ndarray, n: Sequence[Fraction], covariance_type: str
-) -> np.ndarray:
-    if is_tied(covariance_type):
-        scatter, n = scatter.sum(axis=0, keepdims=True), [sum(n, Fraction(0))]
-    S = np.array([s / v for s, v in zip(scatter, n, strict=True)], object)
-    if not is_matrix(covariance_type):
-        S = np.array([np.diag(s) for s in S], object)
-    if covariance_type.endswith("spherical"):
-        S = np.array([s.sum() / Fraction(s.size) for s in S], object)
-    return S[0] if is_tied(covariance_type) else S
+    return _of_type(scatter, np.array(m.count, object), covariance_type, ddof)
 
 
 def rounded(exact: object) -> np.ndarray:
