@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -26,20 +23,6 @@ class Ended(NamedTuple):
 
 
 Command = Callable[..., Ended]
-
-
-def child(*arguments: object, program: str = PROGRAM) -> Ended:
-    """Run the command line in a separate process, with pipes."""
-    environment = {k: v for k, v in os.environ.items() if k not in ("FORCE_COLOR", "COLUMNS")}
-    done = subprocess.run(
-        [sys.executable, "-c", program, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env=environment,
-    )
-    return Ended(done.returncode, done.stdout, done.stderr)
 
 
 def rows(n: int = 240, *, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

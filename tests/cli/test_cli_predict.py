@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import zarr
-from commands import NAMES, PROGRAM, child, interrupt_at, rows
+from commands import NAMES, interrupt_at, rows
 from sklearn.metrics import classification_report, confusion_matrix, log_loss
 
 import streamgda
@@ -73,30 +73,15 @@ def test_invalid_and_rejected_rows_are_those_of_the_estimator(
         assert refused.code == 2
 
 
-@pytest.mark.slow
-def test_interrupted_scoring_names_its_output_and_resumes(data, tmp_path, done):
-    program = f"""
-import os, signal, threading
-from streamgda.engine import plan
-from streamgda.rows import sources
-plan._SLAB_BYTES = 50 * 24
-told = threading.Event()
-def interrupt(*_):
-    told.set()
-    raise KeyboardInterrupt
-signal.signal(signal.SIGINT, interrupt)
-read = sources.RowSource.read
-def interrupted(self, start, stop):
-    if start == 150:  # slabs before it have been written
-        os.kill(os.getpid(), signal.SIGINT)
-        told.wait(60)
-    return read(self, start, stop)
-sources.RowSource.read = interrupted
-{PROGRAM}
-"""
+def test_interrupted_scoring_names_its_output_and_resumes(
+    command, done, data, tmp_path, monkeypatch
+):
     out = tmp_path / "labels.zarr"
     predict = "predict", data / "rows.zarr", "--model", data / "qda.zip", "--out", out
-    ended = child(*predict, program=program)
+    with monkeypatch.context() as patch:
+        patch.setattr("streamgda.engine.plan._SLAB_BYTES", 50 * 24)
+        interrupt_at(patch, 150)
+        ended = command(*predict)
     assert (ended.code, ended.out) == (130, "")
     assert ended.err.startswith("streamgda: interrupted. ")
     kept = re.search(r"(\S+) keeps what was done, the scores of the first (\d+) rows", ended.err)
