@@ -85,6 +85,13 @@ def test_description_that_does_not_match_its_checksum():
 # --- damage -----------------------------------------------------------------------------------
 
 
+def test_chunks_that_are_missing_or_cut_are_named():
+    others = {key: value for key, value in MOMENTS.files.items() if key != "mean/c/0/0"}
+    for files, message in ((others, "is missing"), (others | {"mean/c/0/0": b"cut"}, "does not")):
+        with pytest.raises(FormatError, match=f"is damaged.*chunk mean/c/0/0 {message}"):
+            MOMENTS.load(as_store(files))
+
+
 # --- contents with right checksums ------------------------------------------------------------
 
 NAN, INF = np.nan, np.inf
