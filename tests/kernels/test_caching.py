@@ -4,8 +4,6 @@ import json
 import os
 import shutil
 import stat
-import subprocess
-import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +11,7 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
+from processes import output
 
 import streamgda
 from streamgda import kernels
@@ -20,23 +19,6 @@ from streamgda.errors import InvalidParameterError
 from streamgda.kernels import caching
 
 PACKAGE = Path(streamgda.__file__).parent
-
-
-def child(code, **environment):
-    """Start a Python process, whose standard streams are pipes."""
-    return subprocess.Popen(
-        [sys.executable, "-P", "-c", code],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **environment},
-    )
-
-
-def output(process):
-    out, _ = process.communicate(timeout=300)
-    assert process.returncode == 0
-    return out
 
 
 def twice(x):
@@ -92,9 +74,8 @@ def test_a_temporary_folder_where_no_other_can_be_written(tmp_path):
     )
     elsewhere |= {"PYTHONPATH": str(tmp_path / "site"), "NUMBA_CACHE_DIR": ""}
     for temporary in (tmp_path / "temporary", tmp_path / "home"):
-        first, *warned = output(
-            child(WITHOUT_FOLDERS.format(str(temporary)), **elsewhere)
-        ).splitlines()
+        program = WITHOUT_FOLDERS.format(str(temporary))
+        first, *warned = output("-P", "-c", program, **elsewhere).splitlines()
         total, folder = first.split()
         assert total == "6.0"
         assert len(warned) == 1
@@ -122,7 +103,7 @@ def test_kernels_with_checked_indices_are_kept_apart(tmp_path):
     """Writing one number beyond an array, within the memory of a longer one."""
     for checked, out in (("0", "True"), ("1", "checked"), ("0", "True")):
         cache = {"NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_BOUNDSCHECK": checked}
-        assert output(child(BEYOND, **cache)).strip() == out
+        assert output("-c", BEYOND, **cache).strip() == out
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="the folder is the user's on Windows")
@@ -213,12 +194,14 @@ def test_kernels_work_where_they_cannot_be_saved(compiled, monkeypatch):
 
 
 TOGETHER = """
-import json
+import json, pathlib, sys, time
 import numpy as np
 from streamgda.kernels import sums
 used = sums.clear_upper, sums.copy_symmetric
-print(flush=True)
-input()
+folder, together = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+(folder / f"{together} {sys.argv[3]}").touch()
+while len(list(folder.glob(f"{together} *"))) < together:
+    time.sleep(0.001)
 found = []
 for dtype in ("float64", "float32"):
     triangle = np.array([[0, 4, 5, 8, 9, 10]], dtype)
@@ -234,14 +217,13 @@ print(json.dumps([found, sum(sum(kernel.stats.cache_misses.values()) for kernel 
 def test_processes_that_compile_at_once(tmp_path):
     """They agree, and leave a cache that a third one uses."""
 
+    def run(n, number):
+        cache = str(tmp_path / "cache")
+        return json.loads(output("-c", TOGETHER, tmp_path, n, number, NUMBA_CACHE_DIR=cache))
+
     def found(n):
-        processes = [child(TOGETHER, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(n)]
-        for process in processes:
-            process.stdout.readline()
-        for process in processes:
-            process.stdin.write("\n")
-            process.stdin.flush()
-        return [json.loads(output(process)) for process in processes]
+        with ThreadPoolExecutor(n) as threads:
+            return [*threads.map(run, [n] * n, range(n))]
 
     (one, _), (other, _) = found(2)
     assert one == other
@@ -323,7 +305,7 @@ print(len(warm), *compiled() - warm, sep="\\n")
 
 @pytest.mark.slow
 def test_nothing_is_compiled_after_warmup():
-    n_warm, *new = output(child(USES, PYTHONWARNINGS="ignore")).splitlines()
+    n_warm, *new = output("-c", USES, PYTHONWARNINGS="ignore").splitlines()
     assert int(n_warm) >= 5
     assert new == []
 
