@@ -232,13 +232,15 @@ class Scorer:
         """Fingerprint of the function and its model, as JSON."""
         return fingerprint_method(self.name, self.model, {**self.options, **self.of_rows})
 
-    def score(self, rows: Any, out: Any = None, **options: Any) -> Any:
+    def score(self, rows: Any, out: Any = None, about: Any = None, **options: Any) -> Any:
         """Score rows from any container, into `out` if it is given.
 
         Parameters
         ----------
         rows, out, **options
             See `streamgda.engine.scoring.score`.
+        about : dict, optional
+            More of the fingerprint.
         """
         planned = any(value is not None for value in options.values()) if options else False
         if out is None and not planned and is_plain(rows):
@@ -261,7 +263,7 @@ class Scorer:
             name=self.method,
             classes=classes if by_class else None,
             fill=fill,
-            fingerprint=None if out is None else self.fingerprint,
+            fingerprint=None if out is None else self.fingerprint | (about or {}),
             held=int(self.model.held_bytes) + sum(own) + self.held,
             **options,
         )
