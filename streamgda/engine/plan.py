@@ -303,7 +303,10 @@ def decoded_once(rows: Rows, allowed: int) -> tuple[Rows, int]:
         Bytes that the labels take.
     """
     labels = rows.y
-    kept = None if labels.read_as_views else _coded(labels, min(_HELD_BYTES, allowed // 16))
+    if labels.read_as_views:
+        return rows, 0
+    ahead = labels.reading_ahead(allowed // 4 // max(1, labels.row_bytes))
+    kept = _coded(ahead, min(_HELD_BYTES, allowed // 16))
     if kept is None:
         return rows, 0
     decoded = DecodedLabels.of(kept, labels.name)

@@ -35,7 +35,7 @@ from streamgda.errors import (
     StreamGDAError,
     WriteError,
 )
-from streamgda.rows import remote_files
+from streamgda.rows import Rows, remote_files
 from streamgda.runtime import retry
 from streamgda.storage.remote import METADATA
 from streamgda.storage.saved import state_of
@@ -394,6 +394,15 @@ def test_row_groups_are_requested_ahead_within_the_budget(server, tables):
     server.behave()
     np.testing.assert_array_equal(X[:], X[:])
     assert server.most_at_once == 1
+
+
+def test_labels_that_are_read_first_are_requested_ahead(server, tables, rows):
+    _, y = open_store(f"{server.url}/rows.parquet", features="x0")
+    server.behave()
+    server.together = 4
+    labels = plan.decoded_once(Rows(None, y), 10**9)[0].y
+    assert server.most_at_once >= 4
+    np.testing.assert_array_equal(labels.read(0, N_ROWS), rows[1])
 
 
 def test_requests_for_tables_that_fail(server, tables, expected):
