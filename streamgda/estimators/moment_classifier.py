@@ -129,10 +129,19 @@ else:
 
 
 class Derived(dict[str, Any]):
-    """The model and other values that follow from what was learnt; only the model is pickled."""
+    """The model and other values that follow from what was learnt; only the model is pickled.
+
+    Attributes
+    ----------
+    changes : int
+        Number of changes of the moments that the values follow from.
+    """
+
+    changes = 0
 
     def __reduce__(self) -> Any:
-        return type(self), ({"model": self["model"]} if "model" in self else {},)
+        kept = {"model": self["model"]} if "model" in self else {}
+        return type(self), (kept,), {"changes": self.changes}
 
 
 class MomentEstimator(RowEstimator):
@@ -481,17 +490,10 @@ class MomentEstimator(RowEstimator):
                 return False
             if classes is not None and not self._is_declared(classes):
                 return False
-            rows, changes, derived = X, moments.changes, held["_derived"]
-            if derived:
-                derived = Derived()
+            rows = X
             if type(self)._summed is not MomentEstimator._summed:
                 rows = settings._summed(Rows(X, y)).X
-            try:
-                added = type(rows) is np.ndarray and moments._add_at_once(rows, y)
-            finally:  # also if an exception from outside finds the rows added
-                if moments.changes != changes:
-                    held["_derived"] = derived
-        return added
+            return type(rows) is np.ndarray and moments._add_at_once(rows, y)
 
     def _learn(
         self,
@@ -520,7 +522,7 @@ class MomentEstimator(RowEstimator):
             before = vars(self).copy()
             moments = before.get("moments_")
             changes = None if moments is None else moments.changes
-            settings, derived = self._current_settings(), Derived()
+            settings = self._current_settings()
             try:
                 first = afresh or not self.__sklearn_is_fitted__()
                 kept = settings._kept() if checked or first else {}
@@ -543,7 +545,7 @@ class MomentEstimator(RowEstimator):
             except BaseException:
                 # Moments that an interruption found complete have another model.
                 if moments is not None and moments.changes != changes:
-                    before |= {"_derived": derived, "_settings": settings}
+                    before["_settings"] = settings
                 self.__dict__ = before
                 raise
         return self
@@ -749,6 +751,7 @@ class MomentEstimator(RowEstimator):
 
     def _adopt(self, moments: ClassMoments, settings: Self) -> None:
         self._settings, self._numbers, self._derived = settings, None, Derived()
+        self._derived.changes = moments.changes
         self.__dict__["moments_"] = moments
 
     @fitted
@@ -776,14 +779,14 @@ class MomentEstimator(RowEstimator):
 
         Its errors are AttributeErrors too.
         """
-        kept = vars(self).get("_derived")
-        if kept is None or name not in kept:
+        kept = self._still_derived()
+        if name not in kept:
             if not self.__sklearn_is_fitted__():
                 check_is_fitted(self)  # for its error
             if self._only_shown:
                 raise AttributeError(f"{name} is computed when it is first used")
             with self._locked():  # the moments do not change meanwhile
-                kept = self._derived
+                self._derived = kept = self._still_derived()
                 if name not in kept:
                     try:
                         value = compute()
@@ -793,6 +796,15 @@ class MomentEstimator(RowEstimator):
                         return value
                     kept[name] = value
         return kept[name]
+
+    def _still_derived(self) -> Derived:
+        """Return what follows from the moments as they are: nothing once they have changed."""
+        held = vars(self)
+        kept, moments = held.get("_derived"), held.get("moments_")
+        if kept is None or (moments is not None and kept.changes != moments.changes):
+            kept = Derived()
+            kept.changes = 0 if moments is None else moments.changes
+        return kept
 
     def _with_attributes(self, **others: Any) -> Self:
         """Return another estimator that shares the attributes of this one, but for some."""
@@ -909,8 +921,9 @@ class MomentEstimator(RowEstimator):
         self._kept()  # refuses parameters that could not be loaded
         names, numbers = names_in(self), self._numbers
         parts: dict[str, Saved] = {} if numbers is not None else {"moments": self.moments_}
-        if parts and "model" in self._derived:
-            parts["model"] = self._derived["model"]
+        derived = self._still_derived()
+        if parts and "model" in derived:
+            parts["model"] = derived["model"]
         states, arrays = nested(parts)
         for state in states.values() if names else ():
             state.pop(ATTRIBUTE, None)  # the names of all parts are those of the estimator

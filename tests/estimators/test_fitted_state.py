@@ -155,3 +155,15 @@ def test_a_copy_learns_alone(name):
     copied.partial_fit(X + 3, Y)
     assert_same_state(state_of(estimator), before)
     assert copied.class_count_.sum() == 2 * estimator.class_count_.sum()
+
+
+@EVERY_ESTIMATOR
+def test_the_model_is_that_of_the_moments_after_these_were_changed(name):
+    estimator = make(name).fit(X[:60], Y[:60])
+    estimator.predict(X)  # computes a model
+    moments = estimator.moments_
+    moments += make(name).fit(X[60:], Y[60:]).moments_
+    expected = type(estimator).from_moments(estimator.moments_, **estimator.get_params())
+    loaded = type(estimator).from_bytes(estimator.to_bytes())
+    for found in (estimator, loaded):
+        np.testing.assert_array_equal(found.predict_log_proba(X), expected.predict_log_proba(X))
