@@ -63,9 +63,9 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let two workers, who start at the first test and in the middle, compile other kernels.
 
-    Coverage makes Python half as fast. It is measured in the first cases of a test and in every
-    third of the others, which show what the test adds, but not where kernels are called alone:
-    they are left out of it. Threads that are there already are measured all the time.
+    Coverage makes Python half as fast. It is measured in the first two cases of a test, which show
+    what the test adds, but not where kernels are called alone: they are left out of it. Threads
+    that are there already are measured all the time.
     """
     first, middle, others = [], [], []
     for item in items:
@@ -79,7 +79,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         test = item.nodeid.partition("[")[0]
         cases[test] += 1
-        if (cases[test] > 4 and cases[test] % 3) or item in alone:
+        if cases[test] > 2 or item in alone:
             item.stash[UNMEASURED] = True
     gc.freeze()  # a third of a million objects that stay: not looked at again at each collection
 
