@@ -1472,10 +1472,8 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         if leave_one_out:
             sums = self._likelihoods_without(rows, max_memory)
         else:
-            joint, rows = (
-                self._scorer("predict_joint_log_proba"),
-                self._validated(rows, reset=False),
-            )
+            joint = self._scorer("predict_joint_log_proba")
+            rows = self._validated(rows, reset=False)
             sums = np.zeros(1)
             for slab in scored_rows(self, joint, rows, max_memory)():
                 sums = sums + add_up(slab.scores.T, slab.codes(self.classes_), slab.weights)
