@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 # Extras that users install; the others are for those who change the package.
 _EXTRAS = ("plot", "arrow", "raster", "onnx")
