@@ -108,7 +108,10 @@ def labels(plan: Plan) -> Iterator[Row]:
         import pandas as pd
 
         categories = pd.Series(pd.Categorical.from_codes(codes, words))
-        kinds |= {"pandas categories": categories, "pandas strings": categories.astype("str")}
+        kinds |= {
+            "pandas categories": categories,
+            "pandas strings": categories.astype("string[pyarrow]"),
+        }
     for name, y in kinds.items():
         yield from compare(
             plan,
