@@ -176,6 +176,8 @@ class Parquet:
                     held = self.remote.columns(file.path, group, kinds)
                     scan.advance(file.path, held[0].start, held[-1].stop)
                 yield groups.iter_batches(n_rows, row_groups=[group], **options)
+                # What decoding the group has freed would stay beside the next one.
+                pa.default_memory_pool().release_unused()
 
 
 class Arrow:
@@ -493,8 +495,6 @@ class Table:
         self, file: TableFile, first: int, kinds: Mapping[str, Any], pieces: Any
     ) -> Iterator[Any]:
         """Yield the record batches of a file from a piece on."""
-        import pyarrow as pa  # noqa: PLC0415
-
         with contextlib.closing(pieces):
             for number, size in enumerate(file.sizes[first:], first):
                 found = 0
@@ -520,8 +520,6 @@ class Table:
                         f"{self._place(file, number)} has {found} rows; {size} were expected: it "
                         f"changed after it was opened"
                     )
-                # What decoding a piece has freed would stay beside the next one.
-                pa.default_memory_pool().release_unused()
 
 
 def chosen(
