@@ -122,7 +122,8 @@ def write(
         for name, array in written.items():
             binding = {_BINDING: description["checksum"]}
             layout = _layout(array.shape, array.dtype)
-            group.create_array(name, attributes=binding, **layout)[...] = array
+            # A copy, as stores in memory keep what they are given.
+            group.create_array(name, attributes=binding, **layout)[...] = array.copy()
 
 
 def check_offset(offset: Any) -> None:
