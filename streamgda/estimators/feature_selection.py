@@ -27,7 +27,7 @@ from streamgda.rows.sources import RowSource
 from streamgda.rows.tables import FrameRows
 from streamgda.runtime.parameters import as_integer, check_type
 from streamgda.storage.format import check_array, check_whole
-from streamgda.storage.saved import State, arrays_within, describe, nested, restore
+from streamgda.storage.saved import State, arrays_within, describe, nested, restore, synchronized
 
 
 class SeparabilitySelector(SelectorMixin, RowEstimator):
@@ -143,6 +143,7 @@ class SeparabilitySelector(SelectorMixin, RowEstimator):
         return self._select(moments)
 
     @classmethod
+    @synchronized
     def from_moments(cls, moments: ClassMoments, **params: Any) -> Self:
         """Select features from moments, without reading rows.
 

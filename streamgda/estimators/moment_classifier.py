@@ -83,6 +83,7 @@ from streamgda.storage.saved import (
     describe,
     nested,
     restore,
+    synchronized,
 )
 
 NO_ROWS = (
@@ -675,6 +676,14 @@ class MomentEstimator(RowEstimator):
         lock: Lock = self._lock or self.__dict__.setdefault("_lock", Lock())
         return lock
 
+    def __getstate__(self) -> Any:
+        """Return the attributes for copies and pickles, with copies of what changes in place."""
+        with self._locked():
+            state = super().__getstate__()
+            held = {name: state.get(name) for name in ("moments_", "_beside")}
+            copies = {k: each.copy() for k, each in held.items() if isinstance(each, ClassMoments)}
+            return state | copies
+
     # --- moments and model ------------------------------------------------------------------
 
     @fitted
@@ -701,6 +710,7 @@ class MomentEstimator(RowEstimator):
         raise NotImplementedError
 
     @classmethod
+    @synchronized
     def from_moments(cls, moments: ClassMoments, **params: Any) -> Self:
         """Return an estimator with these moments, without reading any rows.
 
@@ -1538,6 +1548,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         """Return the estimator of scikit-learn that makes the same predictions."""
         raise NotImplementedError
 
+    @synchronized
     def to_sklearn(self) -> Any:
         """Return a fitted estimator of scikit-learn with the same predictions.
 

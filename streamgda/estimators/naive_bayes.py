@@ -20,7 +20,7 @@ from streamgda.estimators.row_estimator import calls_within
 from streamgda.models.bernoulli import BernoulliModel, binarise, ones_of
 from streamgda.models.covariance import Covariances, Regularisation
 from streamgda.models.leave_one_out import GaussianLeaveOneOut
-from streamgda.moments import ClassMoments
+from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.centred import total_variance
 from streamgda.moments.feature_maps import Binarize, Lifting
 from streamgda.rows import Rows, as_source
@@ -116,7 +116,7 @@ class GaussianNB(GaussianClassifier):
         self, moments: ClassMoments, how: Regularisation, beside: Any = None, **options: Any
     ) -> Covariances:
         if beside is not None:
-            largest = float(total_variance(beside._held_sums().centred()).max())
+            largest = float(total_variance(held_sums(beside).centred()).max())
             how = replace(how, largest_variance=largest)
         return super()._estimate(moments, how, **options)
 
@@ -124,7 +124,7 @@ class GaussianNB(GaussianClassifier):
         model = super()._leave_one_out()
         if self._beside is None:
             return model
-        sums, features = self._beside._held_sums().centred(), model.features
+        sums, features = held_sums(self._beside).centred(), model.features
         total = float(sums.count.sum())
         mean, variances = (sums.count / total) @ sums.mean, total_variance(sums)
         return replace(model, unweighted=(total, mean[features], total * variances[features]))

@@ -15,6 +15,7 @@ from streamgda.models.principal_components import PrincipalComponents
 from streamgda.moments import ClassMoments
 from streamgda.rows import as_source
 from streamgda.runtime.parameters import as_flag, check_type, refuse
+from streamgda.storage.saved import synchronized
 
 _SOLVERS = ("auto", "full", "covariance_eigh", "arpack", "randomized")
 
@@ -264,6 +265,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
         return super().forget(X, None, sample_weight, **reading)
 
     @classmethod
+    @synchronized
     def from_moments(cls, moments: ClassMoments, **params: Any) -> Self:
         """Return the components of the rows of all classes together, without reading any.
 

@@ -54,7 +54,7 @@ from streamgda.runtime.parameters import (
     shown,
 )
 from streamgda.storage.format import check_array, check_whole
-from streamgda.storage.saved import State
+from streamgda.storage.saved import State, synchronized
 
 _SOLVERS = ("auto", "svd", "cholesky", "lsqr", "sparse_cg", "sag", "saga")
 _MOST = (1 << 128) - 1  # seeds have up to 128 bits
@@ -517,6 +517,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         return False  # targets are no labels
 
     @classmethod
+    @synchronized
     def from_moments(  # type: ignore[override]
         cls, moments: Any, *, target: Any, **params: Any
     ) -> Self:

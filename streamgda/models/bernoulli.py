@@ -11,7 +11,7 @@ import numpy as np
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.models.model import Model, check_classes, check_means, check_priors
 from streamgda.models.sampling import codes_to_sample
-from streamgda.moments import ClassMoments
+from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.exact import ExactSums
 from streamgda.moments.feature_maps import Lifting
 from streamgda.moments.roots import LinearFunctions
@@ -346,7 +346,7 @@ def ones_of(moments: ClassMoments) -> np.ndarray:
         if (exact.structure.squares(exact.packed) != exact.total).any():
             _refuse_moments()
         return exact.total.astype(np.float64)
-    sums = moments._held_sums().centred()
+    sums = held_sums(moments).centred()
     n, p = sums.count[:, None], sums.mean + sums.mean_low
     # The sums of squares about the mean of zeros and ones follow from the mean.
     gap = np.abs(sums.structure.squares(sums.packed) - n * p * (1 - p))

@@ -18,7 +18,7 @@ from streamgda.models.shrinkage import (
     scaling_of,
     shrinkage_of,
 )
-from streamgda.moments import ClassMoments
+from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.centred import (
     CentredSums,
     class_variance,
@@ -225,7 +225,7 @@ def estimate(
     held = moments
     if moments.covariance_type != covariance_type:
         moments = moments.reduce(covariance_type)
-    kept = moments._held_sums()
+    kept = held_sums(moments)
     n_groups = len(kept.packed)
     mixed = how.pooling > 0 and n_groups > 1
     kept = kept.centred() if mixed else kept
@@ -404,7 +404,7 @@ def _averaged(
     alone = replace(how, pooling=0.0, reg_param=0.0, var_smoothing=0.0)
     each = estimate(moments, moments.covariance_type, alone, drop_constant=drop_constant)
     pooled = average(each, check_priors(priors, moments.classes, moments.class_count))
-    unit, epsilon = _unit(moments._held_sums().centred(), how)
+    unit, epsilon = _unit(held_sums(moments).centred(), how)
     unit = unit[each.features]
     _regularise(pooled.values, structure, how, epsilon, unit)
     own = _own_share(pooled.values, structure, how, epsilon, unit)
@@ -433,14 +433,14 @@ def estimate_total(moments: ClassMoments, covariance_type: str, how: Regularisat
     together = moments.relabel(dict.fromkeys(moments.classes, moments.classes[0]))
     if not how.scalings:
         return estimate(together, covariance_type, how)
-    auto, sums = how.shrinkage == AUTO, moments._held_sums().centred()
+    auto, sums = how.shrinkage == AUTO, held_sums(moments).centred()
     structure = structure_of("full" if auto else covariance_type)
     target = class_variance(sums) if auto else _unit(sums, how)[0][None]
     amounts = _amounts(moments, structure, how, target)
     amount = float(np.average(amounts, weights=structure.group_sums(sums.count)))
     alone = replace(how, shrinkage=amount, standardize=True, reg_param=0.0, var_smoothing=0.0)
     total = estimate(together, covariance_type, alone)
-    unit, epsilon = _unit(together._held_sums().centred(), how)
+    unit, epsilon = _unit(held_sums(together).centred(), how)
     _regularise(total.values, total.structure, how, epsilon, unit[total.features])
     return replace(total, epsilon=epsilon)
 

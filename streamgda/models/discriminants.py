@@ -21,7 +21,7 @@ from streamgda.models.gaussian import GaussianModel, gaps_to
 from streamgda.models.model import Model, check_classes, check_width, checked_rows
 from streamgda.models.sampling import as_random_numbers
 from streamgda.models.shrinkage import AUTO, fourth_of_scaled, shrinkage_of
-from streamgda.moments import ClassMoments
+from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.centred import class_variance
 from streamgda.moments.covariance_types import pooled, structure_of
 from streamgda.moments.fourth import TOTAL
@@ -31,7 +31,7 @@ from streamgda.rows.invalid_rows import all_finite, as_matrix, refuse_not_finite
 from streamgda.rows.labels import as_labels, find
 from streamgda.runtime.parameters import as_integer, as_numbers, check_type, shown
 from streamgda.storage.format import check_array, check_number
-from streamgda.storage.saved import State
+from streamgda.storage.saved import State, synchronized
 
 SOLVERS = ("svd", "lsqr", "eigen")
 _TIE = 2.0**-40  # of the largest: discriminants that differ by less are equal up to rounding
@@ -640,6 +640,7 @@ class FisherDiscriminant:
     model: GaussianModel
 
     @classmethod
+    @synchronized
     def from_moments(
         cls,
         moments: ClassMoments,
@@ -1044,7 +1045,7 @@ def total_covariance(moments: ClassMoments, how: Regularisation, amount: float) 
     if auto:
         fourth = fourth_of_scaled(moments, TOTAL, AUTO)
         together._keep_scaled({TOTAL: fourth.sum(keepdims=True)})
-        unit = class_variance(together._held_sums().centred(), total=True)
+        unit = class_variance(held_sums(together).centred(), total=True)
         amount = float(shrinkage_of(together, AUTO, structure_of("tied"), unit, TOTAL)[0])
     alone = Regularisation(shrinkage=amount, standardize=auto)
     return estimate(together, "tied", alone, drop_constant=False).values[0]

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import linalg, signal, special
 
 from streamgda.models.hypothesis_tests import Approximation, bartlett, box_approximations, shown_p
-from streamgda.moments import ClassMoments
+from streamgda.moments import ClassMoments, held_sums
 from streamgda.runtime.display import html_table
 
 _LEAST_ROOT = 1e-6  # in the Cholesky factor of a correlation matrix that has an inverse
@@ -233,7 +233,7 @@ class Part(NamedTuple):
 
 def parts_of(moments: ClassMoments) -> dict[Any, Part]:
     """Return the part of each class with rows, by label."""
-    sums = moments._held_sums().centred()
+    sums = held_sums(moments).centred()
     structure, seen = sums.structure, sums.count > 0
     n_rows = sums.effective_count(lambda each: each)
     df = structure.group_sums(np.where(seen, n_rows - 1, 0.0))

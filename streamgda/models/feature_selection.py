@@ -42,12 +42,13 @@ from streamgda.models.covariance import (
 )
 from streamgda.models.model import check_classes
 from streamgda.models.separability import Measure, Terms, measure_of
-from streamgda.moments import ClassMoments
+from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.covariance_types import structure_of
 from streamgda.rows.labels import find
 from streamgda.runtime.display import frame_of
 from streamgda.runtime.memory import allowed_bytes, readable
 from streamgda.runtime.parameters import as_integer, check_type, refuse
+from streamgda.storage.saved import synchronized
 
 OVER: dict[str, Callable[..., Any]] = {"least": np.min, "mean": np.mean}
 DIRECTIONS = ("forward", "backward")
@@ -57,6 +58,7 @@ _HELD_OUT = Measure(False, lambda ratio, _: ratio)
 Combine = Callable[[np.ndarray, np.ndarray], Terms]  # of traces and log-determinants
 
 
+@synchronized
 def select_features(
     moments: ClassMoments | Sequence[ClassMoments] | Mapping[Any, ClassMoments],
     n: int,
@@ -227,7 +229,7 @@ def _subset_of_pairs(
         n_held = seen.size + first.size * (1 if measure.by_overlap else 2)
     d, matrix = features.size, structure.matrix
     _check_memory(8 * d * (n_held * (d if matrix else 1) + 8 * first.size))
-    sums = moments._held_sums().without_products()
+    sums = held_sums(moments).without_products()
     origin = sums.mean[sums.count > 0][0]
     means = ((sums.mean - origin) + sums.mean_low)[np.ix_(seen, features)]  # no digits are lost
     values = found.values[seen] if structure.per_class else found.values
@@ -318,7 +320,7 @@ def _fold(
     Groups of classes come first, and then all rows, whose weight is negative, as their likelihood
     is subtracted. Features are in units of their deviations.
     """
-    structure, sums = of_classes.structure, held._held_sums().centred()
+    structure, sums = of_classes.structure, held_sums(held).centred()
     at, counts = find(held.classes, train.classes), train.class_count
     pooled = not sums.structure.per_class
     if pooled and (at < 0).any():

@@ -34,7 +34,7 @@ from streamgda.models.model import (
     length,
     read_dense,
 )
-from streamgda.moments import ClassMoments
+from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.covariance_types import Structure, structure_of
 from streamgda.moments.feature_maps import Lifting
 from streamgda.moments.roots import Distances, LinearFunctions, rank, valid_roots
@@ -698,7 +698,7 @@ class GaussianModel(Model):
             roots = root_beside(root, total.values[0])[None]
         else:
             roots, _ = factorise(total, how)
-        sums = moments._held_sums().without_products()
+        sums = held_sums(moments).without_products()
         everyone = sums.placed(np.zeros(sums.count.size, np.int64), 1)
         return replace(
             self,
@@ -1069,7 +1069,7 @@ def joint_log_likelihood(model: GaussianModel, moments: ClassMoments) -> tuple[f
     -------
     total, weight : float
     """
-    sums, structure = moments._held_sums().centred(), model.structure
+    sums, structure = held_sums(moments).centred(), model.structure
     codes = find(moments.classes, model.classes)
     known = (codes >= 0) & (sums.count > 0) & ~np.isnan(model.means[codes, 0])
     known, codes = np.flatnonzero(known), codes[known]

@@ -13,11 +13,12 @@ from streamgda.models.covariance import Regularisation, estimate, factorise
 from streamgda.models.discriminants import discriminant_directions
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.model import check_classes
-from streamgda.moments import ClassMoments
+from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.covariance_types import pooled, structure_of
 from streamgda.runtime.display import html_table
 from streamgda.runtime.parameters import check_type
+from streamgda.storage.saved import synchronized
 
 # Remedies for a singular covariance, by its type.
 _COVARIANCE_ADVICE = {
@@ -52,7 +53,7 @@ def by_effective_rows(moments: ClassMoments) -> ClassMoments:
 
     A scatter then has as many degrees of freedom, approximately, as one of that many rows.
     """
-    sums = moments._held_sums().centred()
+    sums = held_sums(moments).centred()
     if sums.squares is None:
         return moments
     structure, seen = sums.structure, sums.count > 0
@@ -145,6 +146,7 @@ class CovarianceTest:
         return html_table("CovarianceTest", facts, ("test", "statistic", "df", "p-value"), rows)
 
 
+@synchronized
 def covariance_test(moments: ClassMoments, *, tol: float = 1e-4) -> CovarianceTest:
     r"""Test whether the covariances of the classes are equal, from moments alone.
 
@@ -394,6 +396,7 @@ class MeansTest:
         return html_table("MeansTest", {"size": shown_size(self)}, columns, rows)
 
 
+@synchronized
 def means_test(moments: ClassMoments, *, tol: float = 1e-4) -> MeansTest:
     r"""Test whether the means of the classes are equal, from moments alone (one-way MANOVA).
 

@@ -45,7 +45,7 @@ from streamgda.kernels.scoring import PANEL_FEATURES
 from streamgda.models.covariance import Regularisation
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.model import copied, length, log_posterior, posterior, tempered
-from streamgda.moments import ClassMoments
+from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.centred import total_variance
 from streamgda.moments.roots import LinearFunctions, MatrixDistances, rank_limit
 from streamgda.rows.arrays import row_type
@@ -160,7 +160,7 @@ class GaussianLeaveOneOut(GaussianModel):
         """
         structure, features = model.structure, model.features
         _check(model, how)
-        held = moments._held_sums().without_products()
+        held = held_sums(moments).without_products()
         scatter = held.packed[:, features]
         if structure.per_class < held.structure.per_class:
             scatter = scatter.sum(axis=0, keepdims=True)

@@ -12,7 +12,7 @@ from scipy.special import gammaln
 
 from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
 from streamgda.models.model import RowModel, check_width, copied, length
-from streamgda.moments import ClassMoments
+from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.centred import principal_axes
 from streamgda.moments.feature_maps import Lifting
 from streamgda.moments.roots import LinearFunctions
@@ -79,7 +79,7 @@ class PrincipalComponents(RowModel):
         InvalidParameterError
             For a number of components that such rows do not have.
         """
-        sums = moments._held_sums().centred()
+        sums = held_sums(moments).centred()
         n = sums.count.sum().item()
         if not n > 1:
             raise InvalidDataError(

@@ -15,7 +15,7 @@ from scipy import linalg
 
 from streamgda.models.discriminants import LinearScores
 from streamgda.models.model import copied, length
-from streamgda.moments import ClassMoments
+from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.covariance_types import symmetric
 from streamgda.storage.format import check_array
 
@@ -42,7 +42,7 @@ class Columns(NamedTuple):
     @classmethod
     def of(cls, moments: ClassMoments, n_features: int) -> Self:
         """Return the columns that moments of features and targets hold, all classes together."""
-        sums = moments._in_one_class()._held_sums().centred()
+        sums = held_sums(moments._in_one_class()).centred()
         mean = sums.mean[0].astype(np.longdouble) + sums.mean_low[0]
         return cls(float(sums.count[0]), mean, symmetric(sums.packed[0]), n_features)
 
@@ -59,7 +59,7 @@ class Columns(NamedTuple):
         factors : ndarray, shape (n_classes,), optional
             Factors of the weights of the classes, for moments with a scatter for each.
         """
-        sums = moments._held_sums().centred()
+        sums = held_sums(moments).centred()
         count, scatter = sums.count.astype(np.float64), sums.packed
         if factors is not None:
             count, scatter = count * factors, scatter * factors[:, None]

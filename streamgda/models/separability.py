@@ -12,11 +12,12 @@ from scipy.spatial.distance import cdist
 from streamgda.errors import InvalidParameterError, MergeError
 from streamgda.models.covariance import Regularisation, estimate
 from streamgda.models.gaussian import GaussianModel
-from streamgda.moments import ClassMoments
+from streamgda.moments import ClassMoments, held_sums
 from streamgda.rows.labels import find, join_labels
 from streamgda.runtime import lapack, threads
 from streamgda.runtime.display import frame_of
 from streamgda.runtime.parameters import as_flag, check_type, refuse
+from streamgda.storage.saved import synchronized
 
 _BATCH = 1 << 18  # values of the matrices that a thread treats at a time
 _FRECHET = "frechet"
@@ -302,6 +303,7 @@ def _whitened(roots: np.ndarray, means: np.ndarray, i: int, stop: int) -> Any:
 # --- two states ---------------------------------------------------------------------------------
 
 
+@synchronized
 def distance(
     a: ClassMoments,
     b: ClassMoments,
@@ -383,7 +385,7 @@ def distance(
     """
     for name, moments in (("a", a), ("b", b)):
         check_type(name, moments, ClassMoments, "ClassMoments")
-        moments._held_sums()  # refuses moments without rows
+        held_sums(moments)  # refuses moments without rows
     if kind not in (_FRECHET, *MEASURES):
         raise refuse("kind", kind, f"one of {', '.join((_FRECHET, *MEASURES))}")
     how = Regularisation(
@@ -413,7 +415,7 @@ def _between(a: ClassMoments, b: ClassMoments, kind: str, how: Regularisation) -
         numbers = {name: getattr(how, name) for name in ("ddof", "shrinkage", "reg_param")}
         values = separability(both, kind, **numbers, var_smoothing=how.var_smoothing)
         return float(values[0, 1])
-    sums = both._held_sums().centred()
+    sums = held_sums(both).centred()
     gap = (sums.mean[0] - sums.mean[1]) + (sums.mean_low[0] - sums.mean_low[1])
     covariances = estimate(both, both.covariance_type, how, drop_constant=False).values
     roots = [_root(values) for values in covariances]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamgda.errors import InvalidParameterError
-from streamgda.moments import ClassMoments
+from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.covariance_types import Structure, symmetric
 from streamgda.moments.fourth import CLASS, WITHIN
 
@@ -78,7 +78,7 @@ def shrinkage_of(
     InvalidParameterError
         If fourth powers of scaled rows are needed and not known.
     """
-    sums = moments._held_sums().centred()
+    sums = held_sums(moments).centred()
     count = sums.count.astype(np.float64)
     fourth = np.zeros(count.size)
     if scaling:

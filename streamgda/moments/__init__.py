@@ -1,6 +1,6 @@
 """Class moments: per class the count, the mean and the scatter of the rows seen so far."""
 
-from streamgda.moments.base import Moments
+from streamgda.moments.base import Moments, held_sums
 from streamgda.moments.class_moments import ClassMoments
 from streamgda.moments.fourth import ScaledRows
 from streamgda.moments.grouped import GroupedMoments, group_labels
@@ -15,4 +15,5 @@ __all__ = [
     "ScaledRows",
     "SlidingWindow",
     "group_labels",
+    "held_sums",
 ]

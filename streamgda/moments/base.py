@@ -15,7 +15,7 @@ from streamgda.rows.labels import as_labels, join_labels
 from streamgda.rows.names import Names, join_names
 from streamgda.rows.sources import Slab
 from streamgda.runtime.interruption import ChangeLock
-from streamgda.storage.saved import Saved
+from streamgda.storage.saved import Saved, synchronized
 
 
 def check_labels(X: Any, y: Any) -> None:
@@ -43,12 +43,17 @@ class Moments(Saved):
         self._lock = ChangeLock()  # held while the moments change or are copied
         self.changes = 0
 
+    def __getstate__(self) -> Any:
+        """Return the attributes of a copy, which does not change while it is pickled."""
+        return vars(self) | vars(self.copy())
+
     @property
     def classes(self) -> np.ndarray:
         """Class labels, sorted, shape (n_classes,)."""
         return read_only(self._classes)
 
     @property
+    @synchronized
     def class_count(self) -> np.ndarray:
         """Rows of each class (int64), or their total weight (float64), shape (n_classes,)."""
         return self._sums.count.copy() if self._sums is not None else np.zeros(0, np.int64)
@@ -92,6 +97,7 @@ class Moments(Saved):
         return self.n_features if self._lifting is None else self._lifting.n_in
 
     @property
+    @synchronized
     def nbytes(self) -> int:
         """Bytes of the arrays that hold the moments: of d features about 4 d² for each matrix."""
         held = {} if self._sums is None else self._sums.arrays()
@@ -156,6 +162,7 @@ class Moments(Saved):
         """True if rows are summed where they are, on a device or by columns; or else copied."""
         return False
 
+    @synchronized
     def _description(self) -> dict[str, Any]:
         counts = zip(self.classes.tolist(), self.class_count.tolist(), strict=True)
         mapped = {} if self._lifting is None else {"feature_map": str(self._lifting)}
@@ -267,12 +274,11 @@ class Moments(Saved):
         """
         return self.copy() if isinstance(other, int) and other == 0 else NotImplemented
 
+    @synchronized
     def __iadd__(self, other: Self) -> Self:
         if not isinstance(other, type(self)):
             return NotImplemented
-        first, second = sorted((self._lock, other._lock), key=id)  # as another thread, for b + a
-        with first, second:
-            self._add(other)
+        self._add(other)
         return self
 
     @abstractmethod
@@ -328,11 +334,15 @@ class Moments(Saved):
         if names is not None and self.n_features is not None:
             self._feature_names = self._names_with(names)
 
-    def _held_sums(self) -> Any:
-        """Return the sums as they are kept, which must not be modified."""
-        if self._sums is None or not self._sums.count.any():
-            self._refuse_empty()
-        return self._sums
-
     def _refuse_empty(self) -> NoReturn:
         raise InvalidDataError("these moments hold no rows; call update(X, y) first")
+
+
+def held_sums(moments: Moments) -> Any:
+    """Return the sums that moments keep, which must not be modified; refuse moments without rows.
+
+    Other modules ask for them where `ClassMoments.centred` would copy.
+    """
+    if moments._sums is None or not moments._sums.count.any():
+        moments._refuse_empty()
+    return moments._sums

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
-from streamgda.moments.base import Moments, check_labels
+from streamgda.moments.base import Moments, check_labels, held_sums
 from streamgda.moments.centred import (
     OVERFLOW,
     ROUNDING,
@@ -58,7 +58,7 @@ from streamgda.storage.format import (
     pack_labels,
     unpack_labels,
 )
-from streamgda.storage.saved import State
+from streamgda.storage.saved import State, synchronized
 
 _INT64 = np.dtype(np.int64)
 _BLOCK_ELEMENTS = 1 << 20  # of matrices that are unpacked at a time
@@ -138,8 +138,9 @@ class ClassMoments(Moments):
     accuracy. The same bound holds on a device, where tensors of floats of up to 32 bits are
     multiplied in float32, 240 rows at a time, and integers in float64.
 
-    Several threads may change the same moments: they take turns, and `copy`, ``+`` and `save` wait
-    for them. Whatever exception arrives, such as that of Ctrl-C, a change is complete or not made.
+    Several threads may change the same moments: they take turns, and whatever reads the moments,
+    such as `covariance`, ``a - b``, `save` or a pickle, waits for them. Whatever exception arrives,
+    such as that of Ctrl-C, a change is complete or not made.
 
     Parameters
     ----------
@@ -215,10 +216,6 @@ class ClassMoments(Moments):
         self._few: FewRows | None = None
         # What a second pass over the rows yielded, and the number of changes at that time.
         self._scaled: tuple[int, Mapping[str, np.ndarray]] = 0, {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes for copies and pickles, without what adds rows to these sums."""
-        return vars(self) | {"_few": None}
 
     def _with_sums(
         self, classes: np.ndarray, sums: Any, structure: Structure | None = None
@@ -339,6 +336,7 @@ class ClassMoments(Moments):
                 raise refuse("feature_names", feature_names, f"{sums.n_features} texts")
         return cls._of_sums(sums.structure, found, sums.placed(at, found.size), names)
 
+    @synchronized
     def to_statistics(self) -> dict[str, Any]:
         """Return counts, means and scatters as arrays, for other programs.
 
@@ -364,7 +362,7 @@ class ClassMoments(Moments):
         >>> statistics["scatters"], ClassMoments.from_statistics(**statistics).means
         (array([[2.]]), array([[2.]]))
         """
-        sums, structure = self._held_sums().centred(), self._structure
+        sums, structure = held_sums(self).centred(), self._structure
         found = {
             "classes": self._classes.copy(),
             "counts": sums.count.copy(),
@@ -382,6 +380,7 @@ class ClassMoments(Moments):
         return self._structure.name
 
     @property
+    @synchronized
     def means(self) -> np.ndarray:
         """Class means, shape (n_classes, n_features); NaN for a class without rows."""
         return self._sums.class_means() if self._sums is not None else np.empty((0, 0))
@@ -403,6 +402,7 @@ class ClassMoments(Moments):
         return self.fourth_moments
 
     @property
+    @synchronized
     def fourth(self) -> np.ndarray:
         r"""Sums :math:`\sum w_i |x_i - m_k|^4` of each class, shape (n_classes,).
 
@@ -435,6 +435,7 @@ class ClassMoments(Moments):
         """True if the moments are integer sums without any rounding."""
         return isinstance(self._sums, ExactSums)
 
+    @synchronized
     def centred(self) -> CentredSums:
         """Return a copy of counts, means and scatter about the means, in float64.
 
@@ -455,11 +456,11 @@ class ClassMoments(Moments):
         >>> sums.count, sums.mean, sums.scatter
         (array([2]), array([[2.]]), array([[[2.]]]))
         """
-        with self._lock:
-            held = self._held_sums()
-            centred: CentredSums = held.centred()
-            return centred.copy() if centred is held else centred
+        held = held_sums(self)
+        centred: CentredSums = held.centred()
+        return centred.copy() if centred is held else centred
 
+    @synchronized
     def covariance(self, ddof: float = 0, *, as_frame: bool = False) -> Any:
         r"""Return the covariances :math:`S_k / (n_k - ddof)`, or the variances.
 
@@ -491,7 +492,7 @@ class ClassMoments(Moments):
         >>> moments.covariance().ravel(), moments.covariance(ddof=1).ravel()
         (array([1.  , 2.25]), array([2. , 4.5]))
         """
-        sums = self._held_sums().centred()
+        sums = held_sums(self).centred()
         ddof = as_number("ddof", ddof, "a number >= 0", 0)
         weight = self._structure.group_weights(sums.count, ddof)
         weight = np.where(weight > 0, weight, np.nan)
@@ -682,6 +683,7 @@ class ClassMoments(Moments):
         self._change_sums(mine, change)
         return self
 
+    @synchronized
     def __sub__(self, other: Self) -> Self:
         """Return the moments without the rows of `other`, as if these had never been added.
 
@@ -761,6 +763,7 @@ class ClassMoments(Moments):
                 self._change_sums(centred, change)
         return self
 
+    @synchronized
     def copy(self) -> Self:
         """Return independent moments with the same values.
 
@@ -778,11 +781,11 @@ class ClassMoments(Moments):
         >>> before.class_count, moments.class_count
         (array([2]), array([2, 1]))
         """
-        with self._lock:
-            sums = self._sums.copy() if self._sums is not None else None
-            copied = self._with_sums(self._classes, sums)
-            copied._keep_scaled(self._scaled_fourth())
-            return copied
+        sums = self._sums.copy() if self._sums is not None else None
+        copied = self._with_sums(self._classes, sums)
+        copied.changes = self.changes
+        copied._keep_scaled(self._scaled_fourth())
+        return copied
 
     def _keep(self, kept: np.ndarray) -> Self:
         """Return the moments of some classes."""
@@ -836,6 +839,7 @@ class ClassMoments(Moments):
 
     # --- moments of other features, classes, labels or projections ------------------------------
 
+    @synchronized
     def reduce(self, covariance_type: str) -> Self:
         """Return the moments of a simpler covariance type.
 
@@ -879,6 +883,7 @@ class ClassMoments(Moments):
             sums.checked()
         return reduced
 
+    @synchronized
     def select_features(self, index: Any) -> Self:
         """Return the moments of some of the features, in the order of `index`.
 
@@ -926,6 +931,7 @@ class ClassMoments(Moments):
         selected._lifting = None  # they are features of lifted rows
         return selected
 
+    @synchronized
     def select_classes(self, labels: Any) -> Self:
         """Return the moments of some of the classes.
 
@@ -962,6 +968,7 @@ class ClassMoments(Moments):
         kept[self._numbers(labels, "labels")] = True
         return self._keep(kept)
 
+    @synchronized
     def drop_classes(self, labels: Any) -> Self:
         """Return the moments of all classes but some.
 
@@ -1012,6 +1019,7 @@ class ClassMoments(Moments):
             )
         return at
 
+    @synchronized
     def relabel(self, mapping: Mapping[Any, Any]) -> Self:
         """Return the moments under other labels; classes that get one label become one class.
 
@@ -1055,10 +1063,11 @@ class ClassMoments(Moments):
 
     def _in_one_class(self, label: Any = 0) -> Self:
         """Return the moments of all rows as those of one class, without fourth moments."""
-        sums = self._held_sums().placed(np.zeros(self._classes.size, np.int64), 1)
+        sums = held_sums(self).placed(np.zeros(self._classes.size, np.int64), 1)
         sums.fourth = None
         return self._with_sums(np.array([label]), sums, structure_of(self._structure.kind))
 
+    @synchronized
     def pca(self, n_components: int) -> np.ndarray:
         """Return the principal components of all rows, from the scatter within and between classes.
 
@@ -1088,11 +1097,12 @@ class ClassMoments(Moments):
                [ 0.657,  0.73 , -0.173, -0.075]])
         """
         self._structure.check_covariances("pca")
-        sums = self._held_sums().centred()
+        sums = held_sums(self).centred()
         d = sums.n_features
         n_components = as_integer("n_components", n_components, f"1 to {d}", 1, d)
         return principal_axes(sums, n_components)[1]
 
+    @synchronized
     def project(self, components: Any, offset: Any = None) -> Self:
         """Return the moments of ``(x - offset) @ components.T``, without reading the rows again.
 
@@ -1127,7 +1137,7 @@ class ClassMoments(Moments):
         0.9733333333333334
         """
         self._structure.check_covariances("project")
-        sums = self._held_sums().centred()
+        sums = held_sums(self).centred()
         d = sums.n_features
         components = as_numbers("components", components, f"directions of {d} numbers", finite=True)
         if components.ndim != 2 or components.shape[1] != d or not components.size:

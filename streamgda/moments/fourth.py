@@ -16,6 +16,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError
 from streamgda.kernels.leave_one_out import own_squares
+from streamgda.moments.base import held_sums
 from streamgda.moments.centred import CentredSums, between_means, class_variance, pooled_variance
 from streamgda.moments.feature_maps import Lifting
 from streamgda.rows import labels as label_codes
@@ -93,7 +94,7 @@ class ScaledRows:
     @classmethod
     def of(cls, moments: ClassMoments, names: Sequence[str]) -> Self:
         """Return the rows of these moments, which determine the scalings."""
-        sums = moments._held_sums().centred()
+        sums = held_sums(moments).centred()
         scalings = {name: Scaling.of(sums, name) for name in names}
         return cls(moments.classes, scalings, moments._lifting)
 
@@ -133,6 +134,6 @@ class ScaledRows:
                 f"the classes had {counts[1].tolist()} rows, and {counts[0].tolist()} when they "
                 f"were read again: they changed between two passes over them"
             )
-        sums = squares._held_sums().centred()
+        sums = held_sums(squares).centred()
         fourth = sums.packed + sums.count[:, None] * (sums.mean + sums.mean_low) ** 2
         moments._keep_scaled(dict(zip(self.scalings, fourth.T.copy(), strict=True)))

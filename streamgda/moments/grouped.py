@@ -35,7 +35,7 @@ from streamgda.rows.names import Names
 from streamgda.rows.sources import Slab
 from streamgda.runtime.parameters import check_type, renamed, shown
 from streamgda.storage.format import check_whole, pack_labels, unpack_labels
-from streamgda.storage.saved import State, arrays_within, nested
+from streamgda.storage.saved import State, arrays_within, nested, synchronized
 
 _SHIFT = 32  # of the number of the group above that of the class
 NONE = np.empty(0, np.int64)
@@ -134,10 +134,6 @@ class Held:
     classes: np.ndarray
     cells: ClassMoments
     others: OtherParts | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes for copies and pickles, without sums of these cells."""
-        return vars(self) | {"others": None}
 
     @property
     def numbers(self) -> tuple[np.ndarray, np.ndarray]:
@@ -340,11 +336,13 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         return read_only(self._held.classes)
 
     @property
+    @synchronized
     def class_count(self) -> np.ndarray:
         """Rows of each class in all groups, or their total weight, shape (n_classes,)."""
         return np.asarray(self._held.counts.sum(axis=0))
 
     @property
+    @synchronized
     def counts(self) -> np.ndarray:
         """Rows of each class in each group, or their weight, shape (n_groups, n_classes)."""
         return self._held.counts
@@ -376,6 +374,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
     def _lifting(self) -> Lifting | None:  # type: ignore[override]
         return self._held.cells._lifting
 
+    @synchronized
     def _description(self) -> dict[str, Any]:
         counts = zip(self.groups.tolist(), self.counts.sum(axis=1).tolist(), strict=True)
         rows = {str(group): n for group, n in counts}
@@ -397,15 +396,16 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
             return number_of(group, self.groups, KeyError) >= 0
         return False
 
+    @synchronized
     def __getitem__(self, group: Any) -> ClassMoments:
         """Return a copy of the moments of a group, with all classes; raise KeyError for others."""
-        with self._lock:
-            held = self._held
-            number = number_of(group, held.groups, KeyError)
-            moments = held.between(number, number + 1)
-            moments._n_skipped = 0  # whatever their groups were
-            return moments
+        held = self._held
+        number = number_of(group, held.groups, KeyError)
+        moments = held.between(number, number + 1)
+        moments._n_skipped = 0  # whatever their groups were
+        return moments
 
+    @synchronized
     def total(self) -> ClassMoments:
         """Return the moments of the rows of all groups: the sum of those of each.
 
@@ -421,9 +421,9 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         >>> grouped.total().class_count, grouped.total().means.ravel()
         (array([2, 1]), array([2., 5.]))
         """
-        with self._lock:
-            return self._held.between(0, len(self))
+        return self._held.between(0, len(self))
 
+    @synchronized
     def without(self, group: Any) -> ClassMoments:
         """Return the moments of the rows of all groups but one: the sum of those of the others.
 
@@ -452,13 +452,13 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         >>> {group: float(grouped.without(group).means[0, 0]) for group in grouped}
         {'a': 5.5, 'b': 4.5, 'c': 2.0}
         """
-        with self._lock:
-            held = self._held
-            number = number_of(group, held.groups, InvalidParameterError)
-            left = held.without(number).copy()
-            left._n_skipped = self.n_skipped
-            return left
+        held = self._held
+        number = number_of(group, held.groups, InvalidParameterError)
+        left = held.without(number).copy()
+        left._n_skipped = self.n_skipped
+        return left
 
+    @synchronized
     def roll_up(self, to: Mapping[Any, Any] | Callable[[Any], Any]) -> Self:
         """Return the moments of larger groups, which are sums of these.
 
@@ -491,21 +491,20 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         >>> list(grouped.roll_up({"2024-06": "summer"}))
         ['2024-05', '2025-05', 'summer']
         """
-        with self._lock:
-            held = self._held
-            new = held.groups.tolist()
-            if callable(to):
-                new = [to(group) for group in new]
-            else:
-                check_type("to", to, Mapping, "a dict of groups to new groups, or a function")
-                for group in to:
-                    new[number_of(group, held.groups, InvalidParameterError)] = to[group]
-            if not new:
-                return self.copy()
-            labels = np.asarray(group_labels(new, what="new groups"))
-            groups, at = np.unique(labels, return_inverse=True)
-            same = np.arange(held.classes.size)
-            return self._made(held.merged(groups, at, held.classes, same)).copy()
+        held = self._held
+        new = held.groups.tolist()
+        if callable(to):
+            new = [to(group) for group in new]
+        else:
+            check_type("to", to, Mapping, "a dict of groups to new groups, or a function")
+            for group in to:
+                new[number_of(group, held.groups, InvalidParameterError)] = to[group]
+        if not new:
+            return self.copy()
+        labels = np.asarray(group_labels(new, what="new groups"))
+        groups, at = np.unique(labels, return_inverse=True)
+        same = np.arange(held.classes.size)
+        return self._made(held.merged(groups, at, held.classes, same)).copy()
 
     def _made(self, held: Held) -> Self:
         made = type(self)(self.covariance_type, fourth_moments=self.fourth_moments)
@@ -607,6 +606,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         sums.cells += theirs.widened(*labels).cells
         self._held = sums
 
+    @synchronized
     def __sub__(self, other: Self) -> Self:
         """Return the moments without the rows of `other`, group by group.
 
@@ -637,6 +637,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         left = wide.cells._less(subtracted.cells, None)
         return self._made(Held(*labels, left).pruned(NONE))
 
+    @synchronized
     def copy(self) -> Self:
         """Return independent moments with the same values.
 
@@ -654,9 +655,8 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         >>> list(before), list(grouped)
         (['a'], ['a', 'b'])
         """
-        with self._lock:
-            held = self._held
-            return self._made(Held(held.groups, held.classes, held.cells.copy()))
+        held = self._held
+        return self._made(Held(held.groups, held.classes, held.cells.copy()))
 
     # --- saving -------------------------------------------------------------------------------
 

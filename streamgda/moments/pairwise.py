@@ -11,7 +11,7 @@ from scipy import linalg
 
 from streamgda.errors import InvalidDataError, MergeError
 from streamgda.kernels.sums import two_sum
-from streamgda.moments.base import Moments, check_labels
+from streamgda.moments.base import Moments, check_labels, held_sums
 from streamgda.moments.centred import OVERFLOW, CentredSums
 from streamgda.moments.class_moments import ClassMoments
 from streamgda.moments.covariance_types import STRUCTURES
@@ -29,7 +29,7 @@ from streamgda.storage.format import (
     pack_labels,
     unpack_labels,
 )
-from streamgda.storage.saved import State
+from streamgda.storage.saved import State, synchronized
 
 
 def means_of_existing(X: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -218,17 +218,20 @@ class PairwiseMoments(Moments):
     _sums: PairSums | None = None
 
     @property
+    @synchronized
     def pair_count(self) -> np.ndarray:
         """Rows that have both of two features, shape (n_classes, d, d); the diagonal has one."""
-        return self._held_sums().pairs.copy()
+        return held_sums(self).pairs.copy()
 
     @property
+    @synchronized
     def means(self) -> np.ndarray:
         """Means of the existing values, shape (n_classes, d); NaN where there are none."""
-        held = self._held_sums()
+        held = held_sums(self)
         means = held.origin + held.means.diagonal(axis1=1, axis2=2)
         return np.where(held.pairs.diagonal(axis1=1, axis2=2) > 0, means, np.nan)
 
+    @synchronized
     def covariance(self, ddof: int = 0) -> np.ndarray:
         r"""Return the covariances :math:`S_{ij} / (n_{ij} - ddof)`, without correction.
 
@@ -256,7 +259,7 @@ class PairwiseMoments(Moments):
         array([[2.667, 2.   ],
                [2.   , 1.   ]])
         """
-        held = self._held_sums()
+        held = held_sums(self)
         weight = held.pairs - as_number("ddof", ddof, "a number >= 0", 0)
         symmetric = (held.products + held.products.transpose(0, 2, 1)) / 2
         return symmetric / np.where(weight > 0, weight, np.nan)
@@ -341,6 +344,7 @@ class PairwiseMoments(Moments):
         made._classes, made._sums, made._feature_names = classes, sums, self._feature_names
         return made
 
+    @synchronized
     def copy(self) -> Self:
         """Return independent moments with the same values.
 
@@ -358,11 +362,11 @@ class PairwiseMoments(Moments):
         >>> before.class_count, moments.class_count
         (array([2.]), array([2., 1.]))
         """
-        with self._lock:
-            return self._with_sums(self._classes, None if self._sums is None else self._sums.copy())
+        return self._with_sums(self._classes, None if self._sums is None else self._sums.copy())
 
     # --- Gaussians without missing values -----------------------------------------------------
 
+    @synchronized
     def to_moments(
         self, covariance_type: str = "full", *, least_eigenvalue: float = 1e-4
     ) -> ClassMoments:
@@ -406,7 +410,7 @@ class PairwiseMoments(Moments):
         """
         expected = "a number between 0 and 1"
         least = as_number("least_eigenvalue", least_eigenvalue, expected, LEAST, BELOW_ONE)
-        held = self._held_sums()
+        held = held_sums(self)
         none = np.argwhere(held.pairs.diagonal(axis1=1, axis2=2) == 0)
         if none.size:
             k, j = none[0]

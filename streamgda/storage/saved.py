@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from copy import deepcopy
+from functools import wraps
 from importlib import import_module
 from typing import Any, ClassVar, Self, TypeVar, overload
 
@@ -56,6 +57,12 @@ class Saved(ABC):
     def _locked(self) -> Any:
         """Return a context in which no other thread changes this object."""
         return getattr(self, "_lock", None) or nullcontext()
+
+    def __getstate__(self) -> Any:
+        """Return the attributes for copies and pickles, as they are between two changes."""
+        with self._locked():
+            state: Any = super().__getstate__()
+            return state.copy()
 
     def __copy__(self) -> Self:
         """Return a deep copy: states change in place, and a shallow one would change with them."""
@@ -229,6 +236,21 @@ class Saved(ABC):
 
 
 Kind = TypeVar("Kind", bound=Saved)
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def synchronized(function: Function) -> Function:
+    """Let no thread change the saved objects among the arguments, one or two, during a call."""
+
+    @wraps(function)
+    def call(*arguments: Any, **options: Any) -> Any:
+        given = (*arguments, *options.values())
+        locks = [each._locked() for each in given if isinstance(each, Saved)] or [nullcontext()]
+        locks.sort(key=id)  # as another thread, for b - a
+        with locks[0], locks[-1]:
+            return function(*arguments, **options)
+
+    return call  # type: ignore[return-value]
 
 
 def state_of(saved: Saved) -> State:

@@ -1,10 +1,10 @@
 """Moments are added, subtracted and decayed, selected, renamed, projected and saved."""
 
 import pickle
-import threading
 import warnings
 from copy import copy
 from fractions import Fraction
+from functools import partial
 
 import naive
 import numpy as np
@@ -28,7 +28,20 @@ from moment_checks import (
 )
 from states import bits
 
-from streamgda import ClassMoments, GaussianNB, GroupedMoments, PairwiseMoments, accumulate
+from streamgda import (
+    PCA,
+    ClassMoments,
+    FisherDiscriminant,
+    GaussianNB,
+    GroupedMoments,
+    PairwiseMoments,
+    Ridge,
+    accumulate,
+    covariance_test,
+    distance,
+    means_test,
+    select_features,
+)
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
 from streamgda.storage.saved import state_of
 
@@ -616,14 +629,88 @@ def test_nothing_that_moments_return_is_their_own_state(name):
     assert bits(copied.update(*rows)) == bits(pickled.update(*rows)) == bits(moments)
 
 
-def test_a_sum_waits_for_threads_that_change_either_operand():
-    one, other = (ClassMoments().update(np.eye(3), [0, 0, 1]) for _ in "ab")
-    for held in (one, other):
-        with held._lock:
-            thread = threading.Thread(target=lambda: one + other)
-            thread.start()
-            thread.join(0.2)
-            assert thread.is_alive()
-        thread.join()
-    one += one
-    assert one.class_count.tolist() == [4, 2]
+READ_ONLY = {
+    "moments": {
+        "class_count": None,
+        "means": None,
+        "nbytes": None,
+        "fourth": None,
+        "centred": (),
+        "copy": (),
+        "covariance": (),
+        "__getstate__": (),
+        "__repr__": (),
+        "to_bytes": (),
+        "to_statistics": (),
+        "reduce": ("diag",),
+        "select_features": ([0],),
+        "select_classes": ([0],),
+        "drop_classes": ([0],),
+        "relabel": ({0: 2},),
+        "pca": (1,),
+        "project": (np.eye(3),),
+    },
+    "grouped": {
+        "class_count": None,
+        "counts": None,
+        "copy": (),
+        "__getstate__": (),
+        "__repr__": (),
+        "to_bytes": (),
+        "total": (),
+        "without": (0,),
+        "__getitem__": (0,),
+        "roll_up": ({0: 1},),
+    },
+    "pairwise": {
+        "class_count": None,
+        "pair_count": None,
+        "means": None,
+        "copy": (),
+        "covariance": (),
+        "__getstate__": (),
+        "__repr__": (),
+        "to_bytes": (),
+        "to_moments": (),
+    },
+}
+OF_MOMENTS = {
+    "GaussianNB": GaussianNB.from_moments,
+    "FisherDiscriminant": FisherDiscriminant.from_moments,
+    "forward search": partial(select_features, n=1),
+    "covariance_test": covariance_test,
+    "PCA": PCA.from_moments,
+    "Ridge": partial(Ridge.from_moments, target=2),
+    "means_test": means_test,
+    "distance": lambda held: distance(held, held.copy(), "bhattacharyya"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "action"),
+    [
+        *((name, action) for name, actions in READ_ONLY.items() for action in actions),
+        *(("moments", action) for action in OF_MOMENTS),
+        *((name, sign) for name in READ_ONLY for sign in "+-" if (name, sign) != ("pairwise", "-")),
+    ],
+)
+def test_whatever_reads_moments_waits_for_threads_that_change_them(name, action, monkeypatch):
+    """Rows are added in place, and a result could have half of them."""
+    held, other = (STATES[name]() for _ in "ab")
+    if name == "moments":
+        rows = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2
+        held, other = (ClassMoments(fourth_moments=True).update(*rows) for _ in "ab")
+
+    def watch(self, attribute):
+        if attribute in ("_sums", "_held") and (self is held or self is other):
+            assert self._lock._is_owned()
+        return object.__getattribute__(self, attribute)
+
+    monkeypatch.setattr(type(held), "__getattribute__", watch)
+    if action in OF_MOMENTS:
+        OF_MOMENTS[action](held)
+    elif action in "+-":
+        assert held + other if action == "+" else held - other
+    else:
+        arguments, found = READ_ONLY[name][action], getattr(held, action)
+        assert (found if arguments is None else found(*arguments)) is not None

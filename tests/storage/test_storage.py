@@ -260,3 +260,22 @@ def test_another_thread_learns_after_the_state_is_written(name, monkeypatch):
     ((thread, alive),) = waited
     thread.join()
     assert alive
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_pickles_and_copies_wait_for_threads_that_learn(name):
+    held = LEARNING[name]()
+    (getattr(held, "partial_fit", None) or held.update)(np.eye(4, 3), np.array([3, -1, 3, 7]))
+    with held._locked():
+        thread = threading.Thread(target=pickle.dumps, args=(held,))
+        thread.start()
+        thread.join(0.1)
+        assert thread.is_alive()
+    thread.join()
+
+
+def test_what_was_saved_in_memory_does_not_change_with_the_object():
+    moments, store = ClassMoments().update(np.eye(40), np.arange(40) % 2), {}
+    moments.save(store)
+    moments.update(np.ones((4, 40)), np.arange(4) % 2)
+    assert ClassMoments.load(store).class_count.tolist() == [20, 20]
