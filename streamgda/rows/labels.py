@@ -115,7 +115,10 @@ def _checked(labels: np.ndarray, what: str, first_row: int = 0) -> np.ndarray:
                 f"classifier on a regression target)",
                 *(what, row),
             )
-        return labels if labels.dtype.itemsize <= 8 else labels.astype(np.float64)
+        if labels.dtype.itemsize > 8:  # long doubles, which cannot be saved
+            exact = labels.astype(np.float64)
+            return exact if (exact == labels).all() else _from_numbers(labels.astype(object), what)
+        return labels
     if kind in "mM":
         refuse_missing(labels, what, first_row)
     elif kind not in "biuUS":

@@ -72,6 +72,7 @@ KINDS = {
     "halves": (np.array([2.0, -1.0, 2.0, 1024.0], np.float16), "f2"),
     "singles": (np.array([2.0, -1.0, 2.0, 1024.0], np.float32), "f4"),
     "long doubles": (np.array([2.0, -1.0, 2.0, 1024.0], np.longdouble), "f8"),  # can be saved
+    "long doubles beyond 53 bits": (np.array([2**53, 2**53 + 1, -1], np.longdouble), "i8"),
     "mixed numbers": (np.array([1, 2.0, np.float32(3)], object), "f8"),
     "mixed integers": (np.array([np.int8(1), np.uint64(7)], object), "f8"),
     "series": (pd.Series(["b", "a", "b"]), "<U1"),
@@ -128,7 +129,8 @@ def test_numbers_are_joined_without_rounding():
     assert join_labels(np.array([1, 2]), huge).tolist() == [0, 1, 2, 2**64 - 1]
     with pytest.raises(InvalidDataError, match=r"from -1 to 18446744073709551615 .*no common type"):
         join_labels(np.array([-1, 2]), huge)
-    for y in ([2**63 + 1, -1], [2**64 + 1, 1], [10**400, 1]):
+    longer = np.longdouble(2**63) + np.array([1, -(2**63) - 1])
+    for y in ([2**63 + 1, -1], [2**64 + 1, 1], [10**400, 1], longer):
         with pytest.raises(InvalidDataError, match="y holds numbers that have no common 64-bit"):
             as_labels(y)
     large = np.array([2**53, 2**53 + 1])
