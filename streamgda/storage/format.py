@@ -33,7 +33,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache, partial
 from typing import Any
 
@@ -449,7 +449,7 @@ def _unpacked(dtype: np.dtype, values: list[Any]) -> np.ndarray:
 
 def check_array(
     name: str,
-    array: np.ndarray,
+    array: np.ndarray | None,
     shape: tuple[int, ...],
     dtype: str,
     *,
@@ -462,13 +462,16 @@ def check_array(
     ----------
     name : str
         Name of the array in errors.
-    array : ndarray
+    array : ndarray or None
+        None, where a file lacks an array, raises KeyError.
     shape : tuple of int
     dtype : str
         Data type without its byte order.
     least, most : float
         Limits of the values.
     """
+    if array is None:
+        raise KeyError(name)
     if array.shape != shape or array.dtype.str[1:] != dtype:
         raise ValueError(
             f"its arrays do not fit each other: {name} has shape {array.shape} and dtype "
@@ -492,12 +495,6 @@ def check_squares(name: str, squares: np.ndarray) -> None:
     """Raise ValueError if sums of squares are negative by more than rounding."""
     if squares.size and squares.min() < -_ROUNDING * abs(squares.max()):
         raise ValueError(f"{name} has the negative sum of squares {squares.min():g}")
-
-
-def check_names(arrays: Mapping[str, Any], names: Collection[str]) -> None:
-    """Raise ValueError unless there are arrays of these names and no others."""
-    if arrays.keys() != {*names}:
-        raise ValueError(f"it holds the arrays {sorted(arrays)}, expected {sorted(names)}")
 
 
 def check_whole(name: str, value: Any, least: int, most: int = MOST_ROWS) -> int:

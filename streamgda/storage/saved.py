@@ -7,6 +7,7 @@ which imports them.
 from __future__ import annotations
 
 import math
+import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -27,6 +28,10 @@ State = tuple[dict[str, Any], dict[str, np.ndarray]]  # attributes (as JSON) and
 # Contents that do not fit each other raise these when an object is built from them.
 _DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
+# Python's words for arrays that a constructor needs, and for those that it does not take.
+_ARGUMENTS = re.compile(
+    r"\(\) missing [^:]*: (.*)|\(\) got an unexpected keyword argument ('[^']*')"
+)
 
 _ESTIMATOR = "estimator"  # the kind of estimators, whose files name their classes
 # The classes of the other kinds.
@@ -362,6 +367,8 @@ def restore(
         raise
     except _DAMAGE as error:
         what = f"it lacks {error}" if isinstance(error, KeyError) else f"{error!s:.500}"
+        if isinstance(error, TypeError) and (found := _ARGUMENTS.search(what)):
+            what = f"it lacks {found[1]}" if found[1] else f"it holds {found[2]}, which is unknown"
         raise FormatError(f"the saved {kind._kind} is damaged: {what}") from None
 
 

@@ -237,11 +237,13 @@ def test_arrays_that_are_missing_or_unknown(name):
     subject = SUBJECTS[name]
     for array in subject.arrays.keys() - {"moments/squares"}:  # which earlier versions lack
         others = {key: value for key, value in subject.arrays.items() if key != array}
-        with pytest.raises(FormatError):
+        with pytest.raises(
+            FormatError, match=r"lacks '|not fit each other|moments are missing|holds '"
+        ):
             LOADERS[subject.kind](as_store(subject.written(None, others)))
     others = subject.arrays | {"more": np.zeros(2)}
     if subject.kind not in ("estimator", "checkpoint", "window"):
-        with pytest.raises(FormatError):
+        with pytest.raises(FormatError, match=r"'more'|lacks '"):
             LOADERS[subject.kind](as_store(subject.written(None, others)))
 
 
