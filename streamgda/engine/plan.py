@@ -39,7 +39,7 @@ _SCRATCH_BYTES = 3 << 25  # what kernels pack, group and cast at a time, if thre
 _ROW_BYTES = 64  # of the code of a row, its position in the order of the classes, and so on
 _MATRICES = 5  # temporary ones of a thread that factorises a covariance
 _HELD_BYTES = 1 << 26  # of labels, at most
-_LABELS = 1 << 20  # that are counted at a time
+_LABELS = 1 << 17  # that are counted at a time
 
 
 def plan_rows(
@@ -306,7 +306,9 @@ def decoded_once(rows: Rows, allowed: int) -> tuple[Rows, int]:
     if labels.read_as_views:
         return rows, 0
     ahead = labels.reading_ahead(allowed // 4 // max(1, labels.row_bytes))
-    kept = _coded(ahead, min(_HELD_BYTES, allowed // 16))
+    # Reading them again beside the rows may take more than keeping them.
+    most = max(allowed // 16, labels.reading_bytes(1))
+    kept = _coded(ahead, min(_HELD_BYTES, most))
     if kept is None:
         return rows, 0
     decoded = DecodedLabels.of(kept, labels.name)

@@ -56,7 +56,7 @@ _BLOCK_BYTES = 1 << 23  # of rows that are decoded at a time
 _BLOCK_ROWS = 1 << 15
 _DECODED_BYTES = 16  # of a number and its place in a dictionary, at least
 _REFERENCE_BYTES = 1_000_000  # of a pickle that is sent with each task
-_POOL_BYTES = 1 << 26  # that the allocator of pyarrow keeps for later, at most
+_POOL_BYTES = 1 << 25  # that the allocator of pyarrow keeps for later, at most
 _POOL_BLOCKS = 16  # that it keeps, of small ones
 _SKIPPED_BYTES = 1 << 29  # rows that are read to get at others: workers would repeat that
 _BUFFER = 1 << 16  # bytes of Parquet that are read from a column at a time
@@ -65,7 +65,9 @@ _PACKED = 8  # bytes of a dictionary for one of its compressed form, at most: it
 _COLUMN_BYTES = 1 << 14  # of the decoder of a column
 _WIDTHS = {"INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8}  # bytes of types of Parquet
 _METADATA = 20  # bytes of decoded metadata for one of Parquet
-_BATCH_BYTES = 1 << 23  # that the allocator keeps of record batches
+_BATCH_BYTES = 10 << 20  # that the allocator keeps of record batches
+_LARGE = 1 << 17  # bytes of an array that is not allocated in a block with others
+_GAPS = 5 << 22  # bytes between large arrays that are decompressed, at most
 _NUMBERED = (  # where columns have numbers for names
     " (its first line holds numbers, so that columns have no names: give their numbers, or "
     "header=True)"
@@ -209,9 +211,13 @@ class Arrow:
                 widths[column.name] = min(widths[column.name], width)
         # Memory is taken for a batch as it is stored, unless it is read column by column.
         stored = 0 if compressed else min(n_bytes, sum(widths.values())) // max(1, largest)
-        decoding = widths if compressed else {}
+        decoding, kept = {}, _BATCH_BYTES
+        if compressed:
+            # What was decompressed before leaves gaps, into which no array as large may fit.
+            large = sum(width for width in widths.values() if width > _LARGE)
+            decoding, kept = widths, _BATCH_BYTES // 2 + min(2 * large, _GAPS)
         pieces = [sum(sizes)] if stream else sizes
-        return Contents(pieces, schema, decoding, _BATCH_BYTES, largest, stored)
+        return Contents(pieces, schema, decoding, kept, largest, stored)
 
     def batches(
         self, file: TableFile, filesystem: Any, first: int, kinds: Mapping[str, Any], n_rows: int
@@ -716,7 +722,7 @@ class TableRows(ForwardRows):
             decoding += table.largest_piece * self.row_bytes
         if not table.whole:
             # Freed blocks of a row group, and of the one before on other threads.
-            kept = min(_POOL_BLOCKS * block, 2 * table.largest_piece + 4 * block)
+            kept = min(_POOL_BLOCKS * block, table.largest_piece + 3 * block)
             decoding += min(_POOL_BYTES, kept * self.row_bytes)
         # Two slabs hold all blocks that some of their rows are in, and are copied unless they are
         # read where they are.

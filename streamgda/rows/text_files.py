@@ -22,7 +22,7 @@ _SNIFFED = 1 << 16  # bytes that hold the first line
 _NUMBER = re.compile("-?[0-9]+")
 _RANGE = re.compile("(-?[0-9]+)?:(-?[0-9]+)?")
 _DELIMITERS = ",;\t|"
-_READ_BYTES = 40 << 20  # of blocks of text that are read ahead and parsed
+_READ_BYTES = 1 << 26  # of blocks of text that are read ahead and parsed
 _EXACT = 1 << 53  # to which float64 holds all integers
 _MISSING = (  # the markers of pandas
     *("", "NA", "N/A", "NULL", "NaN", "None", "n/a", "nan", "null", "<NA>", "#N/A", "#N/A N/A"),

@@ -92,6 +92,12 @@ def test_labels_that_are_counted_are_read_once_where_they_take_little(n_rows, he
     assert (len(y.reads) == counted) == held
 
 
+def test_labels_are_kept_where_reading_them_beside_the_rows_takes_more():
+    X, y = Stored((10**6, 8), (1000, 8)), Stored((10**6,), (10**6,), np.int64)
+    _, rows = plan_moments(Rows(X, y).opened(), moments=ClassMoments("diag"), allowed=12 * MB)
+    assert rows.y.read_as_views
+
+
 @in_turn("kind, allowed", ["int", "text", "date", "float"], ["1GB", "120MB"])
 def test_a_large_chunk_of_labels_is_decoded_once(kind, allowed):
     labels, asked = np.arange(10**6) % 300, Counter()
