@@ -42,6 +42,7 @@ from streamgda.rows.lifted import lifted
 from streamgda.rows.names import join_names
 from streamgda.rows.sources import RowSource, Slab, check_lengths
 from streamgda.rows.sparse import CompressedRows
+from streamgda.runtime import threads
 from streamgda.runtime.interruption import Lock
 from streamgda.runtime.memory import allowed_bytes, readable, spare_memory
 from streamgda.runtime.parameters import (
@@ -350,7 +351,7 @@ class DriftMonitor(Saved):
             before, reports = vars(self).copy(), []
             try:
                 for rows in self._read(X, y, sample_weight):
-                    reports += self._add(rows)
+                    reports += threads.call_serial_blas(self._add, rows)
                 self._reports = (*self._reports, *reports)[-self.keep :]
             except BaseException:
                 self.__dict__ = before  # nothing in it changes in place

@@ -577,7 +577,7 @@ def factorise(
     # Several matrices at a time with one thread each are faster than one at a time with all.
     several = structure.matrix and len(parts) > 1
     run = threads.run_serial_blas if several else threads.run
-    ranks = list(chain(*run(invert, parts)))
+    ranks = list(chain(*threads.call_blas(d * structure.matrix, run, invert, parts)))
     least = d if kept == "refuse" else 1
     singular = {g: rank for g, rank in enumerate(ranks) if rank < least}
     if singular:

@@ -28,6 +28,7 @@ import numpy as np
 
 from streamgda.errors import UnsupportedError
 from streamgda.rows.invalid_rows import GapRule
+from streamgda.runtime import threads
 
 CACHE_BYTES = 1 << 26  # of models that are kept for the patterns of further rows
 
@@ -118,7 +119,9 @@ class Marginals:
         with self._lock:
             model = self._held.get(pattern)
             if model is None:
-                model = self._held[pattern] = self.model.marginal(observed)
+                model = self._held[pattern] = threads.call_blas(
+                    self.model.n_features, self.model.marginal, observed
+                )
             self._held.move_to_end(pattern)
             while sum(held.packed_bytes for held in self._held.values()) > CACHE_BYTES:
                 self._held.popitem(last=False)

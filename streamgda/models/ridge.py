@@ -7,7 +7,7 @@ their means: :math:`(S_{xx} + \alpha I)\, W = S_{xy}`. Offsets of the rows cost 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -17,6 +17,7 @@ from streamgda.models.discriminants import LinearScores
 from streamgda.models.model import copied, length
 from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.covariance_types import symmetric
+from streamgda.runtime import threads
 from streamgda.storage.format import check_array
 
 _EPS = np.finfo(np.float64).eps
@@ -113,7 +114,7 @@ class Penalised:
         """The triangular factor; None if the matrix is singular to rounding."""
         scaled = self._scaled
         try:
-            factor = linalg.cholesky(scaled, lower=True)
+            factor = threads.call_blas(len(scaled), partial(linalg.cholesky, lower=True), scaled)
         except linalg.LinAlgError:
             return None
         reciprocal, _ = linalg.lapack.dpocon(factor, linalg.norm(scaled, 1), uplo="L")

@@ -1020,10 +1020,10 @@ def principal_axes(sums: CentredSums, n_axes: int | None = None) -> tuple[np.nda
     if not np.isfinite(total).all():
         raise MergeError(OVERFLOW)
     d = len(total)
-    if n_axes is None:
-        squares, vectors = linalg.eigh(total, lower=True, driver="evd")
-    else:
-        squares, vectors = linalg.eigh(total, subset_by_index=(d - n_axes, d - 1), lower=True)
+    options: dict[str, Any] = {"driver": "evd"}
+    if n_axes is not None:
+        options = {"subset_by_index": (d - n_axes, d - 1)}
+    squares, vectors = threads.call_blas(d, partial(linalg.eigh, lower=True, **options), total)
     axes = vectors[:, ::-1].T
     largest = np.abs(axes).argmax(axis=1)
     signs = np.sign(axes[np.arange(len(axes)), largest])

@@ -83,6 +83,20 @@ def call_serial_blas(function: Callable[..., Result], *arguments: Any) -> Result
     return result
 
 
+_NO_GAIN = range(65, 513)  # features of matrices that BLAS shares among threads to no advantage
+
+
+def call_blas(d: int, function: Callable[..., Result], *arguments: Any) -> Result:
+    """Call a function of matrices of `d` features, on one thread where more would gain nothing.
+
+    The threads of BLAS spin while they wait for each other. Where other processes use the cores,
+    that takes many times as long as the work; matrices that are smaller have one thread anyway.
+    """
+    if d in _NO_GAIN:
+        return call_serial_blas(function, *arguments)
+    return function(*arguments)
+
+
 def _settle_blas(*users: _BlasUser) -> None:
     """Limit BLAS to one thread if these or other users need that; otherwise undo the limit.
 

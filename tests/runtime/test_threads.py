@@ -7,12 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 
 import numba
+import numpy as np
 import pytest
 from interruptions import interrupted_at
 from processes import output
+from scipy import linalg
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from streamgda.runtime import threads
+from streamgda import PCA, DriftMonitor, LinearDiscriminantAnalysis, Ridge
+from streamgda.runtime import lapack, threads
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -331,3 +334,32 @@ def test_serial_blas_is_undone_wherever_an_exception_from_outside_arrives(used):
             number += 1
         assert number > 10
     assert not threads._blas_users
+
+
+def test_small_matrices_have_one_thread_of_blas(monkeypatch):
+    """More of them spin while they wait for each other, many times as long as the work takes."""
+    found = {}
+
+    def watch(owner, name):
+        function = getattr(owner, name)
+
+        def call(*arguments, **options):
+            found[name] = blas_threads()
+            return function(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, call)
+
+    watch(lapack, "invert_lower")
+    names = "eigh", "cholesky", "qr", "solve_triangular"
+    for name in names:
+        watch(linalg, name)
+    d = 70
+    X = np.random.default_rng(0).normal(size=(6 * d, d))
+    y = np.arange(len(X)) % 2
+    with threadpool_limits(2):
+        lda = LinearDiscriminantAnalysis().fit(X, y)
+        lda.predict(np.where(np.arange(d) == 1, np.nan, X[:2]), on_missing="marginal")
+        PCA(2).fit(X)
+        Ridge().fit(X, X[:, 0])
+        DriftMonitor(lda, window=len(X)).update(X, y)
+    assert found == {name: {1} for name in ("invert_lower", *names)}
