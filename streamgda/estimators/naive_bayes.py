@@ -104,8 +104,10 @@ class GaussianNB(GaussianClassifier):
     ) -> ClassMoments:
         """Change the moments, and those of the rows without weights once there are weights."""
         beside, self._beside = self._beside, None
-        weighted = adds and rows is not None and rows.weight is not None
-        if adds is None or not settings.var_smoothing or not (weighted or beside):
+        # Rows that were weighted or decayed without it are not known without their weights.
+        whole = beside is None and held.class_count.dtype.kind == "i"
+        begins = adds and whole and rows is not None and rows.weight is not None
+        if adds is None or not settings.var_smoothing or not (begins or beside):
             return super()._changed(change, adds, settings, held, rows)
         before = (beside or held).copy()
         moments = change(settings, held.copy(), rows)  # both change, or none

@@ -260,6 +260,20 @@ def test_rows_that_are_forgotten_were_never_seen(name, dtype):
         assert_same_bits(results(model, X), results(never, X))
 
 
+def test_weighted_rows_that_have_faded_are_forgotten_by_the_weights_that_they_have_by_now():
+    """Smoothing of GaussianNB follows rows without weights only while these are known."""
+    X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
+    weights = 1.0 + y
+    nb = GaussianNB().partial_fit(X[:20], y[:20], sample_weight=weights[:20])
+    nb.partial_fit(X[20:30], y[20:30], half_life=10)
+    nb.partial_fit(X[30:], y[30:], sample_weight=weights[30:])
+    nb.forget(X[:20], y[:20], sample_weight=weights[:20] / 2)
+    late = GaussianNB().partial_fit(X[20:30], y[20:30], half_life=10)
+    late.partial_fit(X[30:], y[30:], sample_weight=weights[30:])
+    assert_same_moments(nb.moments_, late.moments_, 1e-9)
+    assert nb.epsilon_ == pytest.approx(late.epsilon_)
+
+
 @pytest.mark.parametrize("kind", ["frame", "zarr", "dask"])
 def test_forgotten_rows_held_in_any_way(kind):
     X, y = blobs()
