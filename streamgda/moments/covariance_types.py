@@ -319,7 +319,7 @@ class Structure:
         the rank zero if nothing is left. Otherwise, where a rank is not full, what is written has
         no meaning.
         """
-        positive = covariances > 0
+        positive = covariances >= np.finfo(np.float64).tiny  # with a finite inverse
         log_determinants[...] = np.log(np.where(positive, covariances, 1.0)).sum(axis=1)
         np.divide(1, covariances, out=covariances, where=positive)
         ranks: list[int] = positive.sum(axis=1).tolist()

@@ -170,6 +170,16 @@ def test_variances_of_zero_are_refused(covariance_type):
         GaussianDiscriminantAnalysis(covariance_type).fit(X, y)
 
 
+@pytest.mark.parametrize("covariance_type", ["diag", "tied_diag", "spherical", "tied_spherical"])
+def test_variances_without_a_finite_inverse_are_refused(covariance_type):
+    X, y = blobs(200, 3)
+    expected = GaussianDiscriminantAnalysis(covariance_type).fit(X, y).predict(X)
+    found = GaussianDiscriminantAnalysis(covariance_type).fit(X * 1e-150, y).predict(X * 1e-150)
+    np.testing.assert_array_equal(found, expected)
+    with pytest.raises(SingularCovarianceError, match="rank 0 of 3"):
+        GaussianDiscriminantAnalysis(covariance_type).fit(X * 1e-156, y)
+
+
 def test_many_singular_classes_are_counted():
     X = np.random.default_rng(0).normal(size=(40, 3))
     with pytest.raises(SingularCovarianceError, match=r"40 of 40 classes.* and 30 more"):
