@@ -105,7 +105,7 @@ def assert_close(a, b, rtol=1e-10):
 LARGE_STATE = {"_SMALL_STATE": 0, "SEGMENT_STATE": 0, "_ALONE": 0}
 WIDE = LARGE_STATE | {"BUCKET_FEATURES": 0}
 TASKS = {"FLOAT_ROWS": 100, "PRODUCT_ROWS": 50, "PACKED_ROWS": 100, "_BLOCKS": 1}
-TILES = {"_PART_FEATURES": 7, "_TILES_BYTES": 1}
+TILES = {"_PART_FEATURES": 7, "_WIDE_BYTES": 1 << 16, "_TILES_BYTES": 1}
 PIECES = WIDE | TASKS | TILES | {"WINDOW_BYTES": 1, "_PART_ELEMENTS": 1}
 PATHS = {
     "whole": {},
@@ -143,7 +143,7 @@ def count_steps(patch):
     taken = Counter()
     names = "_add_few", "_add_many", "_add_by_ranges"
     steps = [(kind, name) for kind in (CentredSums, ExactSums) for name in names]
-    steps += [(parallel, name) for name in ("_add_blocks", "_tasks")]
+    steps += [(parallel, name) for name in ("_add_blocks", "_add_in_parts", "_tasks")]
     for owner, name in steps:
         function = getattr(owner, name)
 

@@ -452,6 +452,8 @@ class Sums(ABC):
         for some, lifted in windows:
             added = added.updated(Coded(lifted, codes[some], weights[some]), False)
             del lifted
+        if added.finite and not any(array.any() for array in self.arrays().values()):
+            return added  # to sums of no rows
         return self._with_added(added, held)
 
 
@@ -470,7 +472,7 @@ _FLOATS = _FLOAT64, np.dtype(np.float32)
 _NO_SQUARES = np.empty(0)
 
 
-class Centres(NamedTuple):
+class Means(NamedTuple):
     """The weight of the rows of each class, and their mean in two parts."""
 
     number: np.ndarray
@@ -626,17 +628,19 @@ class CentredSums(Sums):
         return True
 
     def _add_many(self, rows: Coded) -> None:
-        self._add_about(rows, self._centres_of(rows))
+        means = self._means_of(rows)
+        self._add_about(rows, means, *self._centres(means))
 
-    def _centres_of(self, rows: Coded) -> Centres:
-        """Return the centres of rows."""
+    def _means_of(self, rows: Coded) -> Means:
+        """Return the means of rows."""
         X, codes, weights = rows
         number = sums_of_weights(codes, weights, self.count.size)
-        pivot, sums = self.mean * (number > 0)[:, None], np.zeros_like(self.mean)
-        # Without a mean so far, the pivot is the first row: the last one of those in reverse order.
-        first, new = np.zeros(number.size, np.intp), (number > 0) & (self.count <= 0)
+        # The pivot is the first row of each class: the last one of those in reverse order. Sums of
+        # equal values about it are zero, and features that are constant in these rows stay so.
+        first, present = np.zeros(number.size, np.intp), number > 0
         first[codes[::-1]] = np.arange(codes.size)[::-1]
-        pivot[new] = X[first[new]]
+        pivot, sums = np.zeros_like(self.mean), np.zeros_like(self.mean)
+        pivot[present] = X[first[present]]
         beyond = np.zeros(1, np.int64)  # values too large to be squared and summed
         if type(X) is DeviceArray:
             X.add_sums(codes, weights, pivot, sums, beyond)
@@ -646,21 +650,37 @@ class CentredSums(Sums):
         within = not beyond.any() and (number + self.count).max() < LARGE
         if not (within and means_of_sums(LARGE, number, pivot, sums)):
             raise _TooLarge
-        return Centres(number, pivot, sums)
+        return Means(number, pivot, sums)
+
+    def _centres(self, means: Means) -> tuple[np.ndarray, np.ndarray]:
+        r"""Return the centres about which rows are added, in two parts.
+
+        Chan, Golub and LeVeque add :math:`n n' / (n + n') (m' - m)(m' - m)^T` to the scatters of n
+        and n' rows with means m and m'. By that much, the scatter of the n' rows is larger about
+        :math:`m' - \sqrt{n / (n + n')} (m' - m)`, which takes no other pass over a large scatter.
+        """
+        number, mean, mean_low = means
+        both = (number > 0) & (self.count > 0)
+        share = np.sqrt(self.count / np.where(both, self.count + number, np.inf))[:, None]
+        gap = (mean - self.mean) + (mean_low - self.mean_low)
+        centre, low = two_sum(mean, mean_low - share * gap)
+        return centre, low
 
     def _add_about(
         self,
         rows: Coded,
-        centres: Centres,
+        means: Means,
+        centre: np.ndarray,
+        centre_low: np.ndarray,
         scatters: tuple[np.ndarray, np.ndarray] | None = None,
     ) -> None:
         """Add rows with given centres, and perhaps given groups and their packed scatters."""
         X, codes, weights = rows
-        number, mean, mean_low = centres
         dtype = self._read_dtype(X.dtype)
         before = self._square_sums.copy()
         if scatters is None:
-            self._add_scatter(rows, mean, mean_low, dtype)
+            for block in rows.blocks(dtype):
+                parallel.add_scatter(block, centre, centre_low, dtype, self.packed)
         else:
             for group, scatter in zip(*scatters, strict=True):
                 self.packed[group] += scatter
@@ -670,7 +690,9 @@ class CentredSums(Sums):
             added = sums_of_weights(codes, weights * weights, self.count.size)
             self.squares = self._squares() + added
         self.count = self._count_for(weights.size > 0)
-        self._merge_means(number, mean, mean_low)
+        everyone, (number, mean, low) = np.arange(self.count.size), means
+        state = self.count, self.mean, self.mean_low
+        merge_means(number, mean, low, everyone, *state, np.empty_like(mean), np.empty(number.size))
 
     def updated(self, rows: Coded, held: bool, decay: float | None = None) -> Any:
         """Return the sums with rows added; see `Sums.updated`.
@@ -702,11 +724,13 @@ class CentredSums(Sums):
         order, _ = rows_by_group(codes, n, n)
         weights = weights[order] if weights.size else weights
         rows = Coded(X[order], codes[order], weights)
-        centres, groups = self._centres_of(rows), self.structure.groups(n)
+        means, groups = self._means_of(rows), self.structure.groups(n)
+        centres = self._centres(means)
         found, scatters = rows.X.scatter(
-            rows.codes, weights, centres[1:], groups, self.structure.matrix
+            rows.codes, weights, centres, groups, self.structure.matrix
         )
-        uninterrupted(self._add_about, rows, centres, (found, self.structure.pack(scatters)))
+        scatters = found, self.structure.pack(scatters)
+        uninterrupted(self._add_about, rows, means, *centres, scatters)
         return self
 
     def _with_large_values(self, rows: Coded) -> CentredSums:
@@ -717,38 +741,6 @@ class CentredSums(Sums):
         if not sums.finite:
             raise NotFinite
         return sums
-
-    def _add_scatter(
-        self, rows: Coded, centre: np.ndarray, centre_low: np.ndarray, dtype: Any
-    ) -> None:
-        """Add products of the centred rows to the scatter, in place."""
-        for block in rows.blocks(self._read_dtype(rows.X.dtype)):
-            parallel.add_scatter(block, centre, centre_low, dtype, self.packed)
-
-    def _merge_means(self, number: np.ndarray, mean: np.ndarray, mean_low: np.ndarray) -> None:
-        """Move the means to those of all rows, and add the distance of the means to the scatter.
-
-        This is Chan, Golub and LeVeque's update; the distances are added to the scatter like rows.
-        """
-        gap, weight = np.empty_like(mean), np.empty(number.size)
-        everyone = np.arange(number.size)
-        merge_means(
-            number, mean, mean_low, everyone, self.count, self.mean, self.mean_low, gap, weight
-        )
-        if self.structure.per_class:  # each scatter is changed by one distance, in one pass over it
-            step = max(1, _BLOCK_ELEMENTS // self.packed.shape[1])
-            parts = (slice(start, start + step) for start in range(0, number.size, step))
-            threads.run(
-                lambda some: add_outer(gap[some], weight[some], everyone[some], self.packed),
-                ((some,) for some in parts),
-            )
-            return
-        both = np.flatnonzero(weight)
-        if not self.structure.wide(self.n_features):
-            add_outer(gap, weight, self.structure.groups(number.size), self.packed)
-        elif both.size:
-            zeros = np.zeros_like(gap)
-            self._add_scatter(Coded(gap[both], both, weight[both]), zeros, zeros, _FLOAT64)
 
     def _count_for(self, weighted: bool) -> np.ndarray:
         """Return the count, as float64 if weights will be added to it; itself if it is already."""
@@ -1092,11 +1084,11 @@ def between_means(sums: CentredSums) -> np.ndarray:
     return gaps - (count / count.sum()) @ gaps
 
 
-def _with_rows(sums: CentredSums) -> Centres:
+def _with_rows(sums: CentredSums) -> Means:
     """Return the counts of the classes with rows, and their means in two parts."""
     rows = sums.count > 0
-    centres = Centres(sums.count, sums.mean, sums.mean_low)
-    return centres if rows.all() else Centres(*(values[rows] for values in centres))
+    means = Means(sums.count, sums.mean, sums.mean_low)
+    return means if rows.all() else Means(*(values[rows] for values in means))
 
 
 def _within(sums: CentredSums) -> np.ndarray:

@@ -14,7 +14,7 @@ from streamgda.kernels.integers import PACKED_ROWS, TOGETHER, WIDTH
 from streamgda.kernels.products import BLOCK_ROWS as FLOAT_ROWS
 from streamgda.kernels.products import LEAST_ROWS, PRODUCT_ROWS
 from streamgda.kernels.sums import group_rows
-from streamgda.rows.arrays import OrderedRows, as_kernel_rows, blocks
+from streamgda.rows.arrays import WINDOW_BYTES, OrderedRows, as_kernel_rows, blocks
 from streamgda.runtime import threads
 
 LARGEST_TASK = 3  # times the size that is asked of `even_blocks` and `_tasks`; it is less
@@ -159,10 +159,10 @@ def _tasks(sizes: np.ndarray, owner: np.ndarray, n_rows: int) -> list[tuple[slic
 
 # --- floating-point rows ----------------------------------------------------------------------
 
-_BLOCK_ELEMENTS = 1 << 21  # of a block of rows: in wide rows, there are fewer than `FLOAT_ROWS`
 _BLOCKS = 8  # that rows are cut into, at least, unless these are few
 _TASK_ELEMENTS = 1 << 19  # of rows that are worth a call on another thread
 _PART_FEATURES = 1024  # of a part of a matrix whose products are held
+_WIDE_BYTES = WINDOW_BYTES // 2  # of the wide rows that are centred at a time
 
 
 def add_scatter(
@@ -183,24 +183,27 @@ def add_scatter(
     X, codes, weights = rows
     n_rows, d = X.shape
     order, starts = rows_by_group(codes, len(centre), len(scatter))
-    size = min(FLOAT_ROWS, n_rows // _BLOCKS, _BLOCK_ELEMENTS // d)
-    cuts = even_blocks(starts, np.arange(len(scatter)), max(PRODUCT_ROWS, size))
+    wide = d > _PART_FEATURES
+    size = FLOAT_ROWS if wide else max(PRODUCT_ROWS, min(FLOAT_ROWS, n_rows // _BLOCKS))
+    cuts = even_blocks(starts, np.arange(len(scatter)), size)
     source = X, codes, order, weights, *_centre_in(centre, centre_low, dtype, weights)
+    add = _add_in_parts if wide else _add_blocks
     with threads.serial_blas():
-        refused = _add_blocks(source, cuts, dtype, scatter)
+        refused = add(source, cuts, dtype, scatter)
         # After all others, so that it does not matter which blocks shared a task.
         if refused.size:
             source = *source[:4], centre, centre_low
-            _add_blocks(source, [cut[refused] for cut in cuts], np.float64, scatter)
+            add(source, [cut[refused] for cut in cuts], np.float64, scatter)
 
 
 def _float_bytes(n_features: int) -> int:
     """Return the most bytes of the rows and products that all threads hold."""
-    block = max(PRODUCT_ROWS, min(FLOAT_ROWS, _BLOCK_ELEMENTS // n_features))
-    rows = LARGEST_TASK * max(block, _TASK_ELEMENTS // n_features)
-    blocks = max(1, rows // block)
-    held = rows * n_features + blocks * min(n_features, _PART_FEATURES) ** 2
-    return 8 * threads.n_threads() * held
+    if n_features > _PART_FEATURES:
+        block = 8 * (FLOAT_ROWS + FLOAT_ROWS // 2) * n_features
+        return max(_WIDE_BYTES, block) + 8 * threads.n_threads() * _PART_FEATURES**2
+    rows = LARGEST_TASK * max(FLOAT_ROWS, _TASK_ELEMENTS // n_features)
+    blocks = max(1, rows // FLOAT_ROWS)
+    return 8 * threads.n_threads() * (rows * n_features + blocks * n_features**2)
 
 
 def _centre_in(
@@ -229,12 +232,11 @@ def _add_blocks(
     d = source[0].shape[1]
     sizes, owner = cuts[1] - cuts[0], cuts[2]
     tasks = _tasks(sizes, owner, min(_TASK_ELEMENTS // d, int(sizes.sum()) // _BLOCKS))
-    parts = _triangle_parts(d)
+    whole = 0, d, 0, d
     active = np.empty(sizes.size, np.intp)
     most_rows = max(int(sizes[some].sum()) for some, _ in tasks)
     held = max(1 if turn is None else some.stop - some.start for some, turn in tasks)
-    width = max(part[1] - part[0] for part in parts)
-    shapes = (most_rows, d), (held, width, width)
+    shapes = (most_rows, d), (held, d, d)
     spaces = _Spaces(lambda: [np.empty(shape, dtype) for shape in shapes])
 
     def add(turns: threads.Turns, some: slice, turn: int | None) -> None:
@@ -245,23 +247,70 @@ def _add_blocks(
             products.pack_blocks(source, first, last, at, rows, features, own)
             own = np.maximum(own, 0)
             blocks = features, own, at, at + last - first
-            for part in parts:
-                if turn is None:
-                    products.add_products(rows, *blocks, groups, part, results, scatter)
-                    continue
-                products.multiply_blocks(rows, *blocks, part, results)
-                with turns.turn((groups[0], part), turn):
-                    products.add_blocks(results, features, own, groups, part, scatter)
+            if turn is None:
+                products.add_products(rows, *blocks, groups, whole, results, scatter)
+                return
+            products.multiply_blocks(rows, *blocks, whole, results)
+            with turns.turn(groups[0], turn):
+                products.add_blocks(results, features, own, groups, whole, scatter)
 
     threads.run_in_turns(add, tasks)
     return np.flatnonzero(active < 0)
 
 
+def _add_in_parts(
+    source: tuple[np.ndarray, ...], cuts: Sequence[np.ndarray], dtype: Any, scatter: np.ndarray
+) -> np.ndarray:
+    """Centre blocks of wide rows and add their products; see `_add_blocks`.
+
+    Blocks are as large as those of fewer features, because each is a pass over a large matrix. Once
+    some are centred, a thread adds the products of all of them to one part of the matrices, and
+    takes the next part.
+    """
+    d, sizes = source[0].shape[1], cuts[1] - cuts[0]
+    most = max(int(sizes.max()), _WIDE_BYTES // (np.dtype(dtype).itemsize * d))
+    active, parts = np.empty(sizes.size, np.intp), _triangle_parts(d)
+    rows = np.empty((min(most, int(sizes.sum())), d), dtype)
+    width = max(part[1] - part[0] for part in parts)
+    spaces = _Spaces(lambda: [np.empty((1, width, width), dtype)])
+
+    def add(some: slice) -> None:
+        first, last, groups = (cut[some] for cut in cuts)
+        stop = np.cumsum(last - first)
+        at, own = stop - (last - first), active[some]
+        features = np.empty((groups.size, d), np.intp)
+
+        def centre(*block: int) -> None:
+            b = slice(*block)
+            where = rows, features[b], own[b]
+            products.pack_blocks(source, first[b], last[b], at[b], *where)
+
+        def multiply(*part: int) -> None:
+            blocks = features, np.maximum(own, 0), at, stop, groups
+            with spaces.one() as [results]:
+                products.add_products(rows, *blocks, part, results, scatter)
+
+        threads.run(centre, pairwise(range(groups.size + 1)))
+        threads.run(multiply, parts)
+
+    ends, start = np.cumsum(sizes), 0
+    while start < sizes.size:
+        before = ends[start] - sizes[start]
+        stop = int(np.searchsorted(ends, before + most, "right"))
+        add(slice(start, stop))
+        start = stop
+    return np.flatnonzero(active < 0)
+
+
 def _triangle_parts(d: int) -> list[tuple[int, int, int, int]]:
-    """Cut a d x d lower triangle into squares: first and last rows, and columns."""
+    """Cut a d x d lower triangle into squares: first and last rows, and columns.
+
+    Those on the diagonal, with half of the products, come last, so that threads end together.
+    """
     n = -(-d // _PART_FEATURES)
     ranges = [*pairwise((np.arange(n + 1) * d // n).tolist())]
-    return [(*rows, *columns) for i, rows in enumerate(ranges) for columns in ranges[: i + 1]]
+    below = [(*rows, *columns) for i, rows in enumerate(ranges) for columns in ranges[:i]]
+    return below + [(*rows, *rows) for rows in ranges]
 
 
 # --- rows of integers -------------------------------------------------------------------------

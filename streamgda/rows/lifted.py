@@ -14,6 +14,7 @@ from streamgda.runtime import threads
 _PART_ELEMENTS = 1 << 21  # of lifted rows that a thread computes at a time
 _PART_ROWS = 256  # at least, for BLAS packs the matrix of a map for each product
 _LEAST_ROWS = 1024  # of a window: each of them costs a pass over the moments
+_WINDOW_BYTES = WINDOW_BYTES // 2  # as lifted rows are centred in a copy
 
 
 class Lifting(Protocol):
@@ -69,7 +70,7 @@ class LiftedRows:
 
     def windows(self) -> Iterator[tuple[slice, np.ndarray]]:
         """Yield lifted rows, window by window, each with its place."""
-        n_rows = max(_LEAST_ROWS, WINDOW_BYTES // (self.dtype.itemsize * self.shape[1]))
+        n_rows = max(_LEAST_ROWS, _WINDOW_BYTES // (self.dtype.itemsize * self.shape[1]))
         for start in range(0, len(self), n_rows):
             rows = slice(start, start + n_rows)
             yield rows, self[rows]
@@ -77,7 +78,7 @@ class LiftedRows:
 
 def window_bytes(n_features: int) -> int:
     """Return the bytes of the lifted rows that are in memory at a time, at most."""
-    return max(WINDOW_BYTES, 8 * _LEAST_ROWS * n_features)
+    return max(_WINDOW_BYTES, 8 * _LEAST_ROWS * n_features)
 
 
 def lifted(

@@ -56,7 +56,7 @@ def test_all_paths_agree(covariance_type, dtype, path, monkeypatch, use_threads)
     else:  # of a single group, that is one range: in segments
         assert bool(steps["_add_by_ranges"]) == (not tied or path == "ranges of classes")
     assert steps["_add_many"] == (matrix and path in LARGE)
-    assert bool(steps["_tasks"]) == (matrix and path in LARGE)
+    assert bool(steps["_tasks"] or steps["_add_in_parts"]) == (matrix and path in LARGE)
     rtol = accuracy(dtype, path, matrix)
     assert_moments(moments, X, y, weights, rtol)
     monkeypatch.undo()
@@ -238,10 +238,14 @@ def test_large_offset(far_away, covariance_type, chunk):
 @EVERY_PATH
 def test_large_offset_on_all_paths(far_away, path, monkeypatch):
     X, y, expected = far_away
+    X = X.copy()
     take_path(path, monkeypatch)
     assert_accurate(ClassMoments().update(X, y), expected["full"])
     half = ClassMoments().update(X, y, np.full(300, 0.3)) + ClassMoments().update(X, y) * 0.7
     assert_accurate(half, expected["full"])
+    X[200:] += [3.0, -1e3, 1e5]  # the means move, to where they are far from both parts
+    moved = ClassMoments().update(X[:200], y[:200]).update(X[200:], y[200:])
+    assert_accurate(moved, naive.rounded(naive.exact_covariance(X, y, "full")))
 
 
 def test_classes_far_from_each_other():
@@ -279,6 +283,20 @@ def test_constant_features_have_no_scatter_at_all(covariance_type, value, kind, 
         assert (m.means[:, 1] == value).all()
         if covariance_type in ("full", "tied"):
             assert not m.covariance()[..., 1, :].any()
+
+
+@pytest.mark.parametrize("path", ["large", "large in tiles"])
+def test_features_that_stop_varying_are_not_multiplied_in_float64(path, monkeypatch):
+    """Differences from a mean that was only rounded would be beyond the range of float32."""
+    take_path(path, monkeypatch)
+    X, y = sample(1300, 40, dtype="float32")
+    X[:650, 3:] *= np.float32(1e-6)
+    X[650:, 3:] = 0
+    moments = ClassMoments("tied").update(X[:650], y[:650])
+    steps = count_steps(monkeypatch)
+    moments.update(X[650:], y[650:])
+    assert steps["_add_blocks"] + steps["_add_in_parts"] == 1
+    assert_moments(moments, X, y, rtol=accuracy("float32", path, True))
 
 
 def scatter_of(moments):
