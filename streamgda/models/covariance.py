@@ -566,7 +566,8 @@ def factorise(
     roots = covariances.values if overwrite else covariances.values.copy()
     count = structure.group_sums(covariances.count)
     d = covariances.features.size
-    roots[count == 0] = np.eye(d) if structure.matrix else 1.0
+    if not count.all():  # the unit matrix is as large as a covariance
+        roots[count == 0] = np.eye(d) if structure.matrix else 1.0
     log_determinants = np.zeros(len(roots))
     kept = "refuse" if structure.per_class else how.singular
     parts = _parts(roots)

@@ -5,6 +5,7 @@ import warnings
 import naive
 import numpy as np
 import pytest
+from allocations import assert_peak_below
 from samples import blobs
 
 from streamgda import (
@@ -81,6 +82,15 @@ def test_roots_and_log_determinants(covariance_type):
         sign, log_determinant = np.linalg.slogdet(expected[k])
         assert sign == 1
         assert log_determinants[k] == pytest.approx(log_determinant, rel=1e-12)
+
+
+def test_factors_take_the_place_of_covariances():
+    moments = ClassMoments("tied").update(*blobs(500, 300))
+
+    def factors():
+        factorise(estimate(moments, "tied", Regularisation()), Regularisation(), overwrite=True)
+
+    assert_peak_below(1.8 * 8 * 300**2, factors)
 
 
 def test_weights_and_classes_without_rows():
