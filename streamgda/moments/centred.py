@@ -235,21 +235,32 @@ class Sums(ABC):
     @property
     def _most_few(self) -> int:
         """Rows that are added as one block, or block by block, to the sums themselves."""
-        n_classes, d, products = self.count.size, self.n_features, self.structure.matrix
-        state, row = self._state_bytes, self._row_cost
-        if state <= cost.SEGMENT_STATE:
-            most = cost.most_alone(cost.of_segment(state), row)
+        load, d = self._load, self.n_features
+        small, n_ranges = self._state_bytes <= cost.SEGMENT_STATE, self._n_ranges
+        times: list[Callable[[int], float]] = []
+        if small or (n_ranges < 2 and not self.structure.wide(d)):
+            times.append(partial(cost.in_segments, load))
         elif self.structure.wide(d):
-            most = cost.most_alone(cost.of_change(state, self._exact), row)
-        else:
-            beside = cost.of_ranges(self._ranges().size - 1)
-            each = cost.of_class(d, products, state)
-            most = cost.most_alone(beside, row + cost.of_order(d, products), each, n_classes)
+            times.append(partial(cost.in_passes, load))
+        if n_ranges > 1:
+            times.append(partial(cost.in_ranges, load, n_ranges=n_ranges))
+        most = min(cost.most_alone(load, time) for time in times)
         return min(most, max(LEAST_ROWS, 2 * _MOST_SEGMENT_ELEMENTS // d))
 
     @property
-    def _row_cost(self) -> float:
-        return cost.of_row(self.n_features, self.structure.matrix)
+    def _load(self) -> cost.Load:
+        """Size of the sums, on which the time of adding rows depends."""
+        sizes = self.count.size, len(self.packed), self.n_features
+        return cost.Load(*sizes, self.structure.matrix, self._state_bytes, self._exact)
+
+    @property
+    def _n_ranges(self) -> int:
+        """Number of ranges of classes whose rows may be added apart; 0 if that takes longer."""
+        if self.structure.wide(self.n_features):
+            return 0
+        if self._state_bytes <= min(_RANGE_STATE, cost.SEGMENT_STATE) and not self._load.far:
+            return 0
+        return self._ranges().size - 1
 
     @abstractmethod
     def adding_at_once(self) -> AddingAtOnce:
@@ -320,11 +331,8 @@ class Sums(ABC):
         X, codes, weights = rows
         if type(X) is LiftedRows:
             return self._updated_by_windows(rows, held)
-        n, d = X.shape
-        dtype, wide = self._read_dtype(X.dtype), self.structure.wide(d)
-        in_float32 = wide and dtype.itemsize == 4
-        large = self._state_bytes > (_SMALL_STATE if in_float32 else cost.SEGMENT_STATE)
-        if n <= self._most_few or type(X) is CompressedRows:
+        n, dtype, way = len(codes), self._read_dtype(X.dtype), self.way(len(codes), X.dtype)
+        if way == "alone" or type(X) is CompressedRows:
             add: Any = self._add_few
             if held and not self._changes_at_once(dtype, weights):
                 add = partial(uninterrupted, add)
@@ -332,25 +340,49 @@ class Sums(ABC):
                 add = partial(threads.call_serial_blas, add)
             add(Coded(as_kernel_rows(X, dtype), codes, weights), max(n, LEAST_ROWS))
             return self
-        if large:  # the rows are read several times
-            rows = Coded(np.asarray(X), codes, weights)
-        if large and wide:
+        if way == "segments":
+            return self._updated_by_segments(rows, held)
+        rows = Coded(np.asarray(X), codes, weights)  # which are read several times
+        if way == "passes":
             uninterrupted(self._add_many, rows)
-            return self
-        if large and len(edges := self._ranges()) > 2:
-            uninterrupted(self._add_by_ranges, rows, edges)
-            return self
-        return self._updated_by_segments(rows, held)
+        else:
+            uninterrupted(self._add_by_ranges, rows, self._ranges())
+        return self
+
+    def way(self, n_rows: int, dtype: np.dtype) -> str:
+        """Return how that many rows are added.
+
+        Either "alone", by one thread; or in "segments", or "ranges" of classes, or, of many
+        features, in "passes" over the rows: see `Sums`.
+        """
+        if n_rows <= self._most_few:
+            return "alone"
+        wide, n_ranges = self.structure.wide(self.n_features), self._n_ranges
+        in_float32 = wide and self._read_dtype(dtype).itemsize == 4
+        small = self._state_bytes <= (_SMALL_STATE if in_float32 else cost.SEGMENT_STATE)
+        if n_ranges > 1:
+            n_segments = -(-n_rows // self._segment(n_rows))
+            segments = cost.in_segments(self._load, n_rows, n_segments)
+            small &= segments <= cost.in_ranges(self._load, n_rows, n_ranges)
+        if small or (n_ranges < 2 and not wide):
+            return "segments"
+        return "passes" if wide else "ranges"
+
+    def _segment(self, n_rows: int) -> int:
+        """Return the number of rows of each segment of them."""
+        # An even number, so that threads have equally many. There are twice as many segments of
+        # twice as many rows if there are four times as many: each costs some time beside its rows.
+        least = max(_LEAST_SEGMENT, self._most_few // 2)
+        n_segments = 1 << ((n_rows // (2 * least)).bit_length() + 1) // 2
+        most = max(least, _MOST_SEGMENT_ELEMENTS // self.n_features)
+        pairs = -(-n_rows // (2 * most))
+        return -(-n_rows // max(n_segments, 2 * pairs if n_rows > most else 1))
 
     def _updated_by_segments(self, rows: Coded, held: bool) -> Any:
         """Return the sums with rows added, each segment to sums of its own; see `updated`."""
         (n, d), n_classes = rows.X.shape, self.count.size
         dtype = self._read_dtype(rows.X.dtype)
-        # A power of two, so that threads have equally many. There are twice as many segments of
-        # twice as many rows if there are four times as many: each costs some time beside its rows.
-        least = max(_LEAST_SEGMENT, self._most_few // 2)
-        n_segments = 1 << ((n // (2 * least)).bit_length() + 1) // 2
-        segment = -(-n // max(n_segments, -(-n // max(least, _MOST_SEGMENT_ELEMENTS // d))))
+        segment = self._segment(n)
         block_rows = segment
         if self.structure.wide(d):  # read twice; every class has rows to multiply with each other
             block_rows = max(LEAST_ROWS, _BLOCK_ELEMENTS // d, 64 * n_classes)

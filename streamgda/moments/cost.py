@@ -8,83 +8,147 @@ over the same rows, so that their sums have the same bits.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+from streamgda.kernels.narrow import LEAST_BUCKET_ROWS
 from streamgda.kernels.processors import SHAPE
 from streamgda.kernels.products import FEW_ROWS
 from streamgda.kernels.vectors import LANES
 
 # Of a row, of each of its values, and of each product of two by instructions of one product; and
-# more of a row and of each value if rows are multiplied one class after another.
+# more of a row and of each value if rows are read class by class, half as much of bytes.
 _ROW, _VALUE, _PRODUCT = 1.5, 0.3, 0.16
-_ORDERED_ROW, _ORDERED_VALUE = 10.5, 1.4
+_ORDERED_ROW, _ORDERED_VALUE = 25.0, 0.9
 _BYTE_LANES = SHAPE.vector_bytes * SHAPE.together // 8  # half of those of an instruction
 
-_HAND_OVER = 225_000.0  # of rows to another thread, and of their sums back
+_HAND_OVER = 350_000.0  # of rows to another thread, and of their sums back
 # Of a byte of sums that are made for a segment, and added afterwards; and of sums that change in
 # place: with means to merge, or exact.
-_SEGMENT_BYTE, _BYTE, _EXACT_BYTE = 0.5, 0.12, 0.05
+_SEGMENT_BYTE, _BYTE, _EXACT_BYTE = 1.0, 0.12, 0.05
 _RANGE = 60_000.0  # of rows to a thread that adds those of some classes
-_ALONE = 2.0  # times the time beside that of rows: with less work, two threads gain nothing
 
-# Bytes of sums that each segment of rows has of its own. More of them leave the near caches so
-# often that reading the rows in another order, class by class, takes less time.
-SEGMENT_STATE = 1 << 22
+SEGMENT_STATE = 1 << 22  # bytes of sums that a segment may have of its own
 _CACHE = 12 << 20  # bytes of the last cache that a thread can count on
 _LARGE_BLOCK = 64  # rows of each class for which sums in any memory are worth it
+_NEAR = 1 << 20  # bytes of the cache of a core, and the time of a byte that is not in it
+_FAR_BYTE = 0.045
 
 
-def of_row(n_features: int, products: bool, in_bytes: bool = False) -> float:
-    """Return the time of a row: of its values, and of the products of pairs of them, or squares.
+class Load(NamedTuple):
+    """Sums that one thread adds rows to, on whose size the time of a row depends.
 
-    Products of integers are those of their bytes, if `in_bytes`.
+    Attributes
+    ----------
+    n_classes, n_groups, n_features : int
+    products : bool
+        Products of all pairs of values are summed, for each group of classes; otherwise squares.
+    state_bytes : int
+        Size of the sums that are kept.
+    exact, in_bytes : bool
+        Values are integers; and their products are those of their bytes.
     """
-    lanes = _BYTE_LANES if in_bytes else LANES
-    return _ROW + _VALUE * n_features + products * _PRODUCT / lanes * n_features**2
+
+    n_classes: int
+    n_groups: int
+    n_features: int
+    products: bool
+    state_bytes: int
+    exact: bool = False
+    in_bytes: bool = False
+
+    @property
+    def row(self) -> float:
+        """Time of a row whose sums are in a near cache."""
+        lanes = _BYTE_LANES if self.in_bytes else LANES
+        d = self.n_features
+        return _ROW + _VALUE * d + self.products * _PRODUCT / lanes * d**2
+
+    @property
+    def held(self) -> int:
+        """Bytes that change while rows are added: buckets and their products, or sums."""
+        d, k = self.n_features, self.n_classes
+        if not self.products:
+            return 8 * (2 if self.exact else 3) * d * k
+        return 0 if self.in_bytes else 8 * d * (self.n_groups * d + LEAST_BUCKET_ROWS * k)
+
+    @property
+    def least_in_buckets(self) -> float:
+        """Fewest rows that are worth buckets."""
+        pooled = self.n_groups < self.n_classes
+        each = (0 if self.exact else FEW_ROWS) + pooled * self.n_features / 12
+        return each * self.n_classes
+
+    @property
+    def far(self) -> float:
+        """Time that a row takes beside `row` because `held` is more than a near cache has."""
+        d, k = self.n_features, self.n_classes
+        moved = 8 * d * (2 if self.products else 4 if self.exact else 5)  # the bucket, or sums
+        if self.products and self.n_groups == k > 1:  # half a matrix for each bucket of rows
+            moved += 8 * d**2 // LEAST_BUCKET_ROWS
+        return _FAR_BYTE * moved * (1 - _NEAR / max(_NEAR, self.held))
+
+    @property
+    def ordered(self) -> float:
+        """Time that a row takes beside `row` if it is read in the order of classes."""
+        value = (_ORDERED_VALUE if self.products else 0.5) * self.n_features
+        return (_ORDERED_ROW + value) / (2 if self.exact else 1)
+
+    @property
+    def row_alone(self) -> float:
+        """Time of a row that one thread adds to all sums."""
+        return self.row + (self.far if self.held <= _CACHE else self.ordered)
+
+    @property
+    def each_class(self) -> float:
+        """Time of a class beside its rows: that of its sums in a cache, or in memory."""
+        d = self.n_features
+        if not self.products:
+            return 4.6 * d
+        each = 200 + 20 * d + 0.33 * d**2
+        return each if self.state_bytes <= _CACHE else 1.75 * each
 
 
-def of_order(n_features: int, products: bool) -> float:
-    """Return the time that a row takes beside `of_row` if it is one of many classes."""
-    return _ORDERED_ROW + (_ORDERED_VALUE if products else 0.5) * n_features
+def in_passes(load: Load, n_rows: int) -> float:
+    """Return the time of two threads that add rows to the same sums, of many features."""
+    each = (_EXACT_BYTE if load.exact else _BYTE) * load.state_bytes
+    return _HAND_OVER + each + load.each_class * load.n_classes + n_rows / 2 * load.row
 
 
-def of_class(n_features: int, products: bool, state_bytes: int) -> float:
-    """Return the time of a class beside its rows: that of its sums in a cache, or in memory."""
-    if not products:
-        return 4.6 * n_features
-    each = 200 + 20 * n_features + 0.33 * n_features**2
-    return each if state_bytes <= _CACHE else 2.5 * each
+def in_segments(load: Load, n_rows: int, n_segments: int = 2) -> float:
+    """Return the time of two threads if each segment of rows has sums of its own."""
+    each = _SEGMENT_BYTE * load.state_bytes + load.each_class * load.n_classes
+    return _HAND_OVER + n_segments / 2 * each + n_rows / 2 * (load.row + load.far)
 
 
-def of_segment(state_bytes: int) -> float:
-    """Return the time beside that of rows if each segment of them has sums of its own."""
-    return _HAND_OVER + _SEGMENT_BYTE * state_bytes
+def in_ranges(load: Load, n_rows: int, n_ranges: int) -> float:
+    """Return the time of two threads if those of each range of classes are added apart."""
+    rows = n_rows * (load.row + load.ordered) + load.n_classes * load.each_class
+    return _HAND_OVER + n_ranges * _RANGE + rows / 2
 
 
-def of_change(state_bytes: int, exact: bool) -> float:
-    """Return the time beside that of rows if all threads add them to the same sums."""
-    return _HAND_OVER + (_EXACT_BYTE if exact else _BYTE) * state_bytes
+def most_alone(load: Load, time: Callable[[int], float]) -> int:
+    """Return the most rows that one thread adds in at most the time of two, linear in the rows."""
+    beside, each = time(0), load.each_class
+    row = load.row_alone - (time(1) - beside)
+    # Rows of classes that share a scatter are few, for one thread, until they are put in buckets.
+    most = load.least_in_buckets if load.n_groups < load.n_classes else 0.0
+    if beside <= load.n_classes * (row + each):
+        most = max(most, beside / (row + each))
+    elif row > 0:
+        most = max(most, (beside - load.n_classes * each) / row)
+    else:
+        return sys.maxsize
+    return int(most) if beside > 0 else 0
 
 
-def of_ranges(n_ranges: int) -> float:
-    """Return the time beside that of rows if those of each range of classes are added apart."""
-    return _HAND_OVER + _RANGE * n_ranges
-
-
-def most_alone(beside: float, row: float, each_class: float = 0.0, n_classes: int = 0) -> int:
-    """Return the most rows that one thread adds as soon as two, which take some time beside."""
-    whole = _ALONE * beside
-    n_rows = whole / (row + each_class)
-    return int(n_rows if n_rows <= n_classes else (whole - n_classes * each_class) / row)
-
-
-def in_buckets(
-    n_rows: int, n_classes: int, n_features: int, pooled: bool, exact: bool, held: int
-) -> bool:
+def in_buckets(load: Load, n_rows: int) -> bool:
     """Return True if narrow rows are sooner multiplied in buckets, one for each class.
 
     Otherwise the rows of a few at a time are added to the scatter at once, and those of many by
-    BLAS, or by their bytes if they are exact: class by class. `held` are the bytes of buckets and
-    of the sums of their products, which have to stay in a cache unless many rows are added.
+    BLAS, or by their bytes if they are exact: class by class. What is held has to stay in a cache
+    unless many rows are added.
     """
-    least = (0 if exact else FEW_ROWS) + pooled * n_features / 12
-    cached = held <= _CACHE or n_rows >= _LARGE_BLOCK * n_classes
-    return cached and n_rows >= least * n_classes
+    cached = load.held <= _CACHE or n_rows >= _LARGE_BLOCK * load.n_classes
+    return cached and n_rows >= load.least_in_buckets

@@ -21,7 +21,6 @@ from streamgda.kernels.integers import add_integer_squares, centre_scatter, cent
 from streamgda.kernels.narrow import (
     BUCKET_FEATURES,
     EXACT_NARROW_ROWS,
-    LEAST_BUCKET_ROWS,
     add_centred_narrow,
     add_exact_narrow,
 )
@@ -392,8 +391,8 @@ class Matrix(Structure):
             add_integers(rows, codes, form, count, total, scatter, n_threads)
 
     def _in_buckets(self, n_rows: int, d: int, n_classes: int, exact: bool) -> bool:
-        held = 8 * d * (self.n_groups(n_classes) * d + LEAST_BUCKET_ROWS * n_classes)
-        return cost.in_buckets(n_rows, n_classes, d, not self.per_class, exact, held)
+        load = cost.Load(n_classes, self.n_groups(n_classes), d, True, 0, exact)
+        return cost.in_buckets(load, n_rows)
 
     def centre_integers(self, *sums: np.ndarray, out: np.ndarray) -> None:
         ranges = triangle_ranges(math.isqrt(2 * out.shape[1]), threads.n_threads())

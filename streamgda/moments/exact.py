@@ -105,9 +105,9 @@ class ExactSums(Sums):
         return row_type(dtype).reach <= self.reach
 
     @property
-    def _row_cost(self) -> float:
+    def _load(self) -> cost.Load:
         in_bytes = self.reach < 256 and 2 * self.n_features > BUCKET_FEATURES
-        return cost.of_row(self.n_features, self.structure.matrix, in_bytes)
+        return super()._load._replace(in_bytes=in_bytes)
 
     def adding_at_once(self) -> AddingAtOnce:
         """Return a function of types that do not widen the reach, while sums stay exact."""

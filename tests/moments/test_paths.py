@@ -1,5 +1,6 @@
 """Every path that rows can take gives the same moments, as accurate as they can be."""
 
+from bisect import bisect
 from itertools import pairwise
 
 import naive
@@ -26,6 +27,7 @@ from streamgda.kernels.products import LEAST_ROWS
 from streamgda.moments import ClassMoments, cost
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.covariance_types import structure_of
+from streamgda.moments.exact import ExactSums
 from streamgda.runtime import threads
 
 
@@ -78,20 +80,29 @@ def test_a_state_too_large_for_each_segment(dtype):
 
 @pytest.mark.parametrize("covariance_type", ["full", "diag"])
 def test_many_segments(covariance_type, monkeypatch):
-    """Without any constants changed: five times as many rows as one thread adds."""
+    """Without any constants changed: five times as many rows as one thread adds.
+
+    There are twice as many segments as of two times as many, or as many pairs as are needed for
+    2^21 values in each.
+    """
     X, y = sample(5 * most_few(covariance_type, 32, 3), 32)
     steps = count_steps(monkeypatch)
     assert_moments(ClassMoments(covariance_type).update(X, y), X, y)
-    assert steps["_add_few"] == 4
+    assert steps["_add_few"] == max(4, 2 * -(-X.size // (2 << 21)))
 
 
-FEW, RANGES = "_add_few", "_add_by_ranges"
+_DTYPE = np.dtype("float64")  # or any other, unless rows are wide
 
 
-def most_classes(covariance_type, d):
-    """The most classes of which each segment of rows has sums of its own."""
-    one, two = (structure_of(covariance_type).state_bytes(k, d) for k in (1, 2))
-    return 1 + (cost.SEGMENT_STATE - one) // (two - one)
+def most_classes(covariance_type, d, n_rows=None):
+    """The most classes of which each segment of rows has sums of its own, of so many rows."""
+    structure = structure_of(covariance_type)
+
+    def apart(n_classes):
+        sums = CentredSums.zeros(structure, n_classes, d)
+        return sums.way(n_rows or sums._most_few + 1, _DTYPE) != "segments"
+
+    return bisect(range(1, 10_000), False, key=apart)
 
 
 def most_few(covariance_type, d, n_classes):
@@ -128,11 +139,11 @@ SQUARES = pytest.param("diag", 200, 40_000, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(
-    ("covariance_type", "d", "n"), [("full", 64, 15_000), ("tied", 60, 6000), SQUARES]
+    ("covariance_type", "d", "n"), [("full", 64, 30_000), ("tied", 60, 20_000), SQUARES]
 )
 def test_most_classes_of_segments(covariance_type, d, n, use_threads):
     use_threads(2)
-    n_classes = most_classes(covariance_type, d)
+    n_classes = most_classes(covariance_type, d, n)
     assert_way(covariance_type, d, n_classes, n, _add_by_ranges=0)
     assert_way(covariance_type, d, n_classes + 1, n, _add_by_ranges=1)
 
@@ -140,34 +151,51 @@ def test_most_classes_of_segments(covariance_type, d, n, use_threads):
 @pytest.mark.parametrize("covariance_type", ["full", "tied"])
 @pytest.mark.parametrize("d", [1, 8, 40])
 def test_fewest_rows_for_buckets(covariance_type, d):
-    pooled, n_classes = covariance_type == "tied", 12
-    chosen = [cost.in_buckets(n, n_classes, d, pooled, exact=False, held=0) for n in range(200)]
+    n_classes = 12
+    load = cost.Load(n_classes, 1 if covariance_type == "tied" else n_classes, d, True, 0)
+    chosen = [cost.in_buckets(load, n) for n in range(200)]
     assert chosen == sorted(chosen)
     least = chosen.index(True)
     for n in (least - 1, least):
         assert_way(covariance_type, d, n_classes, n, _add_few=1)
 
 
-@pytest.mark.parametrize("products", [True, False])
-def test_ways_follow_a_model_of_their_time(products):
-    """One thread adds fewer rows if they take longer; two take as long for the next one."""
-    for beside in (cost.of_segment(0), cost.of_segment(1 << 24), cost.of_ranges(20)):
-        rows = [cost.of_row(d, products) for d in range(1, 1000)]
-        assert rows == sorted(rows)
-        most = [cost.most_alone(beside, row) for row in rows]
-        assert most == sorted(most, reverse=True)
-        for row, n in zip(rows, most, strict=True):
-            assert n * row <= beside + n * row / 2 < (n + 1) * row
-        many = [cost.most_alone(beside, rows[7], 1000.0, k) for k in range(1, 3000)]
-        assert many == sorted(many, reverse=True)
-        assert many[-1] >= beside / (rows[7] + 1000)
+STEP = 1.3  # the most that the model of the cost predicts where the way changes
+
+
+def predicted(sums, n_rows):
+    """The time that the model of the cost predicts, in the way that is chosen."""
+    load, way = sums._load, sums.way(n_rows, _DTYPE)
+    if way == "alone":
+        return n_rows * load.row_alone + min(n_rows, load.n_classes) * load.each_class
+    if way == "segments":
+        return cost.in_segments(load, n_rows, -(-n_rows // sums._segment(n_rows)))
+    return cost.in_ranges(load, n_rows, sums._n_ranges)
+
+
+@pytest.mark.parametrize("kind", [CentredSums, ExactSums])
+@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag"])
+@pytest.mark.parametrize("d", [8, 16, 32, 64])
+def test_no_way_begins_with_a_step(covariance_type, d, kind):
+    """One class or row more takes little longer, and no less time than before."""
+    structure = structure_of(covariance_type)
+    for n_rows in (5000, 100_000):
+        some = (kind.zeros(structure, k, d) for k in (*range(1, 300), *range(300, 3000, 30)))
+        found = ((sums.way(n_rows, _DTYPE), predicted(sums, n_rows)) for sums in some)
+        for (way, before), (other, after) in pairwise(found):
+            assert way == other or 1 / STEP < after / before < STEP
+    for n_classes in (1, 10, 100, 1000):
+        sums = kind.zeros(structure, n_classes, d)
+        most = sums._most_few
+        if most * d < 1 << 22:  # the most that are copied at a time
+            assert 1 / STEP < predicted(sums, most + 1) / predicted(sums, most) < STEP
 
 
 @pytest.mark.parametrize("covariance_type", ["full", "diag"])
 @pytest.mark.parametrize("dtype", ["float64", "uint8"])
 def test_rows_added_at_once(dtype, covariance_type):
     """Rows of known classes have the same bits whether their labels must be encoded or not."""
-    X, y = sample(120_000, 8, dtype=dtype)
+    X, y = sample(200_000, 8, dtype=dtype)
     moments = [ClassMoments(covariance_type).update(X[:300], y[:300]) for _ in range(2)]
     most = moments[0]._sums.most_at_once
     for n in (1, LEAST_ROWS + 1, most, most + 1):
