@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from bisect import bisect
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench.measure import Call, Plan
-from bench.measure import seconds as seconds_of
+from bench.measure import PAUSE, Call, Plan
 from streamgda import ClassMoments, GaussianDiscriminantAnalysis
 
-FEATURES = (1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65)
+FEATURES = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65)
 FEATURES += (127, 128, 129, 255, 256, 784, 785)
-CLASSES = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
+CLASSES = (1, 2, 3, 5, 7, 10, 20, 50, 100, 200, 500, 1000)
 ROWS = (1, 2, 4, 8, 9, 16, 32, 64, 96, 97, 128, 192, 193, 256, 500, 1000)
-# Each a quarter more than the one before, so that each limit between two methods is passed.
-STEPS = tuple(round(16 * 1.25**i) for i in range(24))  # classes: 16 to 2,711
+# Each a quarter more than the one before, so that each limit between two methods is passed. Where
+# the model of the cost changes the method, there are two neighbours more.
+STEPS = (1, 2, 3, 4, 5, 6, 8, 10, 13, *(round(16 * 1.25**i) for i in range(24)))  # classes
 BATCHES = tuple(round(250 * 1.25**i) for i in range(31))  # rows: 250 to 201,948
-UPDATED = (8, 32, 64)  # features of the rows of updates
+UPDATED = (8, 16, 32, 64)  # features of the rows of updates
+DTYPES = ("float64", "float32", "uint8")
 K, D = 10, 16  # classes when features or rows vary, and features when classes vary
 WIDTH, CALLS = 64, 20  # features when rows vary, and calls of a measurement
 N, NUMBERS = 200_000, 10_000_000  # limits of a measurement: rows, and values
-ROUNDS = 3
 FEWER = 8  # scoring takes longer per row, so it uses this many times fewer rows
+STEP = 1.3  # a factor between neighbours from which on it is measured again
+SECONDS, LEAST, MOST = 0.006, 2, 10  # of a pair of neighbours for each repeat, and their calls
 
 
 @dataclass
@@ -50,99 +55,160 @@ class Curve:
         return asdict(self)
 
 
+class Point(NamedTuple):
+    """A call, how often it does something, and the operations of that."""
+
+    call: Call
+    times: int
+    operations: float
+
+
+Points = dict[str, Point]
+
+
 def run(plan: Plan) -> Iterator[Curve]:
-    features = FEATURES[::4] if plan.quick else FEATURES
-    classes = CLASSES[::4] if plan.quick else CLASSES
+    features, classes, rows, steps, batches = (
+        at[:: len(at) // 3] if plan.quick else at
+        for at in (FEATURES, CLASSES, ROWS, STEPS, BATCHES)
+    )
     yield from curves(plan, "features", features, lambda at: points(plan, at, K))
     yield from curves(plan, "classes", classes, lambda at: points(plan, D, at))
-    yield from curves(plan, "rows", ROWS[::4] if plan.quick else ROWS, calls)
-    steps, batches = (at[::8] if plan.quick else at for at in (STEPS, BATCHES))
-    yield from curves(plan, "classes", steps, lambda at: updates(plan.rows(N // 2), at))
-    yield from curves(plan, "rows", batches, lambda at: updates(plan.rows(at), K))
-
-
-Points = Iterator[tuple[str, float, float]]
+    yield from curves(plan, "rows", rows, calls)
+    for d in UPDATED:
+        for dtype in DTYPES:
+            for kind in ("full", "tied", "diag"):
+                n, of = plan.rows(N // 2), (d, dtype, kind)
+                at = with_borders(steps, lambda k, of=of, n=n: way(*of, n, k))
+                yield from curves(plan, "classes", at, lambda k, of=of, n=n: update(*of, n, k))
+                at = with_borders(batches, lambda n, of=of: way(*of, n, K))
+                yield from curves(plan, "rows", at, lambda n, of=of: update(*of, n, K))
 
 
 def curves(
-    plan: Plan, over: str, at: tuple[int, ...], points_at: Callable[[int], Points]
+    plan: Plan, over: str, at: Iterable[int], points_at: Callable[[int], Points]
 ) -> Iterator[Curve]:
+    """Yield the curves of all operations; neighbours are timed in turn, so that drift cancels."""
     seconds: dict[str, dict[int, float]] = {}
-    operations: dict[str, dict[int, float]] = {}
-    # The minimum of several rounds, because a machine that is busy for a while shows as a jump.
-    for _ in range(min(plan.repeats, ROUNDS)):
-        for value in at:
-            for name, took, work in points_at(value):
-                before = seconds.setdefault(name, {}).get(value, took)
-                seconds[name][value] = min(before, took)
-                operations.setdefault(name, {})[value] = work
+    jumps: dict[str, dict[tuple[int, int], float]] = {}
+    made = ((number, points_at(number)) for number in at)
+    for (a, before), (b, after) in pairwise(made):
+        for name in before.keys() & after.keys():
+            pair = before[name], after[name]
+            took = in_turn(pair, plan.repeats)
+            if jump_of(took, pair) > STEP and not plan.quick:  # or something else was running
+                took = np.minimum(took, in_turn(pair, 3 * plan.repeats))
+            jumps.setdefault(name, {})[a, b] = jump_of(took, pair)
+            for number, some in zip((a, b), took.tolist(), strict=True):
+                own = seconds.setdefault(name, {})
+                own[number] = min(own.get(number, some), some)
     for name, took in seconds.items():
-        jump, where = largest_jump(took, operations[name])
-        yield Curve(name, over, tuple(took), tuple(took.values()), jump, where)
+        where = max(jumps[name], key=jumps[name].__getitem__)
+        numbers, times = zip(*sorted(took.items()), strict=True)
+        yield Curve(name, over, numbers, times, jumps[name][where], where)
+
+
+def in_turn(pair: tuple[Point, Point], repeats: int) -> np.ndarray:
+    """Return the least seconds of each of two points, called in turn."""
+    taken, start = [], time.perf_counter()
+    while len(taken) < LEAST or (
+        len(taken) < MOST * repeats and time.perf_counter() - start < SECONDS * repeats
+    ):
+        taken.append([clock(point.call) for point in pair])
+    return np.min(taken, axis=0) / [point.times for point in pair]
+
+
+def clock(call: Call) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def jump_of(seconds: np.ndarray, pair: tuple[Point, Point]) -> float:
+    """Return the unexplained factor between neighbours.
+
+    Time may grow in proportion to the operations, and should not fall when they grow.
+    """
+    grown = seconds[1] / seconds[0]
+    return float(max(grown * pair[0].operations / pair[1].operations, 1 / grown))
+
+
+def with_borders(at: Iterable[int], way_of: Callable[[int], object]) -> list[int]:
+    """Return numbers, and of each pair that the model adds in different ways the border between."""
+    numbers = sorted(at)
+    for pair in pairwise(tuple(numbers)):
+        before, after = map(way_of, pair)
+        if before != after:
+            other = bisect(range(*pair), False, key=lambda at, way=before: way_of(at) != way)
+            numbers += range(pair[0] + other - 1, pair[0] + other + 1)
+    return sorted(set(numbers))
+
+
+def way(d: int, dtype: str, kind: str, n_rows: int, n_classes: int) -> object:
+    """Return how the model of the cost has rows added to moments."""
+    sums = ClassMoments(kind).update(np.zeros((1, d), dtype), [0])._sums
+    return sums.empty(n_classes).way(n_rows, np.dtype(dtype))
+
+
+def update(d: int, dtype: str, kind: str, n_rows: int, n_classes: int) -> Points:
+    """Return an update of moments that know the classes."""
+    X, order = rows_of(d, dtype)[:n_rows], permutation(n_rows)
+    y = order % n_classes
+    moments = ClassMoments(kind).update(X, y)
+    return {
+        f"{kind} {dtype} x {d}, an update": Point(lambda: moments.update(X, y), 1, n_rows),
+    }
+
+
+@cache
+def permutation(n_rows: int) -> np.ndarray:
+    return np.random.default_rng(0).permutation(n_rows)
+
+
+@cache
+def rows_of(d: int, dtype: str) -> np.ndarray:
+    numbers = np.random.default_rng(0).normal(100, 20, size=(max(BATCHES), d))
+    return np.clip(numbers, 0, 255).astype(dtype)
 
 
 def points(plan: Plan, d: int, n_classes: int) -> Points:
-    """Yield the name, seconds per row and multiply-adds per row of each operation."""
+    """Return operations on many rows."""
     n = plan.rows(min(N, NUMBERS // d))
     few = n // FEWER
     # The first rows are scored; they contain all classes equally.
     y = np.concatenate([np.arange(few), np.arange(n - few)]) % n_classes
     numbers = np.random.default_rng(0).integers(0, 256, (n, d)).astype(np.uint8)
     products = d * (d + 1) / 2
+    made: Points = {}
     for X in (numbers.astype(np.float64), numbers):
-        for structure in ("full", "tied", "diag"):
-            operations = d if structure == "diag" else products
-            took = least(lambda X=X, s=structure: ClassMoments(s).update(X, y))
-            yield f"{structure} {X.dtype}, moments", took / n, operations
+        for kind in ("full", "tied", "diag"):
+            operations = d if kind == "diag" else products
+            made[f"{kind} {X.dtype}, moments"] = Point(
+                lambda X=X, kind=kind: ClassMoments(kind).update(X, y), n, operations
+            )
         if n_classes > 1:
             model = GaussianDiscriminantAnalysis(reg_param=0.5).fit(X[:few], y[:few])
             for method in ("predict", "predict_proba"):
-                score = getattr(model, method)
-                took = least(lambda X=X[:few], f=score: f(X))
-                yield f"QDA {X.dtype}, {method}", took / few, n_classes * products
+                call = getattr(model, method)
+                made[f"QDA {X.dtype}, {method}"] = Point(
+                    lambda X=X[:few], call=call: call(X), few, n_classes * products
+                )
+    time.sleep(PAUSE)  # after a fit, which may use threads of BLAS
+    return made
 
 
 def calls(n_rows: int) -> Points:
-    """Yield the name and the seconds of calls for few rows, and their multiply-adds."""
+    """Return calls for few rows."""
     random = np.random.default_rng(0)
     X, y = random.normal(size=(100 * K, WIDTH)), np.arange(100 * K) % K
     products = n_rows * K * WIDTH * (WIDTH + 1) / 2
+    made: Points = {}
     for dtype in ("float64", "float32"):
         rows = X.astype(dtype)
         model, some = GaussianDiscriminantAnalysis(reg_param=0.5).fit(rows, y), rows[:n_rows]
         for method in ("predict", "predict_proba"):
             call = getattr(model, method)
-            took = least(lambda f=call, X=some: [f(X) for _ in range(CALLS)])
-            yield f"QDA {dtype}, a call of {method}", took / CALLS, products
-
-
-def updates(n_rows: int, n_classes: int) -> Points:
-    """Yield the name and the seconds of updates of moments that know the classes, and the rows."""
-    random = np.random.default_rng(0)
-    y = random.permutation(np.arange(n_rows) % n_classes)
-    for d in UPDATED:
-        X = random.normal(size=(n_rows, d))
-        for structure in ("full", "tied", "diag"):
-            moments = ClassMoments(structure).update(X, y)
-            took = min(least(lambda m=moments, X=X: m.update(X, y)) for _ in range(ROUNDS))
-            yield f"{structure} float64 x {d}, an update", took, n_rows
-
-
-def least(call: Call) -> float:
-    """Return the seconds of the faster of two calls; the first may compile or load kernels."""
-    return min(seconds_of(call), seconds_of(call))
-
-
-def largest_jump(
-    seconds: dict[int, float], operations: dict[int, float]
-) -> tuple[float, tuple[int, int]]:
-    """Return the largest unexplained factor between neighbouring points, and the points.
-
-    Time may grow in proportion to the operations, and should not fall when they grow.
-    """
-    jumps = {}
-    for a, b in pairwise(seconds):
-        grown = seconds[b] / seconds[a]
-        jumps[a, b] = max(grown * operations[a] / operations[b], 1 / grown)
-    where = max(jumps, key=jumps.__getitem__)
-    return jumps[where], where
+            made[f"QDA {dtype}, a call of {method}"] = Point(
+                lambda call=call, some=some: [call(some) for _ in range(CALLS)], CALLS, products
+            )
+    time.sleep(PAUSE)
+    return made

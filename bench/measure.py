@@ -16,7 +16,7 @@ Call = Callable[[], object]
 OURS = "ours"
 FEWEST = 3  # repeats of slow tasks
 SLOW = 10.0  # seconds after which a task counts as slow
-_PAUSE = 0.05  # seconds before a call: threads of OpenBLAS keep a core busy after a product
+PAUSE = 0.05  # seconds before a call: threads of OpenBLAS keep a core busy after a product
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Row:
 
 def seconds(call: Call) -> float:
     """Return the wall time of one call, on a machine that is idle before."""
-    time.sleep(_PAUSE)
+    time.sleep(PAUSE)
     start = time.perf_counter()
     call()
     return time.perf_counter() - start

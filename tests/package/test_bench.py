@@ -100,6 +100,13 @@ def test_a_suite_that_fails_keeps_the_rows_of_others(bench, plan, tmp_path, monk
     assert {row["suite"] for row in rows[1:]} == {"stream"}
 
 
+def test_curves_have_both_neighbours_of_each_border(bench):
+    curves = import_module("bench.curves")
+    assert curves.with_borders([1, 10, 20, 30], lambda k: k // 7 > 1) == [1, 10, 13, 14, 20, 30]
+    ways = [curves.way(64, "float64", "full", 100_000, k) for k in (1, 1000)]
+    assert ways == ["segments", "ranges"]
+
+
 def test_target_is_for_the_fastest_peer_of_a_name(bench):
     measure = import_module("bench.measure")
     times = {"ours": [1.0, 1.0], "a (slow)": [9.0, 9.0], "a (fast)": [3.0, 3.0], "b": [1.0, 1.0]}
