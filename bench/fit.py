@@ -35,7 +35,7 @@ ALGEBRA = (
     "half of the time or more goes to the moments; the rest is rounding them, and factorising and "
     "inverting 717 x 717 matrices in LAPACK"
 )
-BUCKETS = "each row is also copied to the rows of its class, whose 44 products are summed there"
+PRODUCTS = "the 44 products of a row and its sums are loaded and stored again for each row"
 
 
 SMALL_STATES = (
@@ -162,8 +162,8 @@ def mnist_models(plan: Plan) -> Iterator[Row]:
 def models(plan: Plan) -> Iterator[Row]:
     """Compare fitted models of rows with few features."""
     few = {
-        "scikit-learn": faster(20, BUCKETS),
-        READ: of_its_time(1.5, BUCKETS),
+        "scikit-learn": faster(20, PRODUCTS),
+        READ: of_its_time(1.5, PRODUCTS),
     }
     for n, d, kinds, targets in (
         (500_000, 64, ("float32", "float64"), {}),

@@ -19,6 +19,7 @@ from streamgda.kernels.vectors import (
     LANES,
     as_structures,
     broadcast,
+    empty_vectors,
     fused_multiply_add,
     padded_width,
     take_rows,
@@ -27,20 +28,22 @@ from streamgda.kernels.vectors import (
 
 _PARTS = 4  # sums of squares to which successive rows are added, if many are of one class
 _SAMPLE = 256  # successive rows of a block that are looked at for that
+# Rotations of a vector by which all pairs of its lanes meet.
+N_ROTATIONS = LANES // 2 + 1
 
 
-def _add_class_squares(X, order, codes, weights, first, last, pivots, sums, squares):
+def _add_class_squares(X, order, codes, weights, first, last, pivots, sums):
     d = X.shape[1]
     for r in range(first, last):
         k, w, part = codes[r], weights[r] if len(weights) else 1.0, r % len(sums)
         t = X[order[r] if len(order) else r] - pivots[k, :d]
-        sums[part, k, :d] += w * t
-        squares[part, k, :d] += (w * t) * t
+        sums[part, k, 0, :d] += w * t
+        sums[part, k, 1, :d] += (w * t) * t
 
 
 @intrinsic_of(_add_class_squares)
-def add_class_squares(typing, X, order, codes, weights, first, last, pivots, sums, squares):
-    """Add ``w t`` to ``sums[p, k]`` and ``w t^2`` to ``squares[p, k]``, t being x - pivots[k].
+def add_class_squares(typing, X, order, codes, weights, first, last, pivots, sums):
+    """Add ``w t`` to ``sums[p, k, 0]`` and ``w t^2`` to ``sums[p, k, 1]``, t being x - pivots[k].
 
     Rows from `first` to `last` are added, at least one, in an order (see `take_rows`); k is the
     class of a row, and w its weight. Successive rows are added to different sums p, whose number is
@@ -49,30 +52,54 @@ def add_class_squares(typing, X, order, codes, weights, first, last, pivots, sum
     is written in LLVM's vector types, as a compiler would check in each row how many vectors there
     are.
     """
-    index = types.intp
+    kinds = X, order, codes, weights, types.intp, types.intp, pivots, sums
+    return types.void(*kinds), _adding(_add_row_squares)
+
+
+def _add_class_products(X, order, codes, weights, first, last, pivots, sums):
+    d = X.shape[1]
+    for r in range(first, last):
+        k, part, t = codes[r], r % len(sums), np.zeros(LANES)
+        t[:d] = X[order[r] if len(order) else r] - pivots[k, :d]
+        sums[part, k, 0] += t
+        for i in range(N_ROTATIONS):
+            sums[part, k, 1 + i] += t * np.roll(t, -i)
+
+
+@intrinsic_of(_add_class_products)
+def add_class_products(typing, X, order, codes, weights, first, last, pivots, sums):
+    """Add rows as `add_class_squares` does, but with products of pairs of up to `LANES` features.
+
+    The product of t and of t rotated by i lanes goes to ``sums[p, k, 1 + i]``. Weights are empty.
+    """
+    kinds = X, order, codes, weights, types.intp, types.intp, pivots, sums
+    return types.void(*kinds), _adding(_add_row_products)
+
+
+def _adding(begin):
+    """Return what generates the code of a kernel that adds rows to sums of their classes."""
 
     def generate(context, builder, signature, arguments):
-        structures = as_structures(context, builder, signature, arguments)
-        *block, pivots, sums, squares = structures
-        n_parts, n_classes, width = cgutils.unpack_tuple(builder, squares.shape)
-        others = pivots.data, sums.data, squares.data, n_parts, n_classes, width
-        take_rows(context, builder, signature.args[0].dtype, block, others, _add_row_squares)
+        *block, pivots, sums = as_structures(context, builder, signature, arguments)
+        n_parts, n_classes, n_sums, width = cgutils.unpack_tuple(builder, sums.shape)
+        size = builder.mul(n_sums, width)
+        others = pivots.data, sums.data, n_parts, n_classes, size, width
+        take_rows(context, builder, signature.args[0].dtype, block, others, begin)
         return context.get_dummy_value()
 
-    kinds = X, order, codes, weights, index, index, pivots, sums, squares
-    return types.void(*kinds), generate
+    return generate
 
 
-def _add_row_squares(builder, r, k, w, _, pivots, sums, squares, n_parts, n_classes, width):
+def _add_row_squares(builder, r, k, w, _, pivots, sums, n_parts, n_classes, size, width):
     """Return what adds vectors of a row to the sums of its class."""
-    vector, one = ir.VectorType(ir.DoubleType(), LANES), width.type(1)
-    part = builder.mul(builder.and_(r, builder.sub(n_parts, one)), n_classes)
-    places = (pivots, k), *((array, builder.add(part, k)) for array in (sums, squares))
-    own = [builder.gep(array, [builder.mul(number, width)]) for array, number in places]
-    w = broadcast(builder, w, vector)
+    pivot, own, w = _places(builder, r, k, w, pivots, sums, n_parts, n_classes, size, width)
+    squares = builder.gep(own, [width])
 
     def add(at, values):
-        about, total, square = (vector_at(builder, builder.gep(a, [at]), 0, vector) for a in own)
+        about, total, square = (
+            vector_at(builder, builder.gep(start, [at]), 0, w.type)
+            for start in (pivot, own, squares)
+        )
         t = builder.fsub(values, builder.load(about, align=8))
         weighted = builder.fmul(w, t)
         sum_ = builder.fadd(builder.load(total, align=8), weighted)
@@ -81,6 +108,57 @@ def _add_row_squares(builder, r, k, w, _, pivots, sums, squares, n_parts, n_clas
         builder.store(square_sum, square, align=8)
 
     return add, None
+
+
+def _add_row_products(builder, r, k, w, _, pivots, sums, n_parts, n_classes, size, width):
+    """Return what adds a row, which is one vector, to the sums of its class."""
+    pivot, own, w = _places(builder, r, k, w, pivots, sums, n_parts, n_classes, size, width)
+    numbers = ir.VectorType(ir.IntType(32), LANES)
+
+    def add(_, values):
+        t = builder.fsub(values, builder.load(vector_at(builder, pivot, 0, w.type), align=8))
+        place = vector_at(builder, own, 0, w.type)
+        builder.store(builder.fadd(builder.load(place, align=8), t), place, align=8)
+        for i in range(N_ROTATIONS):
+            lanes = ir.Constant(numbers, [numbers.element((j + i) % LANES) for j in range(LANES)])
+            rotated = builder.shuffle_vector(t, t, lanes)
+            place = vector_at(builder, own, 1 + i, w.type)
+            total = fused_multiply_add(builder, t, rotated, builder.load(place, align=8))
+            builder.store(total, place, align=8)
+
+    return add, None
+
+
+def _places(builder, r, k, w, pivots, sums, n_parts, n_classes, size, width):
+    """Return the places of the pivot and of the sums of a row's class, and a vector of `w`."""
+    part = builder.and_(r, builder.sub(n_parts, width.type(1)))
+    number = builder.add(builder.mul(part, n_classes), k)
+    pivot = builder.gep(pivots, [builder.mul(k, width)])
+    own = builder.gep(sums, [builder.mul(number, size)])
+    return pivot, own, broadcast(builder, w, ir.VectorType(ir.DoubleType(), LANES))
+
+
+@inline_kernel
+def parts_for(codes, first, last):
+    """Return the number of sums of each class to which successive rows of a block are added."""
+    sample, repeated = min(_SAMPLE, last - first), 0
+    for r in range(first + 1, first + sample):
+        repeated += codes[r] == codes[r - 1]
+    return _PARTS if 4 * repeated > sample else 1
+
+
+@inner_kernel
+def sum_weights(codes, weights, first, last, totals):
+    """Write the sums of the weights of each class's rows from `first` to `last`."""
+    n_classes = totals.shape[0]
+    parts = np.zeros((_PARTS, n_classes))
+    for r in range(first, last):
+        w = weights[r] if weights.shape[0] > 0 else 1.0
+        parts[r & (_PARTS - 1), np.uint64(codes[r])] += w
+    for k in range(n_classes):
+        totals[k] = parts[0, k]
+        for p in range(1, _PARTS):
+            totals[k] += parts[p, k]
 
 
 @kernel
@@ -158,33 +236,23 @@ def add_centred_squares(
     n_classes, d = mean.shape
     shared, width = n_classes // scatter.shape[0], padded_width(d)
     numbers, totals = np.empty((2, n_classes))
-    counts = np.empty((_PARTS, n_classes))
-    part_sums, parts = np.empty((2, _PARTS, n_classes, width))
-    work = np.empty((4, n_classes, width))  # one allocation, as a single row takes little longer
+    size = n_classes * width
+    memory = empty_vectors((2 * _PARTS + 4) * size)  # at once, as a single row takes little longer
+    parts = memory[: 2 * _PARTS * size].reshape((_PARTS, n_classes, 2, width))
+    work = memory[2 * _PARTS * size :].reshape((4, n_classes, width))
     vectors, sums = work[:3], work[3]
     for first in range(0, codes.shape[0], block_rows):
         last = min(first + block_rows, codes.shape[0])
-        sample, repeated = min(_SAMPLE, last - first), 0
-        for r in range(first + 1, first + sample):
-            repeated += codes[r] == codes[r - 1]
-        n_parts = _PARTS if 4 * repeated > sample else 1
-        for p in range(n_parts):
-            for k in range(n_classes):
-                counts[p, k] = 0.0
-        for r in range(first, last):
-            w = weights[r] if weights.shape[0] > 0 else 1.0
-            counts[r & (n_parts - 1), np.uint64(codes[r])] += w
+        n_parts = parts_for(codes, first, last)
+        sum_weights(codes, weights, first, last, numbers)
         left, r = 0, first
         for k in range(n_classes):
-            numbers[k] = counts[0, k]
-            for p in range(1, n_parts):
-                numbers[k] += counts[p, k]
             totals[k] = numbers[k] if count[k] > 0 else 0.0
             left += numbers[k] > totals[k]
             for j in range(width if numbers[k] > 0 else 0):
                 vectors[0, k, j] = mean[k, j] if j < d else 0.0
         while left > 0:  # the pivot of a class without a mean is its first row
-            k = codes[r]
+            k = np.uint64(codes[r])
             if numbers[k] > totals[k]:
                 totals[k] = numbers[k]
                 left -= 1
@@ -196,18 +264,16 @@ def add_centred_squares(
             for k in range(n_classes):
                 for p in range(n_parts if totals[k] > 0 else 0):
                     for j in range(width):
-                        part_sums[p, k, j] = parts[p, k, j] = 0.0
-            add_class_squares(
-                X, order, codes, weights, first, last,
-                vectors[0], part_sums[:n_parts], parts[:n_parts],
-            )  # fmt: skip
+                        parts[p, k, 0, j] = parts[p, k, 1, j] = 0.0
+            held = parts[:n_parts]
+            add_class_squares(X, order, codes, weights, first, last, vectors[0], held)
             again, within = False, True
             for k in range(n_classes):
                 for j in range(width if totals[k] > 0 else 0):
                     vectors[1, k, j] = sums[k, j] = 0.0
                     for p in range(n_parts):
-                        vectors[1, k, j] += part_sums[p, k, j]
-                        sums[k, j] += parts[p, k, j]
+                        vectors[1, k, j] += parts[p, k, 0, j]
+                        sums[k, j] += parts[p, k, 1, j]
                     within &= sums[k, j] <= limit * limit
                     # If the pivot is a mean, most of this is added again for its distance.
                     part = vectors[1, k, j] / (totals[k] + count[k])

@@ -3,8 +3,9 @@
 If a whole row fits into a few vectors, packing rows into panels for BLAS takes longer than their
 products. Rows are read once, in their order, and copied to the bucket of their class, less its
 pivot. A full bucket is summed in vector registers, and only the totals are added to memory: the
-products of all classes stay in a near cache. Sums and products have rows of whole vectors
-(`padded_width`), with zeros beyond the last feature. The loops are written in LLVM's vector types.
+products of all classes stay in a near cache. Rows of a single vector have so few products that
+these are added to memory at once. Sums and products have rows of whole vectors (`padded_width`),
+with zeros beyond the last feature. The loops are written in LLVM's vector types.
 """
 
 import numpy as np
@@ -13,12 +14,20 @@ from numba import types
 from numba.core import cgutils
 
 from streamgda.kernels import inline_kernel, inner_kernel, intrinsic_of, kernel
-from streamgda.kernels.centred import add_squared_weights, merge_sums
+from streamgda.kernels.centred import (
+    N_ROTATIONS,
+    add_class_products,
+    add_squared_weights,
+    merge_sums,
+    parts_for,
+    sum_weights,
+)
 from streamgda.kernels.sums import row_start
 from streamgda.kernels.vectors import (
     LANES,
     as_structures,
     broadcast,
+    empty_vectors,
     function_of,
     fused_multiply_add,
     padded_width,
@@ -49,7 +58,8 @@ def empty_buckets(n_classes, width, n_rows):
         size * width * n_classes * 8 > _BUCKETS_BYTES or size >= 2 * n_rows
     ):
         size //= 2
-    rows, roots = np.empty((n_classes, size, width)), np.empty((n_classes, size))
+    rows = empty_vectors(n_classes * size * width).reshape((n_classes, size, width))
+    roots = np.empty((n_classes, size))
     ends = np.empty(n_classes, np.intp)
     for k in range(n_classes):
         ends[k] = k * size
@@ -59,8 +69,33 @@ def empty_buckets(n_classes, width, n_rows):
 
 
 @inner_kernel
-def add_narrow_products(block, buckets, totals, vectors, products):
-    """Write the sums of ``w`` to `totals`, ``w t`` to ``vectors[1]`` and ``w t t'`` to `products`.
+def add_vectors(block, vectors, products):
+    """Add rows that are single vectors, without weights; see `add_narrow_products`.
+
+    To load and store their products and sums for each row takes less time than to copy it.
+    """
+    X, order, codes, weights, first, last = block
+    n_classes, n_sums = vectors.shape[1], 1 + N_ROTATIONS
+    shared, n_parts = n_classes // products.shape[0], parts_for(codes, first, last)
+    size, edge = n_parts * n_classes * n_sums * LANES, n_classes * LANES
+    memory = empty_vectors(edge + size)
+    pivots = memory[:edge].reshape((n_classes, LANES))
+    sums = memory[edge:].reshape((n_parts, n_classes, n_sums, LANES))
+    pivots[:], sums[:] = vectors[0], 0.0
+    add_class_products(X, order, codes, weights, first, last, pivots, sums)
+    for p in range(n_parts):
+        for k in range(n_classes):
+            for i in range(LANES):
+                vectors[1, k, i] += sums[p, k, 0, i]
+                for turn in range(N_ROTATIONS):
+                    j = (i + turn) % LANES
+                    if 2 * turn < LANES or i > j:  # half a turn meets each pair twice
+                        products[k // shared, max(i, j), min(i, j)] += sums[p, k, 1 + turn, i]
+
+
+@inner_kernel
+def add_narrow_products(block, vectors, products):
+    """Write the sums of ``w t`` to ``vectors[1]``, and those of ``w t t'`` to `products`.
 
     They are of a block: all rows, their order (see `take_rows`), classes and weights, and the
     numbers of the first row and of the one past the last. For a row of class k with weight w, t is
@@ -69,16 +104,19 @@ def add_narrow_products(block, buckets, totals, vectors, products):
     some above it.
     """
     X, order, codes, weights, first, last = block
-    rows, roots, ends = buckets
-    n_classes, size, width = rows.shape
+    _, n_classes, width = vectors.shape
     for k in range(n_classes):
-        totals[k] = 0.0
         for j in range(width):
             vectors[1, k, j] = 0.0
     for g in range(products.shape[0]):
         for i in range(width):
             for j in range(width):
                 products[g, i, j] = 0.0
+    if width == LANES and weights.shape[0] == 0 and first < last:
+        add_vectors(block, vectors, products)
+        return
+    rows, roots, ends = empty_buckets(n_classes, width, last - first)
+    size = rows.shape[1]
     r = first
     while r < last:
         r = fill_buckets(X, order, codes, weights, r, last, vectors, rows, roots, ends)
@@ -86,18 +124,10 @@ def add_narrow_products(block, buckets, totals, vectors, products):
         if ends[k] == (k + 1) * size:
             add_bucket(rows, roots, k, size, vectors, products)
             ends[k] = k * size
-            totals[k] += size
     for k in range(n_classes):
         n = ends[k] - k * size
         if n > 0:
             add_bucket(rows, roots, k, n, vectors, products)
-            ends[k] = k * size
-            totals[k] += n
-    if weights.shape[0] > 0:
-        for k in range(n_classes):
-            totals[k] = 0.0
-        for r in range(first, last):
-            totals[codes[r]] += weights[r]
 
 
 def _fill_buckets(X, order, codes, weights, first, last, vectors, rows, roots, ends):
@@ -276,20 +306,21 @@ def add_centred_narrow(
     n_groups, width = scatter.shape[0], padded_width(d)
     shared = n_classes // n_groups  # number of classes that share a scatter
     totals, numbers = np.empty(n_classes), np.empty(n_classes)
-    vectors, products = np.empty((3, n_classes, width)), np.empty((n_groups, width, width))
-    buckets = empty_buckets(n_classes, width, min(codes.shape[0], block_rows))
+    vectors = empty_vectors(3 * n_classes * width).reshape((3, n_classes, width))
+    products = empty_vectors(n_groups * width * width).reshape((n_groups, width, width))
     for first in range(0, codes.shape[0], block_rows):
         last = min(first + block_rows, codes.shape[0])
+        sum_weights(codes, weights, first, last, totals)
         left, r = 0, first
         for k in range(n_classes):
-            totals[k] = count[k]
-            left += not totals[k] > 0
+            numbers[k] = count[k] if totals[k] > 0 else 1.0
+            left += not numbers[k] > 0
             for j in range(width):
                 vectors[0, k, j] = mean[k, j] if j < d else 0.0
-        while left > 0 and r < last:  # the pivot of a class without a mean is its first row
-            k = codes[r]
-            if not totals[k] > 0:
-                totals[k] = 1.0
+        while left > 0:  # the pivot of a class without a mean is its first row
+            k = np.uint64(codes[r])  # unsigned: no check for negative indices
+            if not numbers[k] > 0:
+                numbers[k] = 1.0
                 left -= 1
                 row = order[r] if order.shape[0] > 0 else r
                 for j in range(d):
@@ -297,7 +328,7 @@ def add_centred_narrow(
             r += 1
         block = X, order, codes, weights, first, last
         for times in range(2):
-            add_narrow_products(block, buckets, totals, vectors, products)
+            add_narrow_products(block, vectors, products)
             # If the pivot was a mean, most of what is subtracted is added again for its distance.
             again, within = False, True
             for g in range(n_groups):
@@ -344,13 +375,14 @@ def add_exact_narrow(X, order, codes, count, total, scatter):
     n_classes, d = total.shape
     n_groups, width = scatter.shape[0], padded_width(d)
     totals, weights = np.empty(n_classes), np.empty(0)
-    vectors, products = np.empty((2, n_classes, width)), np.empty((n_groups, width, width))
+    vectors = empty_vectors(2 * n_classes * width).reshape((2, n_classes, width))
+    products = empty_vectors(n_groups * width * width).reshape((n_groups, width, width))
     for k in range(n_classes):
         for j in range(width):
             vectors[0, k, j] = 0.0
-    buckets = empty_buckets(n_classes, width, codes.shape[0])
     block = X, order, codes, weights, 0, codes.shape[0]
-    add_narrow_products(block, buckets, totals, vectors, products)
+    sum_weights(codes, weights, 0, codes.shape[0], totals)
+    add_narrow_products(block, vectors, products)
     for k in range(n_classes):
         count[k] += np.int64(totals[k])
         for j in range(d):

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -19,6 +20,15 @@ _ROWS_AHEAD = 12
 def padded_width(n_features):
     """Return the number of features, rounded up to whole vectors of float64."""
     return (n_features + LANES - 1) // LANES * LANES
+
+
+@inline_kernel
+def empty_vectors(n):
+    """Return an array of `n` float64 that starts at a cache line, which no vector of it crosses."""
+    line = 64
+    memory = np.empty(n + line // 8)
+    start = -memory.ctypes.data % line // 8
+    return memory[start : start + n]
 
 
 def vector_at(builder, pointer, number, vector):
