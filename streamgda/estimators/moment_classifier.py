@@ -1250,8 +1250,9 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         """
         max_memory = reading.pop("max_memory", None)
         rows = self._read("score", X, None, None, reading)
-        if isinstance(y, np.ndarray) and y.shape[1:] == (1,):  # as scikit-learn's and `fit`
-            y = y[:, 0]
+        labels: Any = y if y is None or isinstance(y, np.ndarray) else as_source(y, "y")
+        if np.shape(labels)[1:] == (1,):  # as scikit-learn's and `fit`
+            y = (y if labels is y else np.asarray(labels.whole()))[:, 0]
         rows = replace(rows, y=y, weight=sample_weight)
         hits = total = 0.0
         for scored in _predictions(self, rows, max_memory):

@@ -417,7 +417,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
     array([59.7, 61.2, 66.5])
     """
 
-    _targets: int | None = None  # number of the targets; None for one
+    _targets: int | None = None  # number of the targets; None for one that is no column
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -438,8 +438,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
             )
         X = validate_rows(self, rows.X, reset=reset)
         y = targets_of(as_source(X), rows.y)
-        n_targets = math.prod(y.shape[1:])
-        targets = None if n_targets == 1 else n_targets
+        targets = math.prod(y.shape[1:]) if len(y.shape) > 1 else None
         if reset:
             self._targets = targets
         elif (targets or 1) != (self._targets or 1):
@@ -609,8 +608,8 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
     # --- fitted attributes ----------------------------------------------------------------------
 
     def _shaped(self, values: np.ndarray) -> Any:
-        """Return values of the targets in the shape of `y`."""
-        return values if self._targets is not None else values[0]
+        """Return values of the targets, or of the only one."""
+        return values if (self._targets or 1) > 1 else values[0]
 
     @fitted
     def coef_(self) -> np.ndarray:
@@ -620,8 +619,10 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
 
     @fitted
     def intercept_(self) -> Any:
-        """Predictions at the origin, a number or shape (n_targets,)."""
-        return self._shaped(self.model_.at_zero) if self._settings.fit_intercept else 0.0
+        """Predictions at the origin, a number or, of targets in columns, shape (n_targets,)."""
+        if not self._settings.fit_intercept:
+            return 0.0
+        return self.model_.at_zero[0] if self._targets is None else self.model_.at_zero
 
     @fitted
     def r2_(self) -> Any:
@@ -651,7 +652,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
 
     @property
     def _model_methods(self) -> Mapping[str, tuple[str, str | None]]:  # type: ignore[override]
-        several = self._targets is not None
+        several = (self._targets or 1) > 1
         return {"predict": ("targets", "coefficients") if several else ("target", None)}
 
     @takes(Scoring)

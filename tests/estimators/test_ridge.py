@@ -70,7 +70,8 @@ def test_answers_are_those_of_scikit_learn(alpha, intercept, y, weights):
     mine = Ridge(alpha, fit_intercept=intercept).fit(X, y, weights)
     theirs = linear_model.Ridge(alpha, fit_intercept=intercept, solver="svd").fit(X, y, weights)
     assert_close(mine.coef_, theirs.coef_)
-    np.testing.assert_allclose(mine.intercept_, np.squeeze(theirs.intercept_), rtol=1e-10)
+    for ridge in (mine, Ridge.from_bytes(mine.to_bytes())):
+        np.testing.assert_allclose(ridge.intercept_, theirs.intercept_, rtol=1e-10, strict=True)
     assert_close(mine.predict(X), theirs.predict(X))
     assert mine.score(X, y, weights) == pytest.approx(theirs.score(X, y, weights), abs=1e-10)
     every = np.ones(len(y)) if weights is None else weights

@@ -11,6 +11,7 @@ import pytest
 import zarr
 from moment_checks import TYPES, sample
 from samples import METHODS
+from sklearn.exceptions import DataConversionWarning
 from states import bits
 
 from streamgda import (
@@ -107,6 +108,14 @@ def test_moments(moved, small_blocks, fetched, covariance_type, dtype, weighted)
     before = ClassMoments(covariance_type).update(X[:1000] + 1, y[:1000])
     together = before.copy().update(moved(X), moved(y), given)
     assert_equal_moments(together, before + moments, 1e-5 if dtype == "float32" else 1e-12)
+
+
+def test_labels_in_a_column(moved):
+    X, y = sample(200, d=3)
+    with pytest.warns(DataConversionWarning):
+        qda = QuadraticDiscriminantAnalysis().fit(moved(X), moved(y[:, None]))
+    expected = QuadraticDiscriminantAnalysis().fit(X, y).score(X, y)
+    assert qda.score(moved(X), moved(y[:, None])) == expected == qda.score(X, y[:, None].tolist())
 
 
 def test_what_takes_fewer_bytes_leaves_the_device(moved, fetched):
