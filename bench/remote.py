@@ -52,7 +52,9 @@ def run(plan: Plan) -> Iterator[Row]:
             zarr.create_array(f"{name}/{n_rows}", data=data, **layout)
             yield from speed(plan, server, size, f"{n_rows}")
         for size, (n_rows, n_groups) in GROUPS.items():
-            yield from speed_of_parquet(plan, server, size, n_rows, 4 if plan.quick else n_groups)
+            for kind in ("parquet", "feather"):
+                groups = 4 if plan.quick else n_groups
+                yield from speed_of_table(plan, server, kind, size, n_rows, groups)
         for client, n_chunks in FAULTY.items():
             chunks, passes = (20, 3) if plan.quick else (n_chunks, PASSES)
             data = np.random.default_rng(0).random((chunks * 16, 8))
@@ -96,29 +98,32 @@ def speed(plan: Plan, server: Server, size: str, name: str) -> Iterator[Row]:
     )
 
 
-def speed_of_parquet(
-    plan: Plan, server: Server, size: str, n_rows: int, n_groups: int
+def speed_of_table(
+    plan: Plan, server: Server, kind: str, size: str, n_rows: int, n_groups: int
 ) -> Iterator[Row]:
-    """Compare a pass over Parquet with plain requests for its row groups by the same client."""
+    """Compare a pass over a table with plain requests for its pieces by the same client."""
     import fsspec
     import pyarrow as pa
     import pyarrow.parquet as pq
+    from pyarrow import feather
 
     data = np.random.default_rng(0).random((n_rows * n_groups, WIDTH), np.float32)
     columns = {f"x{n}": column for n, column in enumerate(data.T)}
     table = pa.table(columns | {"label": np.arange(len(data)) % 3})
-    path = server.folder / f"{n_rows}.parquet"
-    pq.write_table(table, path, row_group_size=n_rows, compression="none", use_dictionary=False)
-    groups = pq.read_metadata(path)
-    each = [groups.row_group(n) for n in range(n_groups)]
-    starts = [group.column(0).data_page_offset for group in each]
-    stops = [start + group.total_byte_size for start, group in zip(starts, each, strict=True)]
+    path = server.folder / f"{n_rows}.{kind}"
+    if kind == "parquet":
+        pq.write_table(table, path, row_group_size=n_rows, compression="none", use_dictionary=False)
+    else:
+        feather.write_feather(table, path, "uncompressed", chunksize=n_rows)
+    # Pieces of equal size are requested, beside which the ends of files are small.
+    each = path.stat().st_size // n_groups
+    starts, stops = zip(*((each * n, each * (n + 1)) for n in range(n_groups)), strict=True)
     url = f"{server.url}/{path.name}"
     X, labels = streamgda.open_store(url, label="label")
 
     def gather(most: int) -> None:
         files = fsspec.filesystem("http")
-        files.cat_ranges([url] * n_groups, starts, stops, batch_size=most)
+        files.cat_ranges([url] * n_groups, [*starts], [*stops], batch_size=most)
 
     def ours() -> None:
         streamgda.accumulate(X, labels, covariance_type="diag", max_memory=BUDGET)
@@ -128,7 +133,7 @@ def speed_of_parquet(
     times, missing = in_turn({OURS: ours, **calls}, min(plan.repeats, REPEATS))
     best = [min(both) for both in zip(*(times[name] for name in calls), strict=True)]
     yield from rows_of(
-        f"{path.stat().st_size / 1e6:,.0f} MB of Parquet in row groups of {size}, "
+        f"{path.stat().st_size / 1e6:,.0f} MB of {kind.title()} in pieces of {size}, "
         f"{DELAY * 1000:g} ms away, variances",
         (None, ""),
         {OURS: times[OURS], "fsspec's ranges at their best": best},

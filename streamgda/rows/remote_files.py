@@ -1,9 +1,10 @@
-"""Remote Parquet files: columns of row groups are requested before pyarrow reads them."""
+"""Remote Parquet and Arrow files: columns are requested before pyarrow reads them."""
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from streamgda.storage.remote import Remote, Requests
 
 _OWN_CACHE = ("block_size", "cache_type", "default_block_size", "default_cache_type")  # of users
 _MOST_BYTES = 1 << 23  # of a range, unless a column of a row group takes more
-_END = 1 << 62  # of a file, whose metadata say what is read
+_END = 1 << 62  # of a file whose end is not read
 _HOLE_BYTES = 1 << 16  # between columns, which are read rather than requested around
 
 
@@ -76,6 +77,19 @@ class RemoteFiles:
         own = "::" in url or any(name in (options or {}) for name in _OWN_CACHE)
         return None if own else cls(url, options)
 
+    def read(self, path: str, start: int, stop: int) -> Any:
+        """Return bytes of a file, which are requested now."""
+        return sync(self.request(Range(path, start, stop), None))
+
+    def read_all(self, path: str, spans: Iterable[tuple[int, int]]) -> Iterator[Any]:
+        """Yield bytes of a file between several places, which are requested many at a time."""
+        spans = list(spans)
+        ranges = joined(path, spans)
+        scan = self.scan(ranges, sum(each.stop - each.start for each in ranges))
+        with contextlib.closing(scan):
+            for start, stop in spans:
+                yield scan.read(path, start, stop)
+
     def columns(self, path: str, number: int, names: Container[str]) -> list[Range]:
         """Return the bytes of columns of a row group of Parquet."""
         group, spans = self.metadata[path].row_group(number), []
@@ -125,11 +139,11 @@ class Scan:
         spans = pairwise([0, *ends, len(paths)]) if paths else ()
         self._of_file = {paths[start]: range(start, stop) for start, stop in spans}
 
-    def opened(self, path: str) -> Any:
-        """Return a file for pyarrow, whose end is not known, and not read."""
+    def opened(self, path: str, end: bytes = b"", size: int = _END) -> Any:
+        """Return a file for pyarrow, with the bytes at its end; without them, it is not read."""
         import pyarrow as pa  # noqa: PLC0415
 
-        return pa.PythonFile(_File(self, path), mode="r")
+        return pa.PythonFile(_File(self, path, end, size), mode="r")
 
     def read(self, path: str, start: int, stop: int) -> Any:
         """Return bytes of a file."""
@@ -137,7 +151,7 @@ class Scan:
         self._fetch(numbers)
         ranges = [self._ranges[number] for number in numbers]
         if not ranges or ranges[0].start > start or ranges[-1].stop < stop:
-            return sync(self._files.request(Range(path, start, stop), None))
+            return self._files.read(path, start, stop)
         parts = [
             self._held[number][max(0, start - own.start) : stop - own.start]
             for number, own in zip(numbers, ranges, strict=True)
@@ -187,11 +201,12 @@ class _File:
 
     closed = False
 
-    def __init__(self, scan: Scan, path: str) -> None:
+    def __init__(self, scan: Scan, path: str, end: bytes, size: int) -> None:
         self._scan, self._path, self._position = scan, path, 0
+        self._end, self._size = end, size
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        self._position = offset + (0, self._position, _END)[whence]
+        self._position = offset + (0, self._position, self._size)[whence]
         return self._position
 
     def tell(self) -> int:
@@ -199,6 +214,9 @@ class _File:
 
     def read(self, n: int) -> Any:
         start, self._position = self._position, self._position + n
+        in_end = start - (self._size - len(self._end))
+        if in_end >= 0:
+            return self._end[in_end : in_end + n]
         return self._scan.read(self._path, start, start + n)
 
     def close(self) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import struct
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
@@ -72,6 +73,12 @@ _NUMBERED = (  # where columns have numbers for names
     " (its first line holds numbers, so that columns have no names: give their numbers, or "
     "header=True)"
 )
+_AHEAD_BYTES = 1 << 24  # that are requested beyond what is read, where all of it is returned
+_MAGIC = b"ARROW1"  # at the end of an Arrow file
+_FOOTER = 1 << 16  # bytes of its end that are read first
+# Where a block of Arrow starts, and the bytes of its metadata and body; where a buffer starts.
+_PLACE = np.dtype([("start", "<i8"), ("metadata", "<i4"), ("", "<i4"), ("body", "<i8")])
+_SPAN = np.dtype([("start", "<i8"), ("bytes", "<i8")])
 _UNNAMED = ("", "Unnamed: 0")  # as pandas writes an index, and reads and writes it again
 
 
@@ -182,28 +189,141 @@ class Parquet:
                 pa.default_memory_pool().release_unused()
 
 
+class Batches(NamedTuple):
+    """The record batches of a file, as its end and their metadata describe them.
+
+    Attributes
+    ----------
+    end : bytes
+        The end of the file.
+    size : int
+        Bytes of the file.
+    schema : pyarrow.Schema
+    places : ndarray
+        Where the metadata of each batch start, their bytes, and those of its body.
+    sizes : list of int
+        Rows of each.
+    buffers : list of ndarray
+        Where the buffers of each start in its body, and their bytes.
+    compressed : bool
+    """
+
+    end: bytes
+    size: int
+    schema: Any
+    places: np.ndarray
+    sizes: list[int]
+    buffers: list[np.ndarray]
+    compressed: bool
+
+    @classmethod
+    def of(
+        cls, size: int, read: Callable[[int, int], Any], read_all: Callable[[Any], Iterator[Any]]
+    ) -> Self | None:
+        """Return the record batches of a file of some size; None if it is a stream.
+
+        Parameters
+        ----------
+        size : int
+        read : callable
+            Returns the bytes between two places of the file.
+        read_all : callable
+            Returns those between several such pairs.
+        """
+        end = bytes(read(max(0, size - _FOOTER), size))
+        if not end.endswith(_MAGIC):
+            return None
+        about = len(_MAGIC) + 4 + struct.unpack_from("<i", end, len(end) - len(_MAGIC) - 4)[0]
+        if about > len(end):
+            end = bytes(read(size - about, size))
+        schema = ipc.open_file(end).schema  # refuses ends that are damaged
+        footer = len(end) - about
+        places = _vector(end, footer + _number("<I", end, footer), 3, _PLACE)
+        starts, stops = places["start"], places["start"] + places["metadata"]
+        sizes, buffers, compressed = [], [], False
+        for metadata in map(bytes, read_all(zip(starts.tolist(), stops.tolist(), strict=True))):
+            root = 8 if metadata.startswith(b"\xff" * 4) else 4
+            message = root + _number("<I", metadata, root)
+            header = _field(metadata, message, 2)
+            batch = header + _number("<I", metadata, header)
+            at = _field(metadata, batch, 0)
+            sizes.append(_number("<q", metadata, at) if at else 0)
+            if sizes[-1] < 0:
+                raise pa.ArrowInvalid(f"a record batch has {sizes[-1]} rows")
+            buffers.append(_vector(metadata, batch, 2, _SPAN))
+            compressed |= bool(_field(metadata, batch, 3))
+        return cls(end, size, schema, places, sizes, buffers, compressed)
+
+    def spans(self, number: int, names: Container[str]) -> Iterator[tuple[int, int]]:
+        """Yield where the metadata of a batch and the buffers of some columns start and stop."""
+        start, body = (int(self.places[number][name]) for name in ("start", "metadata"))
+        body += start
+        yield start, body
+        # As many buffers as an empty column has; of some types, they depend on the values.
+        of_columns = [len(pa.nulls(0, field.type).buffers()) for field in self.schema]
+        first, buffers = 0, self.buffers[number]
+        if sum(of_columns) != len(buffers):
+            yield body, body + int(self.places[number]["body"])
+            return
+        for name, count in zip(self.schema.names, of_columns, strict=True):
+            for begin, n_bytes in buffers[first : first + count].tolist() if name in names else ():
+                if n_bytes:
+                    yield body + begin, body + begin + n_bytes
+            first += count
+
+
+# Tables of flatbuffers, in which Arrow describes batches: a table starts with the distance back to
+# the places of its fields.
+
+
+def _number(kind: str, data: bytes, at: int) -> int:
+    return int(struct.unpack_from(kind, data, at)[0])
+
+
+def _field(data: bytes, table: int, number: int) -> int:
+    """Return where a field of a table is; 0 if it has its default."""
+    places = table - _number("<i", data, table)
+    at = 4 + 2 * number
+    distance = _number("<H", data, places + at) if at < _number("<H", data, places) else 0
+    return table + distance if distance else 0
+
+
+def _vector(data: bytes, table: int, number: int, dtype: np.dtype) -> np.ndarray:
+    """Return a field that is a vector of structures."""
+    at = _field(data, table, number)
+    if not at:
+        return np.empty(0, dtype)
+    start = at + _number("<I", data, at)
+    return np.frombuffer(data, dtype, _number("<I", data, start), start + 4)
+
+
+@dataclass(frozen=True)
 class Arrow:
     """Arrow or Feather: a piece is a record batch, which is decoded as a whole.
 
     A file in the format of streams is one piece.
+
+    Attributes
+    ----------
+    remote : RemoteFiles, optional
+        Remote files, of which the columns of a record batch are requested at once.
     """
 
-    name = "ipc"
-    piece = "record batch"
+    remote: RemoteFiles | None = None
+    name: ClassVar[str] = "ipc"
+    piece: ClassVar[str] = "record batch"
 
     def contents(self, path: str, filesystem: Any, label: Any) -> Contents:
-        """Return the rows of each piece; a column of each is decoded to count them."""
-        with self._opened(path, filesystem, []) as batches:
-            schema = batches.schema
-        with self._opened(path, filesystem, [0]) as batches:
-            stream = not hasattr(batches, "num_record_batches")
-            numbers = () if stream else range(batches.num_record_batches)
-            sizes, compressed = [], stream
-            for batch in batches if stream else map(batches.get_batch, numbers):
-                sizes.append(batch.num_rows)
-                # Columns that are decompressed have buffers of their own, others parts of one.
-                compressed |= any(b and b.parent is None for b in batch.column(0).buffers())
-        largest, n_bytes = max(sizes, default=0), filesystem.get_file_info(path).size
+        """Return the rows of each piece, and the schema; streams are read to count their rows."""
+        found, n_bytes = self._described(path, filesystem), filesystem.get_file_info(path).size
+        if found is not None:
+            schema, sizes = found.schema, found.sizes
+        else:
+            with self._opened(filesystem.open_input_file(path), [0]) as batches:
+                sizes = [batch.num_rows for batch in batches]
+            with self._opened(filesystem.open_input_file(path), []) as batches:
+                schema = batches.schema
+        compressed, largest = found is None or found.compressed, max(sizes, default=0)
         widths = dict.fromkeys(schema.names, n_bytes)
         for column in schema:
             with contextlib.suppress(ValueError):  # of texts, whose width is unknown
@@ -216,35 +336,76 @@ class Arrow:
             # What was decompressed before leaves gaps, into which no array as large may fit.
             large = sum(width for width in widths.values() if width > _LARGE)
             decoding, kept = widths, _BATCH_BYTES // 2 + min(2 * large, _GAPS)
-        pieces = [sum(sizes)] if stream else sizes
+        pieces = [sum(sizes)] if found is None else sizes
         return Contents(pieces, schema, decoding, kept, largest, stored)
 
+    def ranges(self, file: TableFile, filesystem: Any, first: int, names: Any) -> list[Range]:
+        """Return the bytes of columns of a remote file from a record batch on, in order."""
+        from streamgda.rows.remote_files import joined  # noqa: PLC0415  (it needs zarr)
+
+        found = self._described(file.path, filesystem)
+        if found is None:
+            return []
+        numbers = range(first, len(found.sizes))
+        return [each for n in numbers for each in joined(file.path, found.spans(n, names))]
+
     def batches(
-        self, file: TableFile, filesystem: Any, first: int, kinds: Mapping[str, Any], n_rows: int
+        self,
+        file: TableFile,
+        filesystem: Any,
+        first: int,
+        kinds: Mapping[str, Any],
+        n_rows: int,
+        scan: Scan | None = None,
     ) -> Iterator[Iterator[Any]]:
         """Yield slices of each record batch from the first on."""
 
         def slices(batch: Any) -> Iterator[Any]:
             return (batch[start : start + n_rows] for start in range(0, len(batch), n_rows))
 
+        found = None if scan is None else self._described(file.path, filesystem)
+        if scan is None or found is None:
+            place = filesystem.open_input_file(file.path)
+        else:
+            place = scan.opened(file.path, found.end, found.size)
         fields = [file.schema.get_field_index(name) for name in kinds]
-        with self._opened(file.path, filesystem, fields) as batches:
+        with self._opened(place, fields) as batches:
             if not hasattr(batches, "num_record_batches"):
                 yield (part for batch in batches for part in slices(batch))
                 return
             for number in range(first, batches.num_record_batches):
+                if scan is not None and found is not None:
+                    spans = [*found.spans(number, kinds)]
+                    scan.advance(file.path, spans[0][0], spans[-1][1])
                 yield slices(batches.get_batch(number))
 
+    def _described(self, path: str, filesystem: Any) -> Batches | None:
+        """Return the batches of a file, which are remembered if it is remote; None for streams."""
+        remote = self.remote
+        if remote is not None and path in remote.metadata:
+            return remote.metadata[path]
+        size = filesystem.get_file_info(path).size
+        if remote is not None:
+            found = Batches.of(size, partial(remote.read, path), partial(remote.read_all, path))
+            remote.metadata[path] = found
+            return found
+        with filesystem.open_input_file(path) as opened:
+
+            def read(start: int, stop: int) -> bytes:
+                return opened.read_at(stop - start, start)
+
+            return Batches.of(size, read, lambda spans: (read(*span) for span in spans))
+
     @contextlib.contextmanager
-    def _opened(self, path: str, filesystem: Any, fields: list[int]) -> Iterator[Any]:
+    def _opened(self, place: Any, fields: list[int]) -> Iterator[Any]:
         threaded = threads.n_threads() > 1
         options = ipc.IpcReadOptions(included_fields=fields or None, use_threads=threaded)
-        with contextlib.ExitStack() as stack:
-            opened = stack.enter_context(filesystem.open_input_file(path))
-            random = opened.read(6) == b"ARROW1"
+        with place as opened:
+            random = opened.read_at(len(_MAGIC), max(0, opened.size() - len(_MAGIC))) == _MAGIC
             opened.seek(0)
             opener = ipc.open_file if random else ipc.open_stream
-            yield stack.enter_context(opener(opened, options=options))
+            with opener(opened, options=options) as batches:
+                yield batches
 
 
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # of a column of a partition
@@ -326,11 +487,14 @@ class Table:
                 f"{', '.join(text)} given, and {title} is no text; expected only for .csv, .tsv, "
                 f".txt and .data, or any name with format='csv'"
             )
-        form: Any = Text(**text) if kind == "csv" else {"parquet": Parquet, "ipc": Arrow}[kind]()
-        if kind == "parquet" and local_path(path) is None:
+        remote = None
+        if kind != "csv" and local_path(path) is None:
             from streamgda.rows.remote_files import RemoteFiles  # noqa: PLC0415  (it needs zarr)
 
-            form = Parquet(RemoteFiles.at(str(path), storage_options))
+            remote = RemoteFiles.at(str(path), storage_options)
+        form: Any = (
+            Text(**text) if kind == "csv" else {"parquet": Parquet, "ipc": Arrow}[kind](remote)
+        )
 
         def contents_of(path: str) -> Contents:
             with raised_as(SourceError, f"{path} cannot be opened"):
@@ -653,7 +817,7 @@ class TableRows(ForwardRows):
         if isinstance(rows, slice):
             start, stop, step = rows.indices(len(self))
             if step > 0:
-                return self.read(start, max(start, stop))[::step]
+                return self._at_once(start, max(start, stop))[::step]
         elif isinstance(rows, int | np.integer) and -len(self) <= rows < len(self):
             row = int(rows) % len(self)
             return self.read(row, row + 1)[0]
@@ -662,6 +826,21 @@ class TableRows(ForwardRows):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Return all rows in memory."""
         return np.asarray(self.whole(), dtype)
+
+    def whole(self) -> np.ndarray:
+        """Return all rows."""
+        try:
+            return self._at_once(0, self.n_rows)
+        finally:
+            self.close()
+
+    def _at_once(self, start: int, stop: int) -> Any:
+        """Return rows that are all in memory then, of which many pieces may be requested ahead."""
+        if self.values.remote is None or stop - start <= self.values.largest_piece:
+            return self.read(start, stop)
+        ahead = max((stop - start) * self.row_bytes, _AHEAD_BYTES)
+        with contextlib.closing(replace(self, ahead=ahead)) as rows:
+            return rows.read(start, stop)
 
     @property
     def ndim(self) -> int:

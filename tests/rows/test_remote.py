@@ -18,6 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import zarr
+from grids import in_turn
+from pyarrow import feather
 from pyarrow import parquet as pq
 from samples import assert_same_bits, blobs
 from servers import Proxy, Server, serving
@@ -350,25 +352,29 @@ GROUP = 50  # rows
 
 @pytest.fixture(scope="module")
 def tables(running, rows):
-    """Folder with the same rows in Parquet."""
+    """Folder with the same rows in Parquet and Arrow."""
     folder = Path(running.folder)
     X, y = rows
     columns = {"other": np.arange(N_ROWS), **{f"x{n}": X[:, n] for n in range(D)}, "y": y}
     table = pa.table(columns)
     pq.write_table(table, folder / "rows.parquet", row_group_size=GROUP, compression="zstd")
+    for name, packing in (("raw", "uncompressed"), ("rows", "zstd")):
+        feather.write_feather(table, folder / f"{name}.feather", packing, chunksize=GROUP)
     return folder
 
 
-@pytest.mark.parametrize("largest", [None, 1000, 100])
-def test_parquet_over_http_is_that_of_a_file(server, tables, monkeypatch, largest):
+TABLES = ["rows.parquet", "raw.feather", "rows.feather"]
+
+
+@in_turn("name, largest", TABLES, [None, 1000, 100])
+def test_tables_over_http_are_those_of_files(server, tables, monkeypatch, name, largest):
     """Also in ranges that cut columns, and with threads that read several columns at a time."""
     if largest:
         monkeypatch.setattr(remote_files, "_MOST_BYTES", largest)
         monkeypatch.setattr(remote_files, "_HOLE_BYTES", 0)
     names = [f"x{n}" for n in range(D)]
     here, there = (
-        open_store(path, features=names)
-        for path in (tables / "rows.parquet", f"{server.url}/rows.parquet")
+        open_store(path, features=names) for path in (tables / name, f"{server.url}/{name}")
     )
     assert_same_bits(state_of(accumulate(*there))[1], state_of(accumulate(*here))[1])
     np.testing.assert_array_equal(there[0][:], here[0][:])
@@ -378,26 +384,36 @@ def test_parquet_over_http_is_that_of_a_file(server, tables, monkeypatch, larges
     np.testing.assert_array_equal(again[333:444], here[0][333:444])
 
 
-def test_columns_of_a_row_group_are_one_request(server, tables):
-    X, y = open_store(f"{server.url}/rows.parquet", features=[f"x{n}" for n in range(D)])
+@pytest.mark.parametrize("name", TABLES)
+def test_columns_of_a_piece_are_one_request(server, tables, name):
+    X, y = open_store(f"{server.url}/{name}", features=[f"x{n}" for n in range(D)])
     server.asked.clear()
     accumulate(X, y, max_memory="1GB")
-    assert server.asked["/rows.parquet"] <= 2 * N_ROWS // GROUP  # of rows, and of labels
+    assert server.asked[f"/{name}"] <= 2 * N_ROWS // GROUP  # of rows, and of labels
 
 
-def test_row_groups_are_requested_ahead_within_the_budget(server, tables):
-    X, y = open_store(f"{server.url}/rows.parquet", features=[f"x{n}" for n in range(D)])
+@pytest.mark.parametrize("name", TABLES)
+def test_pieces_are_requested_ahead_within_the_budget(server, tables, name):
+    X, y = open_store(f"{server.url}/{name}", features=[f"x{n}" for n in range(D)])
+    for read in (
+        lambda: accumulate(X, y, max_memory="1GB"),
+        lambda: X[:],
+        lambda: np.asarray(y),
+    ):
+        server.behave()
+        server.together = 4
+        read()  # waits until four requests are made at a time
+        assert server.most_at_once >= 4
     server.behave()
-    server.together = 4
-    accumulate(X, y, max_memory="1GB")  # waits until four requests are made at a time
-    assert server.most_at_once >= 4
+    np.testing.assert_array_equal(X[: GROUP // 2], X[:][: GROUP // 2])
     server.behave()
-    np.testing.assert_array_equal(X[:], X[:])
+    assert [len(X[start : start + GROUP]) for start in range(0, N_ROWS, GROUP)]
     assert server.most_at_once == 1
 
 
-def test_labels_that_are_read_first_are_requested_ahead(server, tables, rows):
-    _, y = open_store(f"{server.url}/rows.parquet", features="x0")
+@pytest.mark.parametrize("name", TABLES)
+def test_labels_that_are_read_first_are_requested_ahead(server, tables, rows, name):
+    _, y = open_store(f"{server.url}/{name}", features="x0")
     server.behave()
     server.together = 4
     labels = plan.decoded_once(Rows(None, y), 10**9)[0].y
@@ -405,14 +421,17 @@ def test_labels_that_are_read_first_are_requested_ahead(server, tables, rows):
     np.testing.assert_array_equal(labels.read(0, N_ROWS), rows[1])
 
 
-def test_requests_for_tables_that_fail(server, tables, expected):
-    X, y = open_store(f"{server.url}/rows.parquet", features=[f"x{n}" for n in range(D)])
+@pytest.mark.parametrize(
+    ("name", "piece"), [("rows.parquet", "row group"), ("rows.feather", "record batch")]
+)
+def test_requests_for_tables_that_fail(server, tables, expected, name, piece):
+    X, y = open_store(f"{server.url}/{name}", features=[f"x{n}" for n in range(D)])
     server.behave()
-    server.failing, server.status, server.times = "/rows.parquet", 503, 2
+    server.failing, server.status, server.times = f"/{name}", 503, 2
     same(accumulate(X, y), expected)
     server.behave()
-    server.failing, server.times = "/rows.parquet", 10**6
-    with pytest.raises(ReadError, match=r"rows.parquet: row group 0 cannot be read: "):
+    server.failing, server.times = f"/{name}", 10**6
+    with pytest.raises(ReadError, match=rf"{name}: {piece} 0 cannot be read: "):
         accumulate(X, y)
 
 
