@@ -399,9 +399,13 @@ class DriftMonitor(Saved):
                     f"{self._reference.n_features} features"
                 )
             moments._lifting_with(self._reference)
+            names = join_names(
+                self._reference.feature_names, moments.feature_names, "the stream", InvalidDataError
+            )
             try:
                 self._start = self.n_rows
                 self._refer_to(moments)
+                self._reference._name_features(names)
                 self._number(join_labels(self._classes, moments.classes))
             except BaseException:
                 self.__dict__ = before
@@ -417,8 +421,11 @@ class DriftMonitor(Saved):
             return
         rows = Rows.of(X, y, sample_weight)
         if isinstance(rows.X, RowSource):
-            names = rows.X.feature_names
-            join_names(self._reference.feature_names, names, "the reference", InvalidDataError)
+            held = self._reference.feature_names
+            names = join_names(held, rows.X.feature_names, "the reference", InvalidDataError)
+            if names != held:
+                self._reference = self.reference
+                self._reference._name_features(names)
         if y is None:  # rows of an unknown number have no labels that could be made up
             source = as_source(rows.X)
             check_lengths(source)
@@ -577,6 +584,7 @@ class DriftMonitor(Saved):
         if not report.alarm:
             self._calibrate(found)
         moments._lifting = self._reference._lifting  # the rows of a window are lifted
+        moments._name_features(self._reference.feature_names)
         self.last_window = moments
         return report
 

@@ -507,3 +507,18 @@ def test_features_that_covary_perfectly_have_recent_means_of_each():
     early, *_ = monitor.update(shifted[0][:, copies], shifted[1])
     assert early.early
     assert early.compared[early.alarms[0][0]].recent.df == (1.0,)
+
+
+def test_a_monitor_keeps_the_names_of_its_features():
+    frame = pd.DataFrame(X, columns=[f"f{j}" for j in range(X.shape[1])])
+    other = frame[frame.columns[::-1]]
+    monitor = DriftMonitor(REFERENCE, window=50)
+    assert REFERENCE.feature_names is None
+    monitor.update(frame[:60], Y[:60])
+    assert monitor.last_window.feature_names == monitor.reference.feature_names == (*frame,)
+    monitor.reset(monitor.last_window).reset(REFERENCE)  # which has no names
+    for each in (monitor, DriftMonitor.from_bytes(monitor.to_bytes())):
+        with pytest.raises(InvalidDataError, match="Reorder the columns"):
+            each.update(other, Y)
+        with pytest.raises(InvalidDataError, match="Reorder the columns"):
+            each.reset(ClassMoments().update(other, Y))
