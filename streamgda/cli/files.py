@@ -34,7 +34,7 @@ def open_rows(
     *,
     x: str = "X",
     labels: list[str] | None = None,
-    features: str | None = None,
+    features: list[str] | None = None,
     all_touched: bool = False,
     missing: Literal["error", "fill"] = "error",
     **table: Unpack[TableOptions],
@@ -70,7 +70,7 @@ def open_rows(
     options: dict[str, Any] = {**table_options(**table), "missing": missing}
     file, name = file_and_name(labels)
     own = (name or "y") if labelled and file is None else None
-    names = split_names(features) if isinstance(features, str) else features
+    names = (split_names(*features) if isinstance(features, list) else features) or None
     whole = names is None and bool(table.get("format") or is_table(data))  # all other columns
     left_out = {"drop": [*options.get("drop", ()), *beside]} if whole and beside else {}
     X, found = streamgda.open_store(data, x, own, features=names, **(options | left_out))
@@ -142,7 +142,7 @@ def open_both(
             f"{model} holds a {type(estimator).__name__}, which predicts no labels; expected a "
             f"model that `streamgda fit` or a classifier's save() wrote"
         )
-    if options["features"] is None and (options.get("format") or is_table(data)):
+    if not options["features"] and (options.get("format") or is_table(data)):
         options["features"] = names_in(estimator)
     X, found = open_rows(data, labelled=labelled, **options)
     x = options["x"]

@@ -183,7 +183,7 @@ def _estimator(kind: str, options: dict[str, Any]) -> Any:
         expected = f"expected {', '.join((*_ESTIMATORS, *_ESTIMATORS.values()))}"
         raise typer.BadParameter(f"{kind!r}; {expected}", param_hint="--kind")
     estimator = getattr(streamgda, _ESTIMATORS[kind])()
-    given = {name: value for name, value in options.items() if value not in (None, False)}
+    given = {k: value for k, value in options.items() if value is not None and value is not False}
     accepted = [name for name in options if name in estimator.get_params()]
     for name in given:
         if name not in accepted:

@@ -31,6 +31,7 @@ ESTIMATORS = {
         ("gda", {"shrinkage": "oas", "covariance_type": "tied"}),
         ("lda", {"priors": [0.5, 0.25, 0.25]}),
         ("gnb", {"var_smoothing": 0.5}),
+        ("gnb", {"var_smoothing": 0.0}),
         (
             "gda",
             {"covariance_type": "diag", "pooling": 0.5, "reg_param": 0.1, "ddof": 1},

@@ -29,14 +29,15 @@ def store(request, tmp_path):
 
 def test_every_command_takes_tables(tmp_path, store, command):
     model, out = tmp_path / "model", tmp_path / "p.csv"
-    columns = ("--labels", "kind", "--features", "a,b")
+    columns = ("--labels", "kind", "--features", "a", "--features", "b")
     assert command("fit", store, "--kind", "gnb", "--out", model, *columns).code == 0
     fitted = load(model)
     assert fitted.feature_names_in_.tolist() == ["a", "b"]
     np.testing.assert_array_equal(fitted.theta_, GaussianNB().fit(X, NAMES).theta_)
 
     # The model names its columns.
-    code, said, _ = command("predict", store, "--model", model, "--out", out, "--keys", "id,kind")
+    keys = "--keys", "id", "--keys", "kind"
+    code, said, _ = command("predict", store, "--model", model, "--out", out, *keys)
     assert code == 0
     assert "predict of 200 rows: a table written to " in said
     found = pc.read_csv(out)
