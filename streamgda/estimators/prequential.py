@@ -14,6 +14,7 @@ from streamgda.errors import InvalidDataError, SingularCovarianceError
 from streamgda.estimators.drift import DriftMonitor, as_known
 from streamgda.estimators.moment_classifier import MomentClassifier
 from streamgda.models.drift import DriftReport
+from streamgda.moments import ClassMoments
 from streamgda.rows import as_batches, as_source
 from streamgda.rows.batches import Batches
 from streamgda.rows.invalid_rows import as_weights
@@ -199,6 +200,8 @@ def _results(
             n = X.shape[0] if hasattr(X, "shape") else as_source(X).n_rows
             labels, known = as_known(y, n)
             predictions, scores = _score(model, X, labels, known)
+            if predictions is None and not known.all():  # rows without labels are skipped
+                ClassMoments("diag").update(X, np.zeros(n, np.int64))  # but none with NaN
             if known.any():
                 skip = {} if known.all() else {"on_invalid": "skip"}
                 model.partial_fit(X, y, None, *weight, **learning, **skip)

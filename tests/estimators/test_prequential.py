@@ -88,6 +88,9 @@ def test_rows_without_labels_are_only_predicted():
     assert model.class_count_.sum() == 710
     (result,) = prequential(GaussianNB(), [(X[:20], None)])
     assert result.predictions is None
+    gaps = np.where(np.arange(20)[:, None] == 3, np.nan, X[:20])  # also where none is predicted yet
+    with pytest.raises(InvalidDataError, match="batch 0: Input X contains NaN: row 3"):
+        next(prequential(GaussianNB(), [(gaps, some)]))
 
 
 @pytest.mark.parametrize("kind", ["GaussianNB", "BernoulliNB", "GaussianDiscriminantAnalysis"])
