@@ -259,6 +259,17 @@ def test_progress_while_the_first_blocks_are_evaluated(monkeypatch, capsys):
     assert re.search(rf": [1-9]\d* of {N_ROWS} rows", last)
 
 
+def test_functions_are_told_of_the_first_blocks(scheduler, monkeypatch):
+    monkeypatch.setattr(streamgda_cluster, "n_threads", lambda: 3)
+    X, y = blobs(N_ROWS)
+    told = []
+    blocks, labels = in_blocks("thirty", X, y)
+    accumulate(blocks + 1, labels, progress=lambda done, total: told.append(done))
+    assert 0 < told[0] < N_ROWS
+    assert told == sorted(told)
+    assert told[-1] == N_ROWS
+
+
 # --- any blocks -------------------------------------------------------------------------------
 
 

@@ -160,17 +160,19 @@ def compute(tasks: Sequence[Any], ended: Ended | None = None) -> list[Any]:
     return [results[number] for number in range(len(results))]
 
 
-def begun(keys: Sequence[Any], task: Callable[[Any], Any], n: int, ended: Ended) -> dict[Any, Any]:
+def begun(
+    keys: Sequence[Any], task: Callable[[Any], Any], n: int, ended: Callable[[int], object]
+) -> dict[Any, Any]:
     """Begin `n` tasks, and return them or all tasks, depending on whether the first was costly.
 
     Parameters
     ----------
     keys : sequence
     task : callable
-        Returns the delayed task of a key, whose result has an attribute `costly`.
+        Returns the delayed task of a key, whose result has attributes `costly` and `n_rows`.
     n : int
     ended : callable
-        Called as ``ended(number, result)`` for tasks that ended here.
+        Called with the rows of each task that ended here; on a cluster, with those of the first.
 
     Returns
     -------
@@ -185,25 +187,28 @@ def begun(keys: Sequence[Any], task: Callable[[Any], Any], n: int, ended: Ended)
 
         def take(number: int, result: Any) -> None:
             found[number] = result
-            ended(number, result)
+            ended(result.n_rows)
 
         compute(tasks, take)
         costly = found[0].costly
         tasks = [dask.delayed(found[number], traverse=False) for number in range(len(tasks))]
     else:
-        tasks, costly = _begun_there(client, tasks)
+        tasks, costly, n_rows = _begun_there(client, tasks)
+        ended(n_rows)
     if costly:
         tasks += map(task, keys[n:])
     return dict(zip(keys, tasks, strict=False))
 
 
-def _begun_there(client: Any, tasks: list[Any]) -> tuple[list[Any], bool]:
+def _begun_there(client: Any, tasks: list[Any]) -> tuple[list[Any], bool, int]:
+    """Return futures of the tasks; whether the first to end was costly, and its rows."""
     with _failures(), _large_graphs(), _held(client, tasks) as futures:
-        done = _Arrivals(client, futures).next()
-        costly = done.status != "error" and client.submit(_costly, done, pure=False).result()
+        done, about = _Arrivals(client, futures).next(), (False, 0)
+        if done.status != "error":
+            about = client.submit(_costly, done, pure=False).result()
         begun = [*futures.values()]
         futures.clear()  # so that they are not cancelled
-        return begun, costly
+        return begun, *about
 
 
 class _Arrivals:
@@ -248,9 +253,8 @@ class _Arrivals:
         )
 
 
-def _costly(result: Any) -> bool:
-    costly: bool = result.costly
-    return costly
+def _costly(result: Any) -> tuple[bool, int]:
+    return result.costly, result.n_rows
 
 
 @contextlib.contextmanager

@@ -25,7 +25,6 @@ from streamgda.engine.dask.collections import in_blocks, in_store, name_of, open
 from streamgda.engine.dask.parts import (
     PART_BYTES,
     PART_STATES,
-    Evaluated,
     PartMoments,
     Parts,
     Range,
@@ -204,14 +203,19 @@ def _accumulated(
     work = replace(asked, progress=False, checkpoint=None)
     merging = delayed(merge, pure=False)
 
-    n_threads, n_evaluated = cluster.n_threads(), 0
-    shown = False if callable(asked.progress) else asked.progress
-    with reporter(shown, parts.total, "evaluating the first blocks") as report:
+    def counted(span: Range) -> int:
+        if parts.total is None:
+            return int(journal.values[span].moments.class_count.sum())
+        return sum(parts.rows[slice(*span)])
 
-        def were_evaluated(number: int, blocks: Evaluated) -> None:
+    n_threads, n_evaluated = cluster.n_threads(), 0
+    done = sum(map(counted, journal.values))
+    with reporter(asked.progress, parts.total, "evaluating the first blocks") as report:
+
+        def were_evaluated(n_rows: int) -> None:
             nonlocal n_evaluated
-            n_evaluated += sum(len(slab.X) for _, slab in blocks)
-            report(n_evaluated)
+            n_evaluated += n_rows
+            report(max(done, n_evaluated))
 
         pieces = parts.pieces(n_threads)
         evaluated = cluster.begun(pieces, parts.evaluation, n_threads, were_evaluated)
@@ -225,18 +229,14 @@ def _accumulated(
                 return merging(*halved)
             return parts.task(accumulate_part, start, work, journal.keeps, evaluated=evaluated)
 
-    def counted(span: Range) -> int:
-        if parts.total is None:
-            return int(journal.values[span].moments.class_count.sum())
-        return sum(parts.rows[slice(*span)])
-
     most = len(parts.cuts)
     if journal.keeps or asked.progress:
         most = 1 << max(0, (most - 1).bit_length() - _FETCHED_BITS)
     wanted = missing(journal.whole, journal.values, most)
     if wanted:
         journal.try_place()
-    done = sum(map(counted, journal.values))
+    # What a function was told counts on; bars count rows that are added.
+    told = n_evaluated if callable(asked.progress) else 0
     with reporter(asked.progress, parts.total, "accumulating", first=done) as report, journal:
 
         def ended(number: int, part: PartMoments) -> None:
@@ -244,7 +244,7 @@ def _accumulated(
             journal.values[wanted[number]] = part
             done += counted(wanted[number])
             journal.merge()
-            report(done)
+            report(max(done, told))
 
         try:
             cluster.compute([*map(task, wanted)], ended)

@@ -459,6 +459,11 @@ class Evaluated(list[tuple[str, Slab]]):
 
     costly = False
 
+    @property
+    def n_rows(self) -> int:
+        """Rows of all blocks."""
+        return sum(len(slab.X) for _, slab in self)
+
 
 @sizeof.register(Evaluated)
 def _(blocks: Evaluated) -> int:
