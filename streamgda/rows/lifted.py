@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -17,20 +17,6 @@ _LEAST_ROWS = 1024  # of a window: each of them costs a pass over the moments
 _WINDOW_BYTES = WINDOW_BYTES // 2  # as lifted rows are centred in a copy
 
 
-class Lifting(Protocol):
-    """A function of rows, from a number of features to another; see `moments.feature_maps`."""
-
-    @property
-    def n_out(self) -> int:
-        """Features of lifted rows."""
-
-    def dtype(self, dtype: np.dtype) -> np.dtype:
-        """Return the type of lifted rows of rows of a type."""
-
-    def apply(self, rows: np.ndarray, out: np.ndarray) -> None:
-        """Write lifted rows."""
-
-
 class LiftedRows:
     """An array of rows behind a feature map: a slice, or some rows, are lifted when it is read.
 
@@ -38,12 +24,12 @@ class LiftedRows:
     ----------
     values : ndarray, shape (n_rows, n_features)
         Rows before the map; they are finite.
-    lifting : Lifting
+    lifting : streamgda.moments.feature_maps.Lifting
     shape : tuple of int
     dtype : dtype
     """
 
-    def __init__(self, values: np.ndarray, lifting: Lifting) -> None:
+    def __init__(self, values: np.ndarray, lifting: Any) -> None:
         self.values, self.lifting = values, lifting
         self.shape = len(values), lifting.n_out
         self.dtype = lifting.dtype(values.dtype)
@@ -81,9 +67,7 @@ def window_bytes(n_features: int) -> int:
     return max(_WINDOW_BYTES, 8 * _LEAST_ROWS * n_features)
 
 
-def lifted(
-    X: Any, lifting: Lifting | None, first_row: int = 0, numbers: np.ndarray | None = None
-) -> Any:
+def lifted(X: Any, lifting: Any, first_row: int = 0, numbers: np.ndarray | None = None) -> Any:
     """Return rows as they are without a map; with one, rows that are lifted when they are read.
 
     Raises
