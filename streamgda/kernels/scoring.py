@@ -20,7 +20,6 @@ from numba import types
 from numba.core import cgutils
 
 from streamgda.kernels import (
-    contracting_kernel,
     fast_kernel,
     inline_kernel,
     intrinsic_of,
@@ -33,8 +32,10 @@ from streamgda.kernels.vectors import (
     as_doubles,
     as_structures,
     broadcast,
+    empty_vectors,
     function_of,
     fused_multiply_add,
+    padded_width,
     vector_at,
     whole_vectors,
 )
@@ -497,41 +498,81 @@ _TO_BITS = 1.5 * 2.0**52  # adding this to a whole number leaves it in the last 
 _EXP_ROWS, _EXP_VALUES = 256, 1 << 13
 
 
-def _times_power(x, n):
-    return x * 2.0 ** (n - _TO_BITS)
+def _add_exponentials(x, top, out, total):
+    t = np.subtract(x, top, out=np.zeros(len(x)), where=top > -np.inf)
+    out[: len(x)] = np.where(t >= _LEAST, np.exp(np.maximum(t, _LEAST)), 0.0)
+    total += out[: len(x)]
 
 
-@intrinsic_of(_times_power)
-def times_power(typing, x, n):
-    """Return ``x 2^n`` of positive x, given n plus `_TO_BITS`, by adding n to the exponent."""
+@intrinsic_of(_add_exponentials)
+def add_exponentials(typing, x, top, out, total):
+    """Write ``exp(x - top)``, or one where `top` is -inf, and add it to `total`.
+
+    No x is above `top`. The arrays but for `x` are in memory for whole vectors, up to which
+    anything is written.
+    """
 
     def generate(context, builder, signature, arguments):
-        number = ir.IntType(64)
-        x, n = (builder.bitcast(value, number) for value in arguments)
-        return builder.bitcast(builder.add(x, builder.shl(n, number(52))), ir.DoubleType())
+        arrays = as_structures(context, builder, signature, arguments)
+        given = [arrays[0].nitems, *(array.data for array in arrays)]
+        kinds = [value.type for value in given]
+        builder.call(function_of(builder.module, "add_exponentials", kinds, _write_exps), given)
+        return context.get_dummy_value()
 
-    return types.float64(types.float64, types.float64), generate
+    return types.void(x, top, out, total), generate
 
 
-@inline_kernel
-def _exponential(x):
-    """Return ``exp(x)``, for x <= 0.
+def _write_exps(builder, n, x, top, out, total):
+    """Write exponentials, and add them to a total."""
+    vector = ir.VectorType(ir.DoubleType(), LANES)
+    n_whole, load_last = whole_vectors(builder, n, types.float64, vector)
 
-    The result is accurate to two units in the last place, and zero below -708. The function is
-    written out so that the compiler vectorises it: ``x = n ln 2 + t``, with ``exp(t)`` from its
-    Taylor series, in groups of four terms that do not depend on each other.
+    def write(number, load):
+        at = builder.mul(number, n.type(LANES))
+        places = [vector_at(builder, builder.gep(a, [at]), 0, vector) for a in (x, top, out, total)]
+        result = _exponential(builder, load(places[0]), builder.load(places[1], align=8))
+        builder.store(result, places[2], align=8)
+        total_ = builder.fadd(builder.load(places[3], align=8), result)
+        builder.store(total_, places[3], align=8)
+
+    with cgutils.for_range(builder, n_whole, intp=n.type) as loop:
+        write(loop.index, lambda place: builder.load(place, align=8))
+    write(n_whole, load_last)
+
+
+def _exponential(builder, x, top):
+    """Return ``exp(x - top)``, or one where `top` is -inf.
+
+    The result is accurate to two units in the last place, and zero below -708. With
+    ``x - top = n ln 2 + t``, ``exp(t)`` is from its Taylor series, in groups of four terms that do
+    not depend on each other.
     """
-    c, t = _TAYLOR, x if x > _LEAST else _LEAST
-    shifted = t * _LOG2_E + _TO_BITS
-    n = shifted - _TO_BITS
-    t = (t - n * _LN2[0]) - n * _LN2[1]
-    t2 = t * t
-    t4 = t2 * t2
-    s = c[12] + c[13] * t
-    s = s * t4 + ((c[8] + c[9] * t) + (c[10] + c[11] * t) * t2)
-    s = s * t4 + ((c[4] + c[5] * t) + (c[6] + c[7] * t) * t2)
-    s = s * t4 + ((c[0] + c[1] * t) + (c[2] + c[3] * t) * t2)
-    return times_power(s, shifted) if x >= _LEAST else 0.0
+    vector, whole = x.type, ir.VectorType(ir.IntType(64), LANES)
+
+    def fma(a, b, c):
+        parts = (number(v) if isinstance(v, float) else v for v in (a, b, c))
+        return fused_multiply_add(builder, *parts)
+
+    def number(value):
+        return ir.Constant(vector, [value] * LANES)
+
+    finite = builder.fcmp_ordered(">", top, number(-np.inf))
+    t = builder.select(finite, builder.fsub(x, top), number(0.0))
+    normal = builder.fcmp_ordered(">=", t, number(_LEAST))
+    t = builder.select(normal, t, number(_LEAST))
+    shifted = fma(t, float(_LOG2_E), _TO_BITS)
+    n = builder.fsub(shifted, number(_TO_BITS))
+    t = fma(n, -_LN2[1], fma(n, -_LN2[0], t))
+    t2 = builder.fmul(t, t)
+    t4 = builder.fmul(t2, t2)
+    pairs = [fma(_TAYLOR[i + 1], t, _TAYLOR[i]) for i in range(0, 14, 2)]
+    result = pairs[6]
+    for i in (4, 2, 0):
+        result = fma(result, t4, fma(pairs[i + 1], t2, pairs[i]))
+    bits = [builder.bitcast(value, whole) for value in (result, shifted)]
+    power = builder.shl(bits[1], ir.Constant(whole, [52] * LANES))  # n, added to the exponents
+    result = builder.bitcast(builder.add(bits[0], power), vector)
+    return builder.select(normal, result, number(0.0))
 
 
 def _put_products(values, factors, out):
@@ -579,7 +620,7 @@ def put_products(typing, values, factors, out):
     return types.void(values, factors, out), generate
 
 
-@contracting_kernel
+@kernel
 def normalise(scores, logarithmic, densities, out):
     """Write posteriors ``exp(scores[k, r]) / sum`` to ``out[r, k]``, or their logarithms.
 
@@ -589,8 +630,10 @@ def normalise(scores, logarithmic, densities, out):
     """
     n_classes, n_rows = scores.shape
     most = max(1, min(n_rows, _EXP_ROWS, max(_ROW_GROUP, _EXP_VALUES // n_classes)))
-    every = np.empty((n_classes, most))
-    tops, sums = np.empty(most), np.empty(most)
+    width = padded_width(most)
+    every = empty_vectors(n_classes * width).reshape((n_classes, width))
+    tops, sums = empty_vectors(width), empty_vectors(width)
+    tops[:], sums[:] = 0.0, 0.0  # to the end: arithmetic with denormal numbers would take long
     for first in range(0, n_rows, most):
         n = min(most, n_rows - first)
         top, total = tops[:n], sums[:n]
@@ -601,10 +644,7 @@ def normalise(scores, logarithmic, densities, out):
             for r in range(n):
                 top[r] = max(top[r], x[r])
         for k in range(n_classes):
-            x, share = scores[k, first : first + n], every[k]
-            for r in range(n):
-                share[r] = _exponential(x[r] - top[r] if top[r] > -np.inf else 0.0)
-                total[r] += share[r]
+            add_exponentials(scores[k, first : first + n], top, every[k], total)
         for r in range(densities[first : first + n].size):
             densities[first + r] = top[r] + np.log(total[r])
         if out.size == 0:
