@@ -358,7 +358,7 @@ def sent() -> None:
             struck.append(bits(moments))
 
     thread = threading.Thread(target=update)
-    large = mock.patch.multiple(cost, SEGMENT_STATE=0, _HAND_OVER=-1e15)  # as if the state were
+    large = mock.patch.multiple(cost, SEGMENT_STATE=0, HAND_OVER=-1e15)  # as if the state were
     in_place = mock.patch.object(centred, "_SMALL_STATE", 0)
     with large, in_place:
         expected.update(X, y)

@@ -36,7 +36,7 @@ from streamgda.kernels.vectors import (
     vector_at,
 )
 
-BUCKET_FEATURES = 16 * LANES  # for more, BLAS is as fast
+BUCKET_FEATURES = 32 * LANES  # for more, BLAS is as fast
 
 # Number of rows whose products, of 16-bit integers, are summed exactly in float64.
 EXACT_NARROW_ROWS = 1 << 19

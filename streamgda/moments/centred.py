@@ -235,32 +235,35 @@ class Sums(ABC):
     @property
     def _most_few(self) -> int:
         """Rows that are added as one block, or block by block, to the sums themselves."""
-        load, d = self._load, self.n_features
-        small, n_ranges = self._state_bytes <= cost.SEGMENT_STATE, self._n_ranges
-        times: list[Callable[[int], float]] = []
-        if small or (n_ranges < 2 and not self.structure.wide(d)):
-            times.append(partial(cost.in_segments, load))
-        elif self.structure.wide(d):
-            times.append(partial(cost.in_passes, load))
-        if n_ranges > 1:
-            times.append(partial(cost.in_ranges, load, n_ranges=n_ranges))
-        most = min(cost.most_alone(load, time) for time in times)
-        return min(most, max(LEAST_ROWS, 2 * _MOST_SEGMENT_ELEMENTS // d))
+        load = self._load
+        most = min(cost.most_alone(load, time) for time in self._times(load, _FLOAT64).values())
+        return min(most, max(LEAST_ROWS, 2 * _MOST_SEGMENT_ELEMENTS // self.n_features))
+
+    def _times(
+        self, load: cost.Load, dtype: np.dtype, n_segments: int = 2
+    ) -> dict[str, Callable[[int], float]]:
+        """Return the time of rows of a data type by the ways in which two threads add them."""
+        d, state = load.n_features, load.state_bytes
+        wide, small = self.structure.wide(d, self._exact), state <= _SMALL_STATE
+        in_float32 = self._read_dtype(dtype).itemsize == 4
+        times: dict[str, Callable[[int], float]] = {}
+        if self.structure.wide(2 * d, self._exact) and not (small and in_float32):
+            times["passes"] = partial(cost.in_passes, load, in_float32=in_float32)
+        # Few classes have their sums in a near cache in any order.
+        few = state <= min(_RANGE_STATE, cost.SEGMENT_STATE) and not load.far
+        if not (wide or few) and (n_ranges := self._n_ranges) > 1:
+            times["ranges"] = partial(cost.in_ranges, load, n_ranges=n_ranges)
+        if not times or state <= (_SMALL_STATE if wide and in_float32 else cost.SEGMENT_STATE):
+            times["segments"] = partial(cost.in_segments, load, n_segments=n_segments)
+        return times
 
     @property
     def _load(self) -> cost.Load:
         """Size of the sums, on which the time of adding rows depends."""
         sizes = self.count.size, len(self.packed), self.n_features
-        return cost.Load(*sizes, self.structure.matrix, self._state_bytes, self._exact)
-
-    @property
-    def _n_ranges(self) -> int:
-        """Number of ranges of classes whose rows may be added apart; 0 if that takes longer."""
-        if self.structure.wide(self.n_features):
-            return 0
-        if self._state_bytes <= min(_RANGE_STATE, cost.SEGMENT_STATE) and not self._load.far:
-            return 0
-        return self._ranges().size - 1
+        buckets = not self.structure.wide(self.n_features, self._exact)
+        held = self._state_bytes, self._exact
+        return cost.Load(*sizes, self.structure.matrix, *held, buckets=buckets)
 
     @abstractmethod
     def adding_at_once(self) -> AddingAtOnce:
@@ -355,18 +358,13 @@ class Sums(ABC):
         Either "alone", by one thread; or in "segments", or "ranges" of classes, or, of many
         features, in "passes" over the rows: see `Sums`.
         """
-        if n_rows <= self._most_few:
+        load = self._load
+        if load.alone(n_rows) <= cost.HAND_OVER or n_rows <= self._most_few:
             return "alone"
-        wide, n_ranges = self.structure.wide(self.n_features), self._n_ranges
-        in_float32 = wide and self._read_dtype(dtype).itemsize == 4
-        small = self._state_bytes <= (_SMALL_STATE if in_float32 else cost.SEGMENT_STATE)
-        if n_ranges > 1:
-            n_segments = -(-n_rows // self._segment(n_rows))
-            segments = cost.in_segments(self._load, n_rows, n_segments)
-            small &= segments <= cost.in_ranges(self._load, n_rows, n_ranges)
-        if small or (n_ranges < 2 and not wide):
-            return "segments"
-        return "passes" if wide else "ranges"
+        times = self._times(load, dtype)
+        if len(times) > 1 and "segments" in times:
+            times = self._times(load, dtype, -(-n_rows // self._segment(n_rows)))
+        return min(times, key=lambda way: times[way](n_rows))
 
     def _segment(self, n_rows: int) -> int:
         """Return the number of rows of each segment of them."""
@@ -425,15 +423,28 @@ class Sums(ABC):
 
         A range has whole groups, unless a single group has too many classes.
         """
-        n_classes, d = self.count.size, self.n_features
-        shared = n_classes // len(self.packed)
-        group_bytes = self.structure.state_bytes(shared, d)
-        if shared == 1 or group_bytes <= _RANGE_STATE:
-            most = min(_RANGE_STATE // group_bytes, len(self.packed) // _RANGES)
-            return np.append(np.arange(0, n_classes, shared * max(1, most)), n_classes)
-        size = max(1, min(_RANGE_STATE // (16 * d), shared // _RANGES))
+        n_classes, shared, size = self.count.size, *self._range_sizes
+        if size >= shared:
+            return np.append(np.arange(0, n_classes, size), n_classes)
         firsts = np.arange(0, n_classes, shared)[:, None] + np.arange(0, shared, size)
         return np.append(firsts, n_classes)
+
+    @property
+    def _range_sizes(self) -> tuple[int, int]:
+        """Number of classes that share a scatter, and of those of a range."""
+        n_groups, d = len(self.packed), self.n_features
+        shared = self.count.size // n_groups
+        group_bytes = self.structure.state_bytes(shared, d)
+        if shared == 1 or group_bytes <= _RANGE_STATE:
+            return shared, shared * max(1, min(_RANGE_STATE // group_bytes, n_groups // _RANGES))
+        return shared, max(1, min(_RANGE_STATE // (16 * d), shared // _RANGES))
+
+    @property
+    def _n_ranges(self) -> int:
+        """Number of ranges of classes."""
+        shared, size = self._range_sizes
+        n_groups = len(self.packed)
+        return n_groups * -(-shared // size) if size < shared else -(-n_groups // (size // shared))
 
     def _add_by_ranges(self, rows: Coded, edges: np.ndarray) -> None:
         """Add the rows of each range of classes to its part of these sums; see `_ranges`.

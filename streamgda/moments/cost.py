@@ -23,11 +23,11 @@ _ROW, _VALUE, _PRODUCT = 1.5, 0.3, 0.16
 _ORDERED_ROW, _ORDERED_VALUE = 25.0, 0.9
 _BYTE_LANES = SHAPE.vector_bytes * SHAPE.together // 8  # half of those of an instruction
 
-_HAND_OVER = 350_000.0  # of rows to another thread, and of their sums back
+HAND_OVER = 350_000.0  # of rows to another thread, and of their sums back
 # Of a byte of sums that are made for a segment, and added afterwards; and of sums that change in
 # place: with means to merge, or exact.
 _SEGMENT_BYTE, _BYTE, _EXACT_BYTE = 1.0, 0.12, 0.05
-_RANGE = 60_000.0  # of rows to a thread that adds those of some classes
+_RANGE = 70_000.0  # of rows to a thread that adds those of some classes
 
 SEGMENT_STATE = 1 << 22  # bytes of sums that a segment may have of its own
 _CACHE = 12 << 20  # bytes of the last cache that a thread can count on
@@ -48,6 +48,8 @@ class Load(NamedTuple):
         Size of the sums that are kept.
     exact, in_bytes : bool
         Values are integers; and their products are those of their bytes.
+    buckets : bool
+        Products are those of buckets of rows, one for each class.
     """
 
     n_classes: int
@@ -57,13 +59,14 @@ class Load(NamedTuple):
     state_bytes: int
     exact: bool = False
     in_bytes: bool = False
+    buckets: bool = True
 
     @property
     def row(self) -> float:
         """Time of a row whose sums are in a near cache."""
         lanes = _BYTE_LANES if self.in_bytes else LANES
-        d = self.n_features
-        return _ROW + _VALUE * d + self.products * _PRODUCT / lanes * d**2
+        d, blas = self.n_features, not (self.buckets or self.exact)
+        return _ROW + (_VALUE + blas) * d + self.products * _PRODUCT / lanes * d**2
 
     @property
     def held(self) -> int:
@@ -71,7 +74,7 @@ class Load(NamedTuple):
         d, k = self.n_features, self.n_classes
         if not self.products:
             return 8 * (2 if self.exact else 3) * d * k
-        return 0 if self.in_bytes else 8 * d * (self.n_groups * d + LEAST_BUCKET_ROWS * k)
+        return 8 * d * (self.n_groups * d + LEAST_BUCKET_ROWS * k) if self.buckets else 0
 
     @property
     def least_in_buckets(self) -> float:
@@ -100,6 +103,10 @@ class Load(NamedTuple):
         """Time of a row that one thread adds to all sums."""
         return self.row + (self.far if self.held <= _CACHE else self.ordered)
 
+    def alone(self, n_rows: int) -> float:
+        """Return the time of one thread that adds rows to all sums."""
+        return n_rows * self.row_alone + min(n_rows, self.n_classes) * self.each_class
+
     @property
     def each_class(self) -> float:
         """Time of a class beside its rows: that of its sums in a cache, or in memory."""
@@ -110,22 +117,26 @@ class Load(NamedTuple):
         return each if self.state_bytes <= _CACHE else 1.75 * each
 
 
-def in_passes(load: Load, n_rows: int) -> float:
+def in_passes(load: Load, n_rows: int, in_float32: bool = False) -> float:
     """Return the time of two threads that add rows to the same sums, of many features."""
-    each = (_EXACT_BYTE if load.exact else _BYTE) * load.state_bytes
-    return _HAND_OVER + each + load.each_class * load.n_classes + n_rows / 2 * load.row
+    byte, value, times = (_EXACT_BYTE, 0.3, 2) if load.exact else (_BYTE, 2.0, 3)
+    each = byte * load.state_bytes + load.each_class * load.n_classes
+    row = load.row + value * load.n_features
+    if in_float32:  # of which a vector holds twice as many
+        row -= _PRODUCT / LANES / 2 * load.n_features**2
+    return times * HAND_OVER + each + n_rows / 2 * row
 
 
 def in_segments(load: Load, n_rows: int, n_segments: int = 2) -> float:
     """Return the time of two threads if each segment of rows has sums of its own."""
     each = _SEGMENT_BYTE * load.state_bytes + load.each_class * load.n_classes
-    return _HAND_OVER + n_segments / 2 * each + n_rows / 2 * (load.row + load.far)
+    return HAND_OVER + n_segments / 2 * each + n_rows / 2 * (load.row + load.far)
 
 
 def in_ranges(load: Load, n_rows: int, n_ranges: int) -> float:
     """Return the time of two threads if those of each range of classes are added apart."""
     rows = n_rows * (load.row + load.ordered) + load.n_classes * load.each_class
-    return _HAND_OVER + n_ranges * _RANGE + rows / 2
+    return HAND_OVER + n_ranges * _RANGE + rows / 2
 
 
 def most_alone(load: Load, time: Callable[[int], float]) -> int:
@@ -133,7 +144,8 @@ def most_alone(load: Load, time: Callable[[int], float]) -> int:
     beside, each = time(0), load.each_class
     row = load.row_alone - (time(1) - beside)
     # Rows of classes that share a scatter are few, for one thread, until they are put in buckets.
-    most = load.least_in_buckets if load.n_groups < load.n_classes else 0.0
+    pooled = load.buckets and load.n_groups < load.n_classes
+    most = load.least_in_buckets if pooled else 0.0
     if beside <= load.n_classes * (row + each):
         most = max(most, beside / (row + each))
     elif row > 0:

@@ -246,9 +246,9 @@ class Structure:
 
     # --- adding rows --------------------------------------------------------------------------
 
-    def wide(self, n_features: int) -> bool:
-        """Return True if many rows are multiplied by BLAS, on all threads."""
-        return self.matrix and n_features > BUCKET_FEATURES
+    def wide(self, n_features: int, exact: bool = False) -> bool:
+        """Return True if many rows are multiplied by BLAS, or by their bytes if they are exact."""
+        return self.matrix and n_features > BUCKET_FEATURES // (2 if exact else 1)
 
     def add_few(self, rows: Coded, block_rows: int, *state: Any) -> bool:
         """Add rows to float64 sums, block by block; return False if a sum is not finite.
@@ -381,7 +381,7 @@ class Matrix(Structure):
     def add_integers(self, X: Any, codes: np.ndarray, n_threads: int, *state: np.ndarray) -> None:
         (n_rows, d), (count, total, scatter) = X.shape, state
         # Products of bytes are faster than those of float64 if there are enough of them.
-        most = BUCKET_FEATURES // (2 if X.dtype.itemsize == 1 else 1)
+        most = BUCKET_FEATURES // (4 if X.dtype.itemsize == 1 else 2)
         narrow = n_threads == 1 and d <= most and n_rows <= EXACT_NARROW_ROWS
         if narrow and self._in_buckets(n_rows, d, count.size, exact=True):
             X, order = with_order(X)

@@ -106,8 +106,8 @@ class ExactSums(Sums):
 
     @property
     def _load(self) -> cost.Load:
-        in_bytes = self.reach < 256 and 2 * self.n_features > BUCKET_FEATURES
-        return super()._load._replace(in_bytes=in_bytes)
+        load, in_bytes = super()._load, self.reach < 256 and 4 * self.n_features > BUCKET_FEATURES
+        return load._replace(in_bytes=in_bytes, buckets=load.buckets and not in_bytes)
 
     def adding_at_once(self) -> AddingAtOnce:
         """Return a function of types that do not widen the reach, while sums stay exact."""

@@ -23,6 +23,7 @@ from moment_checks import (
 )
 from states import bits
 
+from streamgda.kernels.narrow import BUCKET_FEATURES
 from streamgda.kernels.products import LEAST_ROWS
 from streamgda.moments import ClassMoments, cost
 from streamgda.moments.centred import CentredSums
@@ -148,6 +149,15 @@ def test_most_classes_of_segments(covariance_type, d, n, use_threads):
     assert_way(covariance_type, d, n_classes + 1, n, _add_by_ranges=1)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "uint8"])
+@pytest.mark.parametrize("covariance_type", ["full", "tied"])
+def test_most_features_of_buckets(covariance_type, dtype):
+    for most in (BUCKET_FEATURES // 4, BUCKET_FEATURES // 2, BUCKET_FEATURES):
+        for d in (most, most + 1):
+            X, y = sample(2500, d, dtype=dtype)
+            assert_moments(ClassMoments(covariance_type).update(X, y), X, y)
+
+
 @pytest.mark.parametrize("covariance_type", ["full", "tied"])
 @pytest.mark.parametrize("d", [1, 8, 40])
 def test_fewest_rows_for_buckets(covariance_type, d):
@@ -167,10 +177,8 @@ def predicted(sums, n_rows):
     """The time that the model of the cost predicts, in the way that is chosen."""
     load, way = sums._load, sums.way(n_rows, _DTYPE)
     if way == "alone":
-        return n_rows * load.row_alone + min(n_rows, load.n_classes) * load.each_class
-    if way == "segments":
-        return cost.in_segments(load, n_rows, -(-n_rows // sums._segment(n_rows)))
-    return cost.in_ranges(load, n_rows, sums._n_ranges)
+        return load.alone(n_rows)
+    return sums._times(load, _DTYPE, -(-n_rows // sums._segment(n_rows)))[way](n_rows)
 
 
 @pytest.mark.parametrize("kind", [CentredSums, ExactSums])
@@ -187,7 +195,7 @@ def test_no_way_begins_with_a_step(covariance_type, d, kind):
     for n_classes in (1, 10, 100, 1000):
         sums = kind.zeros(structure, n_classes, d)
         most = sums._most_few
-        if most * d < 1 << 22:  # the most that are copied at a time
+        if most < (1 << 22) // d:  # the most that are copied at a time
             assert 1 / STEP < predicted(sums, most + 1) / predicted(sums, most) < STEP
 
 
