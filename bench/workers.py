@@ -18,6 +18,7 @@ from bench import data
 from bench.measure import OURS, Plan, Row, Target, in_turn, of_its_time, rows_of
 from streamgda.engine.dask.parts import part_bytes
 from streamgda.moments.covariance_types import structure_of
+from streamgda.runtime import threads
 
 SUM = "dask's sum"
 OF_SUM = 1.2
@@ -149,16 +150,34 @@ def two_beside_one(
         with client.as_current(), dask.config.set({"streamgda.part-bytes": part}):
             streamgda.accumulate(rows, labels)
 
-    calls = {OURS: lambda: fit(two), "one worker": lambda: fit(one)}
-    times, missing = in_turn(calls, min(plan.repeats, 3))
-    yield from rows_of(
-        f"{labels.size:,} x {n_features:,} {dtype}, {n_classes:,} classes, {n_parts} parts of "
-        f"{part / 1e6:,.0f} MB, full moments, two workers",
-        (None, ""),
-        times,
-        missing,
-        targets={"": Target(2 * EFFICIENCY, f"efficiency >= {EFFICIENCY:g}")},
-    )
+    def alone(client: Any) -> None:
+        held = [*client.scheduler_info()["workers"]]
+        each = n_blocks // len(held)
+        tasks = [
+            client.submit(_summed, shape, block_rows, each, workers=[worker], pure=False)
+            for worker in held
+        ]
+        client.gather(tasks)
+
+    what = f"{labels.size:,} x {n_features:,} {dtype}, {n_classes:,} classes"
+    for work, run, target in (
+        (f"{n_parts} parts of {part / 1e6:,.0f} MB, full moments, two workers", fit, True),
+        ("one part for each of two workers, nothing sent or merged", alone, False),
+    ):
+        calls = {OURS: lambda run=run: run(two), "one worker": lambda run=run: run(one)}
+        times, missing = in_turn(calls, min(plan.repeats, 3))
+        efficient = Target(2 * EFFICIENCY, f"efficiency >= {EFFICIENCY:g}")
+        targets = {"": efficient} if target else None
+        yield from rows_of(f"{what}, {work}", (None, ""), times, missing, targets)
+
+
+def _summed(shape: Shape, block_rows: int, n_blocks: int) -> None:
+    """Add as many equal blocks to one state: what a processor can do at best beside another."""
+    X, labels = data.rows(block_rows, *shape)
+    labels, moments = labels.astype(np.uint16), streamgda.ClassMoments()
+    with threads.limit(1):
+        for _ in range(n_blocks):
+            moments.update(X, labels)
 
 
 def _made(block: np.ndarray, shape: Shape) -> np.ndarray:
