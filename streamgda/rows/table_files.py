@@ -496,9 +496,11 @@ class Table:
             Text(**text) if kind == "csv" else {"parquet": Parquet, "ipc": Arrow}[kind](remote)
         )
 
+        seconds = 0.0 if filesystem.type_name == "local" else None  # of retries
+
         def contents_of(path: str) -> Contents:
             with raised_as(SourceError, f"{path} cannot be opened"):
-                return with_retries(lambda: form.contents(path, filesystem, label))
+                return with_retries(lambda: form.contents(path, filesystem, label), seconds)
 
         found: list[Contents] = threads.run(contents_of, ((p,) for p in paths))
         schemas = [contents.schema for contents in found]

@@ -273,6 +273,13 @@ def test_files_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "rows.parquet").write_bytes(b"not a table")
     with pytest.raises(SourceError, match=r"rows.parquet cannot be opened: ArrowInvalid: "):
         open_store(tmp_path / "rows.parquet")
+    pf.write_feather(TABLE, tmp_path / "rows.feather")
+    good = (tmp_path / "rows.feather").read_bytes()
+    (tmp_path / "rows.feather").write_bytes(good[:-40] + bytes(20) + good[-20:])
+    with monkeypatch.context() as patch:
+        patch.setattr("streamgda.runtime.retry.time.sleep", pytest.fail)  # waiting mends no file
+        with pytest.raises(SourceError, match=r"rows.feather cannot be opened: OSError: "):
+            open_store(tmp_path / "rows.feather")
     (tmp_path / "empty.parquet").mkdir()
     with pytest.raises(SourceError, match=r"empty.parquet is a folder without tables"):
         open_store(tmp_path / "empty.parquet")
