@@ -361,6 +361,7 @@ class Arrow:
         """Yield slices of each record batch from the first on."""
 
         def slices(batch: Any) -> Iterator[Any]:
+            batch.validate(full=True)  # places of texts beyond their bytes would end the process
             return (batch[start : start + n_rows] for start in range(0, len(batch), n_rows))
 
         found = None if scan is None else self._described(file.path, filesystem)

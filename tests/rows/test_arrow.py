@@ -313,6 +313,13 @@ def test_files_that_are_damaged_or_change(tmp_path: Path) -> None:
     pq.write_table(TABLE[:1], path)
     with pytest.raises(ReadError, match=r"row group 1 has 0 rows; 399 were expected: it changed"):
         rows[:]
+    path = tmp_path / "rows.feather"
+    letters = pa.table({"a": X[:300, 0], "y": [*"abc"] * 100})
+    pf.write_feather(letters, path, compression="uncompressed")
+    places = [np.arange(start, start + 8, dtype="<i4").tobytes() for start in (64, 1 << 30)]
+    path.write_bytes(path.read_bytes().replace(*places))  # of letters, far beyond them
+    with pytest.raises(ReadError, match=r"record batch 0 cannot be read: ArrowInvalid: .*Offset"):
+        open_store(path, label="y")[1][:]
     path = text(tmp_path / "rows.csv")
     rows, y = open_store(path)
     path.write_text(path.read_text() + "1,2,oops,4\n")
