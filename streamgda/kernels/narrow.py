@@ -77,20 +77,23 @@ def add_vectors(block, vectors, products):
     X, order, codes, weights, first, last = block
     n_classes, n_sums = vectors.shape[1], 1 + N_ROTATIONS
     shared, n_parts = n_classes // products.shape[0], parts_for(codes, first, last)
-    size, edge = n_parts * n_classes * n_sums * LANES, n_classes * LANES
-    memory = empty_vectors(edge + size)
-    pivots = memory[:edge].reshape((n_classes, LANES))
-    sums = memory[edge:].reshape((n_parts, n_classes, n_sums, LANES))
+    size, edge = n_classes * n_sums * LANES, n_classes * LANES
+    memory = empty_vectors(edge + n_parts * size)
+    pivots, total = memory[:edge].reshape((n_classes, LANES)), memory[edge:]
+    sums = total.reshape((n_parts, n_classes, n_sums, LANES))
     pivots[:], sums[:] = vectors[0], 0.0
     add_class_products(X, order, codes, weights, first, last, pivots, sums)
-    for p in range(n_parts):
-        for k in range(n_classes):
-            for i in range(LANES):
-                vectors[1, k, i] += sums[p, k, 0, i]
-                for turn in range(N_ROTATIONS):
-                    j = (i + turn) % LANES
-                    if 2 * turn < LANES or i > j:  # half a turn meets each pair twice
-                        products[k // shared, max(i, j), min(i, j)] += sums[p, k, 1 + turn, i]
+    while n_parts > 1:  # in pairs: whichever sum the first row of a class went to, no bit changes
+        n_parts //= 2
+        for i in range(n_parts * size):
+            total[i] += total[n_parts * size + i]
+    for k in range(n_classes):
+        for i in range(LANES):
+            vectors[1, k, i] += sums[0, k, 0, i]
+            for turn in range(N_ROTATIONS):
+                j = (i + turn) % LANES
+                if 2 * turn < LANES or i > j:  # half a turn meets each pair twice
+                    products[k // shared, max(i, j), min(i, j)] += sums[0, k, 1 + turn, i]
 
 
 @inner_kernel
