@@ -99,21 +99,20 @@ def run(suites: list[str], plan: Plan, results: Path | None) -> list[str]:
     kept: report.Rows = []
     if results and results.exists():
         saved = json.loads(results.read_text())
-        earlier = {"date": saved["about"]["date"]}
-        kept = [earlier | row for row in saved["rows"] if row["suite"] not in suites]
-    failed, today = [], date.today().isoformat()
+        kept = [row for row in saved["rows"] if row["suite"] not in suites]
+    failed, made = [], {"date": date.today().isoformat(), "machine": machine()}
     for suite in suites:
         rows: report.Rows = []
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # constant pixels; peers warn too
                 for row in import_module(f"bench.{SUITES[suite]}").run(plan):
-                    rows.append({"suite": suite, "date": today, **row.as_dict()})
+                    rows.append({"suite": suite, **made, **row.as_dict()})
                     line = report.table_of(suite, rows[-1:]).rows[0][:5]
                     console.print("  ".join(line), highlight=False, markup=False)
         except Exception as error:  # keep the rows of the other suites
             console.print_exception()
-            rows.append({"suite": suite, "date": today, "failed": reason(error)})
+            rows.append({"suite": suite, **made, "failed": reason(error)})
         if any("failed" in row or row.get("missing", "").startswith("ours") for row in rows):
             failed.append(suite)
         show(console, suite, report.table_of(suite, rows))

@@ -301,7 +301,7 @@ def renewed(text: str, texts: dict[str, str]) -> str:
 
 
 def results(saved: dict[str, Any]) -> str:
-    """Return RESULTS.md with all results; suites may be of different days."""
+    """Return RESULTS.md with all results; suites may be of different days and machines."""
     about, machine = saved["about"], saved["limits"]
     parts = [
         "# Benchmark results",
@@ -318,8 +318,8 @@ def results(saved: dict[str, Any]) -> str:
             f"{quantity(machine['call'], 's')} per call."
         )
     for suite, rows in by_suite(saved).items():
-        dates = sorted({row.get("date", about["date"]) for row in rows})
-        parts += [f"## {suite}", f"Of {', '.join(dates)}.", table_of(suite, rows).markdown()]
+        runs = sorted({f"{row['date']}, {row['machine']}" for row in rows})
+        parts += [f"## {suite}", f"Of {'; '.join(runs)}.", table_of(suite, rows).markdown()]
     return "\n\n".join(parts) + "\n"
 
 

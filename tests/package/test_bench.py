@@ -95,8 +95,8 @@ def test_a_suite_that_fails_keeps_the_rows_of_others(bench, plan, tmp_path, monk
     monkeypatch.setattr(import_module("bench.stream"), "run", quick)
     assert bench.run(["skew", "stream"], plan, saved) == ["skew"]
     rows = json.loads(saved.read_text())["rows"]
-    today = date.today().isoformat()
-    assert rows[0] == {"suite": "skew", "date": today, "failed": "RuntimeError: no luck"}
+    run = {"date": date.today().isoformat(), "machine": bench.machine()}
+    assert rows[0] == {"suite": "skew", **run, "failed": "RuntimeError: no luck"}
     assert {row["suite"] for row in rows[1:]} == {"stream"}
 
 
