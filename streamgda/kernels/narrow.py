@@ -81,7 +81,11 @@ def add_vectors(block, vectors, products):
     memory = empty_vectors(edge + n_parts * size)
     pivots, total = memory[:edge].reshape((n_classes, LANES)), memory[edge:]
     sums = total.reshape((n_parts, n_classes, n_sums, LANES))
-    pivots[:], sums[:] = vectors[0], 0.0
+    for k in range(n_classes):  # by loops, as assignments of arrays take seconds to compile
+        for i in range(LANES):
+            pivots[k, i] = vectors[0, k, i]
+    for i in range(n_parts * size):
+        total[i] = 0.0
     add_class_products(X, order, codes, weights, first, last, pivots, sums)
     while n_parts > 1:  # in pairs: whichever sum the first row of a class went to, no bit changes
         n_parts //= 2
