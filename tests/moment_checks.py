@@ -107,9 +107,11 @@ WIDE = LARGE_STATE | {"BUCKET_FEATURES": 0}
 TASKS = {"FLOAT_ROWS": 100, "PRODUCT_ROWS": 50, "PACKED_ROWS": 100, "_BLOCKS": 1}
 TILES = {"_PART_FEATURES": 7, "_WIDE_BYTES": 1 << 16, "_TILES_BYTES": 1}
 PIECES = WIDE | TASKS | TILES | {"WINDOW_BYTES": 1, "_PART_ELEMENTS": 1}
+SEGMENTS = {"_BLOCK_ELEMENTS": 1, "_LEAST_SEGMENT": 256, "HAND_OVER": -1e15}
+SEGMENTS |= {"_BYTE": 1e15, "_EXACT_BYTE": 1e15}  # of sums that change in place
 PATHS = {
     "whole": {},
-    "segments": {"_BLOCK_ELEMENTS": 1, "HAND_OVER": -1e15, "_LEAST_SEGMENT": 256},
+    "segments": SEGMENTS,
     "ranges of classes": LARGE_STATE | {"_RANGE_STATE": 1},
     "ranges of groups": LARGE_STATE | {"WINDOW_BYTES": 1, "_LARGE_RANGE": 1},
     "large": WIDE,
