@@ -44,7 +44,8 @@ def convert(
         Labels: a column of the table, by name or number (from 0), the last by default; or a file
         that exists.
     features : NAME,...
-        Tables: names or numbers of the columns of features; 2:5 stands for 2, 3 and 4.
+        Tables: names or numbers of the columns of features; 2:5 stands for 2, 3 and 4. Double
+        quotes hold a name with a comma.
     missing_labels : {"raise", "keep"}
         Tables: raise an error for missing labels, or keep.
     no_labels : bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Unpack
@@ -56,7 +57,8 @@ def open_rows(
         a GeoTIFF. Give it twice for the file and the name in it.
     features : NAME,...
         Tables: names or numbers of the columns of features; those of the model, or all but the
-        labels, by default. Zarr cubes: dimension of the features.
+        labels, by default. Double quotes hold a name with a comma. Zarr cubes: dimension of the
+        features.
     all_touched : bool
         Polygons: label pixels that only polygons of one class touch, too, and not only those whose
         centre is in one.
@@ -168,8 +170,9 @@ def table_options(**table: Unpack[TableOptions]) -> TableOptions:
 
 
 def split_names(*texts: str) -> list[str]:
-    """Return the names in texts, which commas separate."""
-    return [name.strip() for text in texts for name in text.split(",")]
+    """Return the names in texts, which commas separate; double quotes hold commas, as in CSV."""
+    rows = [next(csv.reader([text], skipinitialspace=True), [""]) for text in texts]
+    return [name.strip() for row in rows for name in row]
 
 
 # --- labels ---------------------------------------------------------------------------------------

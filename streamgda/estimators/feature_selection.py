@@ -27,7 +27,15 @@ from streamgda.rows.sources import RowSource
 from streamgda.rows.tables import FrameRows
 from streamgda.runtime.parameters import as_integer, check_type
 from streamgda.storage.format import check_array, check_whole
-from streamgda.storage.saved import State, arrays_within, describe, nested, restore, synchronized
+from streamgda.storage.saved import (
+    State,
+    arrays_within,
+    build,
+    describe,
+    nested,
+    restore,
+    synchronized,
+)
 
 
 class SeparabilitySelector(SelectorMixin, RowEstimator):
@@ -210,7 +218,7 @@ class SeparabilitySelector(SelectorMixin, RowEstimator):
 
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        selector = cls(**attributes["params"])
+        selector = build(cls, **attributes["params"])
         moments = restore(ClassMoments, attributes["moments"], arrays_within(arrays, "moments"))
         ranking, criterion = arrays["ranking"], arrays["criterion"]
         most = moments.n_features or 0

@@ -29,6 +29,7 @@ from streamgda.models.model import check_priors
 from streamgda.moments import ClassMoments
 from streamgda.moments.fourth import TOTAL
 from streamgda.runtime.parameters import as_integer, as_number, as_numbers
+from streamgda.storage.saved import build
 
 _SINGULAR = {"svd": "scaled", "lsqr": "features", "eigen": "refuse"}
 _PRIOR_ERROR = 1e-5  # sums of priors that differ more from one are reported
@@ -203,8 +204,8 @@ class LinearDiscriminantAnalysis(
         self, classes: np.ndarray, **numbers: Any
     ) -> Any:
         if "coef" in numbers:
-            return LinearScores.of(classes, **numbers)
-        return super()._model_of_numbers(classes, **numbers)
+            return build(LinearScores.of, classes, **numbers)
+        return build(super()._model_of_numbers, classes, **numbers)
 
     def _compute_model(self) -> LinearModel:
         model: Any = super()._compute_model()  # refuses priors that are no numbers

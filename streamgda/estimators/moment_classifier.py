@@ -78,6 +78,7 @@ from streamgda.storage.saved import (
     Saved,
     State,
     arrays_within,
+    build,
     check_params,
     class_named,
     describe,
@@ -857,7 +858,7 @@ class MomentEstimator(RowEstimator):
             for name, values in numbers.items()
             if values is not None
         }
-        model = estimator._model_of_numbers(labels, **given)
+        model = build(estimator._model_of_numbers, labels, **given)
         estimator._settings, estimator._numbers = estimator._current_settings(), given
         estimator._derived, estimator.n_features_in_ = Derived(model=model), model.n_features
         return estimator
@@ -1715,7 +1716,7 @@ def unfitted(base: type[Kind], description: Mapping[str, Any]) -> Kind:
     kind, params = class_named(description["estimator"], base), dict(description["params"])
     unpacked = kind._unpacked_params(params)
     check_params({name: value for name, value in params.items() if name not in unpacked})
-    estimator = kind(**params | unpacked)
+    estimator = build(kind, **params | unpacked)
     estimator._kept()
     return estimator
 

@@ -36,7 +36,7 @@ from streamgda.moments import ClassMoments
 from streamgda.rows import Rows
 from streamgda.runtime.memory import as_bytes
 from streamgda.runtime.parameters import as_numbers, refuse, shown
-from streamgda.storage.saved import State, arrays_within, describe, nested, restore
+from streamgda.storage.saved import State, arrays_within, build, describe, nested, restore
 
 _COST = "[[0, a], [b, 0]]: finite numbers, the least of each row on the diagonal"
 _CLASS_WEIGHT = "'balanced', or a dict of labels to weights that are finite and >= 0"
@@ -321,7 +321,7 @@ class ThresholdClassifier(ClassifierMixin, RowEstimator):
             params["estimator"] = unfitted(MomentClassifier, params["estimator"])
         if isinstance(params["class_weight"], Mapping):
             params["class_weight"] = unpacked_by_label(params["class_weight"])
-        classifier = cls(**params)
+        classifier = build(cls, **params)
         as_bytes(classifier.max_memory)
         fitted: Any = restore(
             MomentClassifier, attributes["fitted"], arrays_within(arrays, "fitted")

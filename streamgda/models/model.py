@@ -30,7 +30,7 @@ from streamgda.rows.tensors import DeviceArray
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import as_numbers
 from streamgda.storage.format import check_array, pack_labels, unpack_labels
-from streamgda.storage.saved import Saved, State
+from streamgda.storage.saved import Saved, State, build
 
 # A chunk has about this many values of rows and scores, because a thread has to wait for Python
 # between two chunks. Chunks of wide rows have enough rows to use the root of a class several times
@@ -295,7 +295,7 @@ class RowModel(Saved):
 
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        model = cls(**cls._restored(attributes, arrays))
+        model = build(cls, **cls._restored(attributes, arrays))
         mapped, width = restored_map(attributes, model.n_features)
         names = restored_names(attributes, width)
         model = replace(model, feature_names=names, feature_map=mapped)  # type: ignore[type-var]

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy import linalg
 
+from streamgda.errors import InvalidDataError
 from streamgda.models.discriminants import LinearScores
 from streamgda.models.model import copied, length
 from streamgda.moments import ClassMoments, held_sums
@@ -176,7 +177,17 @@ class Fit:
 
     @cached_property
     def _products(self) -> np.ndarray:
-        return self.columns.about(self.centre)
+        d = self.columns.n_features
+        products = self.columns.about(self.centre)
+        # By the inequality of Cauchy and Schwarz, a feature without squares has no products.
+        squares = products.diagonal()[:d] + self.alphas.min()
+        lost = (squares < np.finfo(np.float64).tiny) & products[:d].any(axis=1)
+        if lost.any():
+            raise InvalidDataError(
+                f"the squares of feature {lost.argmax()} underflow float64, as its values differ "
+                f"by less than about 1e-154; scale the data up, or the weights"
+            )
+        return products
 
     @cached_property
     def penalised(self) -> list[Penalised]:

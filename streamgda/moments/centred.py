@@ -901,13 +901,15 @@ class CentredSums(Sums):
         squares = self._square_sums
         impossible = ~(squares >= -bound)  # true of NaN, too
         np.logical_or.at(impossible, groups[at], ~(apart <= bound[groups[at]]))
-        if self.count.dtype.kind == "i":  # otherwise rows of almost no weight may be lost
-            alone = self.structure.group_sums(np.maximum(self.count - 1, 0)) == 0
-            impossible |= alone[:, None] & (squares > bound)
         self.structure.put_squares(self.packed, np.maximum(squares, 0))
-        gone = self.structure.group_sums(self.count) == 0
-        self.packed[gone] = 0
-        bound[gone] = 0
+        # Single rows do not vary; those with weights may be several, of almost no weight but one.
+        counted = self.count.dtype.kind == "i"
+        beyond = np.maximum(self.count - 1, 0) if counted else self.count
+        alone = self.structure.group_sums(beyond) == 0
+        if counted:
+            impossible |= alone[:, None] & (squares > bound)
+        self.packed[alone] = 0
+        bound[alone] = 0
         self.rounding = bound if bound.any() else None
         return impossible
 

@@ -58,7 +58,7 @@ from streamgda.storage.format import (
     pack_labels,
     unpack_labels,
 )
-from streamgda.storage.saved import State, synchronized
+from streamgda.storage.saved import State, build, synchronized
 
 _INT64 = np.dtype(np.int64)
 _BLOCK_ELEMENTS = 1 << 20  # of matrices that are unpacked at a time
@@ -1229,9 +1229,9 @@ class ClassMoments(Moments):
         arrays["packed"] = arrays.pop("scatter")
         sums: CentredSums | ExactSums
         if "origin" in attributes:
-            sums = ExactSums(structure, attributes["reach"], **arrays)
+            sums = build(ExactSums, structure, attributes["reach"], **arrays)
         else:
-            sums = CentredSums(structure, **arrays)
+            sums = build(CentredSums, structure, **arrays)
         sums.check(classes.size)
         if isinstance(sums, ExactSums):
             sums = sums.about_zero(check_whole("origin", attributes["origin"], 0))

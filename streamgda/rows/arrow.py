@@ -197,5 +197,6 @@ def _plain_type(kind: Any) -> Any:
 
 
 def _is_text(kind: Any) -> bool:
-    kinds = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
-    return any(getattr(pa.types, f"is_{name}")(kind) for name in kinds)
+    texts = ("string", "large_string", "string_view")
+    bytestrings = ("binary", "large_binary", "binary_view", "fixed_size_binary")
+    return any(getattr(pa.types, f"is_{name}")(kind) for name in (*texts, *bytestrings))

@@ -6,8 +6,8 @@ which imports them.
 
 from __future__ import annotations
 
+import inspect
 import math
-import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -27,11 +27,6 @@ State = tuple[dict[str, Any], dict[str, np.ndarray]]  # attributes (as JSON) and
 
 # Contents that do not fit each other raise these when an object is built from them.
 _DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-
-# Python's words for arrays that a constructor needs, and for those that it does not take.
-_ARGUMENTS = re.compile(
-    r"\(\) missing [^:]*: (.*)|\(\) got an unexpected keyword argument ('[^']*')"
-)
 
 _ESTIMATOR = "estimator"  # the kind of estimators, whose files name their classes
 # The classes of the other kinds.
@@ -241,6 +236,7 @@ class Saved(ABC):
 
 
 Kind = TypeVar("Kind", bound=Saved)
+Built = TypeVar("Built")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -367,9 +363,20 @@ def restore(
         raise
     except _DAMAGE as error:
         what = f"it lacks {error}" if isinstance(error, KeyError) else f"{error!s:.500}"
-        if isinstance(error, TypeError) and (found := _ARGUMENTS.search(what)):
-            what = f"it lacks {found[1]}" if found[1] else f"it holds {found[2]}, which is unknown"
         raise FormatError(f"the saved {kind._kind} is damaged: {what}") from None
+
+
+def build(kind: Callable[..., Built], *values: Any, **contents: Any) -> Built:
+    """Call a class or function with the contents of a file: whatever it needs, and nothing else."""
+    parameters = [*inspect.signature(kind).parameters.values()][len(values) :]
+    named = {p.name: p.default for p in parameters if p.kind is not p.VAR_KEYWORD}
+    for name, default in named.items():
+        if default is inspect.Parameter.empty and name not in contents:
+            raise KeyError(name)
+    unknown = sorted(contents.keys() - named.keys())
+    if unknown and len(named) == len(parameters):
+        raise ValueError(f"it holds {unknown[0]!r:.100}, which is unknown")
+    return kind(*values, **contents)
 
 
 def _shown(value: Any) -> Any:

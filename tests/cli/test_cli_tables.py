@@ -27,6 +27,17 @@ def store(request, tmp_path):
     return path
 
 
+def test_names_of_columns_may_hold_commas(tmp_path, store, command):
+    path = store.with_stem("commas")
+    renamed = TABLE.rename_columns(["id", "a,b", "kind", "b"])
+    (pq.write_table if path.suffix == ".parquet" else pc.write_csv)(renamed, path)
+    fit = "fit", path, "--kind", "gnb", "--labels", "kind"
+    assert command(*fit, "--out", tmp_path / "m", "--features", '"a,b", b').code == 0
+    assert load(tmp_path / "m").feature_names_in_.tolist() == ["a,b", "b"]
+    assert command(*fit, "--out", tmp_path / "n", "--drop", 'id,"a,b"').code == 0
+    assert load(tmp_path / "n").feature_names_in_.tolist() == ["b"]
+
+
 def test_every_command_takes_tables(tmp_path, store, command):
     model, out = tmp_path / "model", tmp_path / "p.csv"
     columns = ("--labels", "kind", "--features", "a", "--features", "b")

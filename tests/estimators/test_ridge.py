@@ -164,6 +164,17 @@ def test_collinear_features_have_the_smallest_coefficients():
     assert_close(mine.coef_, linear_model.Ridge(0.0, solver="svd").fit(A, Y).coef_)
 
 
+@pytest.mark.parametrize("scale", [1e-158, 1e-162, 1e-300])
+def test_features_whose_squares_underflow_are_refused(scale):
+    A = X * ([scale] + [1.0] * 9)
+    for estimator, target in ((Ridge(0.0), Y), (RidgeClassifier(0.0), X[:, 0] > 0)):
+        with pytest.raises(InvalidDataError, match="squares of feature 0 underflow"):
+            estimator.fit(A, target)
+        assert not estimator.set_params(alpha=1.0).fit(A, target).coef_[..., 0].round(9).any()
+    constant = np.ones((len(X), 1))
+    assert Ridge(0.0).fit(constant * scale, Y).coef_ == [0.0]
+
+
 # --- choice of the penalty ------------------------------------------------------------------------
 
 

@@ -102,6 +102,16 @@ def test_added_rows_can_be_subtracted(drawn):
             assert variances(is_.scatter).min() >= 0
 
 
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_a_row_that_is_left_alone_does_not_vary(covariance_type):
+    rows = np.random.default_rng(5).normal(10, 1, (40, 3))
+    whole, gone = (of(covariance_type, (A, np.zeros(len(A)), None)) for A in (rows, rows[1:]))
+    left = whole - gone
+    assert left.class_count.tolist() == [1]
+    assert not left.centred().scatter.any()
+    assert left.centred().rounding is None
+
+
 @given(batches(3))
 def test_operands_do_not_change(drawn):
     covariance_type, parts = drawn

@@ -6,12 +6,14 @@ import datetime
 import decimal
 import pickle
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from streamgda import (
@@ -20,6 +22,7 @@ from streamgda import (
     GaussianNB,
     QuadraticDiscriminantAnalysis,
     accumulate,
+    open_store,
 )
 from streamgda.errors import InvalidDataError
 from streamgda.rows import as_source, tables
@@ -418,6 +421,16 @@ def test_texts_of_any_length_keep_their_values(kind: str, texts: str, chunks: in
         series = pd.Series(values * chunks, dtype=object if texts == "bytes" else "str")
     assert as_source(series, "y").whole().tolist() == values * chunks
     assert as_source(series, "y").read(1, 4).tolist() == (values * 2)[1:4]
+
+
+@pytest.mark.parametrize("width", [2, 20])
+def test_bytes_of_one_width_are_labels(width: int, tmp_path: Path) -> None:
+    values = [b"b" * width, b"a" * width, None, b"b" * width]
+    column = pa.array(values, pa.binary(width))
+    for labels in (column, pa.chunked_array([column]), column.dictionary_encode()):
+        assert as_source(labels, "y").whole().tolist() == values
+    pq.write_table(pa.table({"x": [1.0, 2.0, 3.0, 4.0], "y": column}), tmp_path / "rows.parquet")
+    assert open_store(tmp_path / "rows.parquet", label="y")[1][:].tolist() == values
 
 
 @pytest.mark.parametrize("texts", ["short", "long", "null"])
