@@ -9,6 +9,7 @@ import numpy as np
 from streamgda.kernels import inline_kernel, inner_kernel, kernel, shared_kernel
 from streamgda.kernels.blas import cross, gram
 from streamgda.kernels.sums import row_start
+from streamgda.kernels.vectors import prefetch_values
 
 # Rows of a product. float32 products are summed in float32 in a block: about four of these.
 PRODUCT_ROWS = 248
@@ -16,6 +17,9 @@ BLOCK_ROWS = 4 * PRODUCT_ROWS
 
 # Rows of the smallest blocks: for fewer, work that each block repeats would take too long.
 LEAST_ROWS = 256
+
+_AHEAD = 6  # rows that processors cannot foresee, as they are in the order of classes
+_VALUES_AHEAD = 1 << 10  # of a triangle, which is changed line by line
 
 _SERIAL_WORK = 1 << 18  # multiplications for which OpenBLAS uses a single thread
 _FEW_FEATURES = 50  # of which many rows have no more multiplications
@@ -53,6 +57,8 @@ def centre_rows(X, codes, order, weights, high, low, rows, magnitude):
     for j in range(magnitude.shape[0]):
         magnitude[j] = 0
     for q in range(order.shape[0]):
+        following = order[min(q + _AHEAD, order.shape[0] - 1)]
+        prefetch_values(X, following * X.shape[1], X.shape[1])
         r = np.uint64(order[q])  # unsigned: no check for negative indices
         k = np.uint64(codes[r])
         if weights.shape[0] > 0:
@@ -168,6 +174,7 @@ def add_lower(product, i, j, features, S):
     """
     for a in range(product.shape[0]):
         row, values = S[row_start(features[i + a]) :], product[a]
+        prefetch_values(row, _VALUES_AHEAD, features[i + a])
         places = features[j : j + min(product.shape[1], i + a + 1 - j)]
         size = places.shape[0]
         if places[size - 1] - places[0] == size - 1:

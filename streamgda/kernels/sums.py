@@ -9,6 +9,7 @@ from llvmlite import ir
 from numba import types
 
 from streamgda.kernels import inline_kernel, intrinsic_of, kernel
+from streamgda.kernels.vectors import prefetch_values
 
 # The squares of values and of weights below this can be summed in float64, however many there are.
 LARGE = 1e140
@@ -137,6 +138,7 @@ def add_sums(X, codes, weights, centre, sums, beyond):
     """Add ``w (x - centre[class])`` to ``sums[class]``, and to `beyond` the rows beyond `LARGE`."""
     weighted = weights.shape[0] > 0
     for r in range(X.shape[0]):
+        prefetch_values(X, (r + 1) * X.shape[1], X.shape[1])
         k = np.uint64(codes[r])  # unsigned: no check for negative indices
         large = False
         if weighted:

@@ -7,7 +7,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from streamgda.kernels import inline_kernel
+from streamgda.kernels import inline_kernel, intrinsic_of
 from streamgda.kernels.processors import SHAPE
 
 LANES = max(4, SHAPE.vector_bytes // 8)  # numbers of float64 in a vector
@@ -86,8 +86,11 @@ def as_doubles(builder, values, scalar):
     return values if values.type == vector else builder.fpext(values, vector)
 
 
-def prefetch(builder, place):
-    """Start to load what is at a place, or nothing if no memory is there."""
+def prefetch(builder, place, nearness=3):
+    """Start to load what is at a place, or nothing if no memory is there.
+
+    It goes to the first cache, or for a nearness of 2 to the second one.
+    """
     byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
     function = cgutils.get_or_insert_function(
         builder.module,
@@ -95,7 +98,30 @@ def prefetch(builder, place):
         "llvm.prefetch.p0",
     )
     at = builder.bitcast(place, byte)
-    builder.call(function, [at, number(0), number(3), number(1)])  # read, keep, data
+    builder.call(function, [at, number(0), number(nearness), number(1)])  # read, data
+
+
+def _prefetch_values(values, first, n):
+    pass
+
+
+@intrinsic_of(_prefetch_values)
+def prefetch_values(typing, values, first, n):
+    """Start to load `n` values of a contiguous array, from number `first` on; it may end before.
+
+    They go to the second cache, as more is on its way there than the first cache has lines for.
+    """
+    line, index = 64, types.intp
+
+    def generate(context, builder, signature, arguments):
+        values, first, n = as_structures(context, builder, signature, arguments)
+        start, step = builder.gep(values.data, [first]), n.type(line * 8 // bits)
+        with cgutils.for_range_slice(builder, n.type(0), n, step, n.type) as (at, _):
+            prefetch(builder, builder.gep(start, [at]), nearness=2)
+        return context.get_dummy_value()
+
+    bits = values.dtype.bitwidth
+    return types.void(values, index, index), generate
 
 
 def function_of(module, name, arguments, generate, result=None):
