@@ -14,13 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamgda.engine.fingerprints import (
-    REMEDY,
-    SeenBatches,
-    SeenSlabs,
-    check_seen,
-    refuse_others,
-)
+from streamgda.engine.fingerprints import REMEDY, SeenBatches, SeenSlabs, check_seen, refuse_others
 from streamgda.errors import (
     CheckpointError,
     FormatError,
@@ -28,12 +22,7 @@ from streamgda.errors import (
     InvalidParameterError,
     MergeError,
 )
-from streamgda.moments import (
-    ClassMoments,
-    GroupedMoments,
-    Moments,
-    PairwiseMoments,
-)
+from streamgda.moments import ClassMoments, GroupedMoments, Moments, PairwiseMoments
 from streamgda.rows.sources import Slab
 from streamgda.runtime.parameters import as_number, shown
 from streamgda.storage.format import check_texts, check_whole

@@ -39,13 +39,7 @@ from streamgda.engine.plan import plan_moments
 from streamgda.engine.progress import Progress, reporter
 from streamgda.engine.reading import on_dask, read_by_workers, reading, resume
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.moments import (
-    ClassMoments,
-    GroupedMoments,
-    Moments,
-    PairwiseMoments,
-    ScaledRows,
-)
+from streamgda.moments import ClassMoments, GroupedMoments, Moments, PairwiseMoments, ScaledRows
 from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.feature_maps import Lifting
 from streamgda.rows import Rows, as_batches, as_source

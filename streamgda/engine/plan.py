@@ -12,11 +12,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError, MemoryBudgetError
 from streamgda.models.model import scratch_bytes
-from streamgda.moments import (
-    GroupedMoments,
-    Moments,
-    group_labels,
-)
+from streamgda.moments import GroupedMoments, Moments, group_labels
 from streamgda.moments.covariance_types import Structure
 from streamgda.rows import Rows
 from streamgda.rows.arrays import CodedLabels, distinct, is_masked

@@ -13,13 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda import engine
 from streamgda.errors import InvalidDataError
 from streamgda.estimators.moment_classifier import NO_ROWS
-from streamgda.estimators.row_estimator import (
-    Reading,
-    RowEstimator,
-    names_in,
-    takes,
-    validate_rows,
-)
+from streamgda.estimators.row_estimator import Reading, RowEstimator, names_in, takes, validate_rows
 from streamgda.models.feature_selection import select_features
 from streamgda.moments import ClassMoments
 from streamgda.rows import Rows, as_source

@@ -47,11 +47,7 @@ from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.feature_maps import Lifting
 from streamgda.rows import Rows, as_source
 from streamgda.rows.arrays import read_only
-from streamgda.rows.invalid_rows import (
-    CHECK_SUMS,
-    SCORING,
-    as_weights,
-)
+from streamgda.rows.invalid_rows import CHECK_SUMS, SCORING, as_weights
 from streamgda.rows.labels import (
     as_labels,
     coded_labels,
@@ -65,14 +61,7 @@ from streamgda.rows.names import ATTRIBUTE, Names, restored_names
 from streamgda.rows.sources import Slab, check_lengths
 from streamgda.runtime.interruption import Lock
 from streamgda.runtime.memory import readable, spare_memory
-from streamgda.runtime.parameters import (
-    LEAST,
-    as_integer,
-    as_number,
-    as_numbers,
-    check_type,
-    shown,
-)
+from streamgda.runtime.parameters import LEAST, as_integer, as_number, as_numbers, check_type, shown
 from streamgda.storage.format import pack_labels, unpack_labels
 from streamgda.storage.saved import (
     Saved,

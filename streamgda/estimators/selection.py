@@ -34,12 +34,7 @@ from streamgda.estimators.row_estimator import (
     names_in,
     takes,
 )
-from streamgda.models.calibration import (
-    N_SUMS,
-    SHARPNESS,
-    best_temperature,
-    likelihood_at,
-)
+from streamgda.models.calibration import N_SUMS, SHARPNESS, best_temperature, likelihood_at
 from streamgda.models.gaussian import GaussianModel, joint_log_likelihood
 from streamgda.models.model import check_classes
 from streamgda.moments import ClassMoments, GroupedMoments

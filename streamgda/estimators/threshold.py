@@ -22,13 +22,7 @@ from streamgda.estimators.moment_classifier import (
     unfitted,
     unpacked_by_label,
 )
-from streamgda.estimators.row_estimator import (
-    Reading,
-    RowEstimator,
-    Scorer,
-    Scoring,
-    takes,
-)
+from streamgda.estimators.row_estimator import Reading, RowEstimator, Scorer, Scoring, takes
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.model import check_classes
 from streamgda.models.thresholds import Block, best_threshold

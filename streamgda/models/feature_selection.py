@@ -34,12 +34,7 @@ from streamgda.errors import (
     MemoryBudgetError,
     SingularCovarianceError,
 )
-from streamgda.models.covariance import (
-    Covariances,
-    Regularisation,
-    estimate,
-    estimate_total,
-)
+from streamgda.models.covariance import Covariances, Regularisation, estimate, estimate_total
 from streamgda.models.model import check_classes
 from streamgda.models.separability import Measure, Terms, measure_of
 from streamgda.moments import ClassMoments, held_sums

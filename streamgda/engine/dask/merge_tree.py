@@ -34,13 +34,7 @@ from streamgda.engine.dask.parts import (
     merge,
     stored_parts,
 )
-from streamgda.engine.fingerprints import (
-    REMEDY,
-    PartFingerprint,
-    checksum,
-    describe,
-    refuse_others,
-)
+from streamgda.engine.fingerprints import REMEDY, PartFingerprint, checksum, describe, refuse_others
 from streamgda.engine.plan import CLASSES_EXPECTED, plan_classes, plan_moments, plan_tasks
 from streamgda.engine.progress import reporter
 from streamgda.engine.reading import resumed
