@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import shutil
 import time
 from collections import Counter
@@ -178,12 +179,8 @@ def predict(
 
 def _counted(out: Path, dtype: Any) -> list[tuple[Any, int]]:
     """Return the different labels in an output and the number of rows of each, largest first."""
-    from streamgda.rows.opening import (  # noqa: PLC0415
-        format_of,
-        is_table_path,
-        table_files,
-    )
-    from streamgda.rows.rasters import is_geotiff  # noqa: PLC0415
+    from streamgda.rows.opening import format_of, is_table_path, table_files  # noqa: PLC0415
+    from streamgda.rows.rasters import is_geotiff, open_raster  # noqa: PLC0415
 
     counts: Counter[Any] = Counter()
     if is_table_path(out):
@@ -200,22 +197,13 @@ def _counted(out: Path, dtype: Any) -> list[tuple[Any, int]]:
                 if text:
                     label = files.label_like(label, dtype, "--out") if label else ""
                 counts[label] += found["counts"]
-    elif is_geotiff(out):
-        import rasterio  # noqa: PLC0415
-
-        with rasterio.open(out) as raster:
-            for _, window in raster.block_windows(1):
-                _add_labels(counts, raster.read(1, window=window))
     else:
-        written = open_node(out)  # where it was moved
-        for start in range(0, written.shape[0], _BLOCK):
-            _add_labels(counts, written[start : start + _BLOCK])
+        written = open_raster(out)[0] if is_geotiff(out) else open_node(out)  # where it was moved
+        step = max(1, _BLOCK // math.prod(written.shape[1:]))
+        for start in range(0, written.shape[0], step):
+            found = np.unique(np.asarray(written[start : start + step]), return_counts=True)
+            counts.update(dict(zip(*map(np.ndarray.tolist, found), strict=True)))
     return counts.most_common()
-
-
-def _add_labels(counts: Counter[Any], labels: Any) -> None:
-    values, numbers = np.unique(labels, return_counts=True)
-    counts.update(dict(zip(values.tolist(), numbers.tolist(), strict=True)))
 
 
 def _refuse_other_data(*paths: Path) -> None:

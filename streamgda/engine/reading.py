@@ -135,16 +135,15 @@ def resume(work: Any, slab_rows: int, rows: Rows) -> int:
         If the memory budget requires smaller slabs.
     """
     if work.kept is not None:
-        held, n_rows = work.kept.get("slab_rows"), rows.X.n_rows
-        most = n_rows * getattr(work, "n_passes", 1)
-        if not isinstance(held, int) or held < 1 or not 0 <= work.done <= most:
+        held = work.kept.get("slab_rows")
+        if not isinstance(held, int) or held < 1 or not 0 <= work.done <= rows.X.n_rows:
             raise CheckpointError(
                 f"{work} is damaged: {work.done} rows in slabs of {held}. {REMEDY}"
             )
         slab_rows = resumed(held, slab_rows)
     work.seen = SeenSlabs(rows, slab_rows)
     if work.kept is not None:
-        work.seen.check(work.kept, min(work.done, rows.X.n_rows), str(work))
+        work.seen.check(work.kept, work.done, str(work))
     return slab_rows
 
 

@@ -203,7 +203,7 @@ class PenalisedLeastSquares(MomentEstimator):
             return super()._of_all_rows(settings, empty, rows, **options)
         read = in_process(settings._summed(replace(rows, groups=None)))
         labels = as_source(np.zeros(read.X.n_rows, bool)) if read.y is None else read.y
-        folds = as_folds(settings.cv, settings._seed, rows.groups, read.X, labels)
+        folds = as_folds(settings.cv, settings.random_state or 0, rows.groups, read.X, labels)
         kept = self._empty(settings._kept(), GroupedMoments)
         options["grouped"] = True
         grouped: Any = engine.accumulate_into(kept, folds.beside(read), **options)
@@ -212,11 +212,6 @@ class PenalisedLeastSquares(MomentEstimator):
         if not parts:
             return empty
         return self._chosen(settings, parts, never)
-
-    @property
-    def _seed(self) -> int:
-        seed: int | None = self.random_state
-        return 0 if seed is None else seed
 
     def _chosen(
         self, settings: Self, parts: Mapping[Any, ClassMoments], never: ClassMoments | None = None
