@@ -268,7 +268,7 @@ def _required(sources: Sequence[RowSource], n_rows: int, extra: int, scratch: in
     scratch = min(max(_SCRATCH_BYTES, scratch), cast)
     in_flight = sum(source.reading_bytes(n_rows) for source in sources)
     if n_rows >= sources[0].n_rows:  # nothing is read any more when the only slab is processed
-        held = n_rows * sum(0 if s.read_as_views else s.row_bytes for s in sources)
+        held = n_rows * sum(s.row_bytes for s in sources if s.reading_bytes(n_rows))
         in_flight, scratch = max(in_flight, held + scratch), 0
     return scratch + in_flight + n_rows * (_ROW_BYTES * (len(sources) - 1) + extra)
 

@@ -310,12 +310,19 @@ _TASK_ELEMENTS = 1 << 18  # that are worth a call on another thread
 
 
 class _Part(NamedTuple):
-    """Rows ``first:last`` of some columns, and the addresses of these."""
+    """Rows ``first:last`` of some columns, and the addresses of these if they are read as they are.
+
+    Other columns are strided, or of other types.
+    """
 
     columns: list[np.ndarray]
-    addresses: np.ndarray
+    addresses: np.ndarray | None
     first: int
     last: int
+
+
+def _addresses(columns: Sequence[np.ndarray]) -> np.ndarray:
+    return np.array([c.__array_interface__["data"][0] for c in columns], np.uint64)
 
 
 class ColumnRows:
@@ -346,11 +353,10 @@ class ColumnRows:
 
     @classmethod
     def of(cls, columns: Sequence[np.ndarray], dtype: np.dtype) -> ColumnRows:
-        """Return the rows of columns, which are converted to a type if they have another one."""
-        held = [np.ascontiguousarray(column, dtype) for column in columns]
-        addresses = [column.__array_interface__["data"][0] for column in held]
-        part = _Part(held, np.array(addresses, np.uint64), 0, len(held[0]))
-        return cls([part], len(held), dtype)
+        """Return the rows of columns, which are converted to a type as rows are read."""
+        plain = all(each.dtype == dtype and each.flags.c_contiguous for each in columns)
+        part = _Part([*columns], _addresses(columns) if plain else None, 0, len(columns[0]))
+        return cls([part], len(columns), dtype)
 
     @classmethod
     def concatenated(cls, rows: Sequence[ColumnRows]) -> ColumnRows:
@@ -395,21 +401,25 @@ class ColumnRows:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Return the rows as an array."""
         rows = np.empty(self.shape, self.dtype)
-        bits = rows.view(f"u{rows.itemsize}")  # so that one kernel serves several types
         step = max(1, _TASK_ELEMENTS // max(1, self.shape[1]))
         threads.run(
-            write_rows,
+            self._write,
             (
-                (
-                    part.addresses,
-                    start,
-                    bits[at + start - part.first :][: min(step, part.last - start)],
-                )
+                (part, start, rows[at + start - part.first :][: min(step, part.last - start)])
                 for at, part in self._placed()
                 for start in range(part.first, part.last, step)
             ),
         )
         return rows if dtype is None else rows.astype(dtype, copy=False)
+
+    def _write(self, part: _Part, start: int, out: np.ndarray) -> None:
+        """Write rows of a part from the row `start` on."""
+        addresses = part.addresses
+        if addresses is None:
+            some = slice(start, start + len(out))
+            columns = [np.ascontiguousarray(each[some], self.dtype) for each in part.columns]
+            addresses, start = _addresses(columns), 0
+        write_rows(addresses, start, out.view(f"u{out.itemsize}"))  # one kernel for several types
 
 
 # --- labels by codes ------------------------------------------------------------------------------

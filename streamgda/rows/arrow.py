@@ -95,6 +95,14 @@ def feature_matrix(columns: list[Any], dtype: np.dtype, width: int) -> Any:
     return np.ma.array(np.asarray(rows), mask=mask)
 
 
+def viewed(columns: list[Any]) -> list[np.ndarray] | None:
+    """Return columns of numbers without a copy; None if some are of other kinds or have nulls."""
+    kinds = (column.type for column in columns)
+    if not all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in kinds):
+        return None
+    return None if any(c.null_count for c in columns) else [c.to_numpy() for c in columns]
+
+
 def _flattened(column: Any, width: int) -> Any:
     """Return the values of lists, of which each row has as many."""
     lengths = pc.fill_null(pc.list_value_length(column), -1).to_numpy(zero_copy_only=False)

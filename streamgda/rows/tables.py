@@ -92,12 +92,15 @@ class FrameRows(RowSource):
     frame : narwhals.DataFrame or narwhals.Series
         The frame or series.
     conversion : Conversion
+    held : ndarray or ColumnRows, optional
+        The rows, if the columns are arrays of numbers that are read without a copy.
     """
 
     in_memory = True
 
     frame: Any = field(default=None, repr=False, compare=False)
     conversion: Any = field(default=None, repr=False, compare=False)
+    held: Any = field(default=None, repr=False, compare=False)
 
     @classmethod
     def accepts(cls, X: Any) -> bool:
@@ -135,11 +138,28 @@ class FrameRows(RowSource):
 
         conversion = Conversion.of(frame, name, count_nulls)
         shape = (len(frame), *conversion.shape)
-        return cls(X, shape, conversion.dtype, name, frame=frame, conversion=conversion)
+        held = None
+        if len(shape) == 2 and shape[0] and not conversion.lists:
+            held = _viewed(frame, conversion.dtype)
+        return cls(X, shape, conversion.dtype, name, frame=frame, conversion=conversion, held=held)
 
     def _slice(self, start: int, stop: int) -> Any:
+        if self.held is not None:
+            return self.held[start:stop]
         part = self.frame if stop - start == len(self.frame) else self.frame[start:stop]
         return self.conversion.function(part)
+
+    @property
+    def read_as_views(self) -> bool:
+        """True if reading costs neither time nor memory."""
+        viewed = type(self.held) is np.ndarray or (self.resident and self.held is not None)
+        return viewed and self.mapping is None
+
+    def reading_bytes(self, n_rows: int) -> int:
+        """Return the bytes in flight while `n_rows` are processed and as many are read ahead."""
+        if self.read_as_views:  # rows by columns are copied where they are read several times
+            return 0 if type(self.held) is np.ndarray else n_rows * self.row_bytes
+        return super().reading_bytes(n_rows)
 
     @property
     def copied_bytes(self) -> float:
@@ -276,6 +296,37 @@ def _types(head: Frame, name: str, count_nulls: Callable[[str], int]) -> list[np
             f"not real numbers: {', '.join(others):.500}; {_REMEDY}"
         )
     return types
+
+
+def _viewed(frame: Frame, dtype: np.dtype) -> Any:
+    """Return rows whose columns are the arrays of numbers that a frame holds; None if some are not.
+
+    Columns of another type than `dtype` are converted as rows are read.
+    """
+    native, library = frame.to_native(), frame.implementation
+    if library.is_pyarrow():
+        from streamgda.rows.arrow import viewed  # noqa: PLC0415  (it needs pyarrow)
+
+        parts = [viewed(batch.columns) for batch in native.to_batches()]
+    elif library.is_polars():
+        try:
+            parts = [[column.to_numpy(allow_copy=False) for column in native.get_columns()]]
+        except RuntimeError:
+            return None
+    elif library.is_pandas():
+        if not all(isinstance(d, np.dtype) and d.kind in "biuf" for d in native.dtypes):
+            return None
+        one_block = np.shares_memory(native.iloc[:1].to_numpy(), native.iloc[:1, 0].to_numpy())
+        rows = native.to_numpy() if one_block else None
+        if rows is not None and rows.flags.c_contiguous:
+            return rows
+        pairs = native.items()
+        parts = [[column.to_numpy() for _, column in pairs] if rows is None else [*rows.T]]
+    else:
+        return None
+    if None in parts:
+        return None
+    return ColumnRows.concatenated([ColumnRows.of(columns, dtype) for columns in parts])
 
 
 def _of_pandas(frame: Frame, dtype: np.dtype) -> Any:
