@@ -84,6 +84,9 @@ def feature_matrix(columns: list[Any], dtype: np.dtype, width: int) -> Any:
         values, missing = _numbers(_flattened(_plain(columns[0]), width))
         matrix = values.astype(dtype, copy=False).reshape(-1, width)
         return matrix if missing is None else np.ma.array(matrix, mask=missing.reshape(-1, width))
+    numbers = viewed(columns)
+    if numbers is not None:
+        return ColumnRows.of(numbers, dtype)
     found = [_numbers(column) for column in columns]
     if dtype.kind == "f":
         found = [(v if m is None else np.where(m, np.nan, v), None) for v, m in found]

@@ -771,6 +771,8 @@ def _stored(file: TableFile, kinds: Mapping[str, Any]) -> dict[str, Any]:
 
 def _complete(batch: Any, file: TableFile, kinds: Mapping[str, Any]) -> Any:
     """Return a batch with the columns in the order asked for, constant ones too."""
+    if batch.schema.names == [*kinds]:
+        return batch
 
     def column(name: str) -> Any:
         if name not in file.constants:
