@@ -304,6 +304,7 @@ def _viewed(frame: Frame, dtype: np.dtype) -> Any:
     Columns of another type than `dtype` are converted as rows are read.
     """
     native, library = frame.to_native(), frame.implementation
+    parts: list[Any]
     if library.is_pyarrow():
         from streamgda.rows.arrow import viewed  # noqa: PLC0415  (it needs pyarrow)
 
