@@ -8,7 +8,6 @@ from numba.core import cgutils
 from streamgda.kernels import (
     fast_kernel,
     inline_kernel,
-    inner_kernel,
     intrinsic_of,
     kernel,
     shared_kernel,
@@ -19,6 +18,7 @@ from streamgda.kernels.vectors import (
     LANES,
     as_structures,
     broadcast,
+    clear,
     empty_vectors,
     fused_multiply_add,
     padded_width,
@@ -32,62 +32,44 @@ _SAMPLE = 256  # successive rows of a block that are looked at for that
 N_ROTATIONS = LANES // 2 + 1
 
 
-def _add_class_squares(X, order, codes, weights, first, last, pivots, sums):
+def _add_class_squares(X, order, codes, weights, first, last, n_parts, vectors, sums):
     d = X.shape[1]
     for r in range(first, last):
-        k, w, part = codes[r], weights[r] if len(weights) else 1.0, r % len(sums)
-        t = X[order[r] if len(order) else r] - pivots[k, :d]
+        k, w, part = codes[r], weights[r] if len(weights) else 1.0, r % n_parts
+        t = X[order[r] if len(order) else r] - vectors[0, k, :d]
         sums[part, k, 0, :d] += w * t
         sums[part, k, 1, :d] += (w * t) * t
 
 
-@intrinsic_of(_add_class_squares)
-def add_class_squares(typing, X, order, codes, weights, first, last, pivots, sums):
-    """Add ``w t`` to ``sums[p, k, 0]`` and ``w t^2`` to ``sums[p, k, 1]``, t being x - pivots[k].
-
-    Rows from `first` to `last` are added, at least one, in an order (see `take_rows`); k is the
-    class of a row, and w its weight. Successive rows are added to different sums p, whose number is
-    a power of two, so that those of one class do not wait for each other. The arrays but for the
-    rows have rows of whole vectors (`padded_width`), with zeros beyond the last feature. The loop
-    is written in LLVM's vector types, as a compiler would check in each row how many vectors there
-    are.
-    """
-    kinds = X, order, codes, weights, types.intp, types.intp, pivots, sums
-    return types.void(*kinds), _adding(_add_row_squares)
-
-
-def _add_class_products(X, order, codes, weights, first, last, pivots, sums):
+def _add_class_products(X, order, codes, weights, first, last, n_parts, vectors, sums):
     d = X.shape[1]
+    sums = sums.reshape(n_parts, -1, 1 + N_ROTATIONS, LANES)
     for r in range(first, last):
-        k, part, t = codes[r], r % len(sums), np.zeros(LANES)
-        t[:d] = X[order[r] if len(order) else r] - pivots[k, :d]
+        k, part, t = codes[r], r % n_parts, np.zeros(LANES)
+        t[:d] = X[order[r] if len(order) else r] - vectors[0, k, :d]
         sums[part, k, 0] += t
         for i in range(N_ROTATIONS):
             sums[part, k, 1 + i] += t * np.roll(t, -i)
 
 
-@intrinsic_of(_add_class_products)
-def add_class_products(typing, X, order, codes, weights, first, last, pivots, sums):
-    """Add rows as `add_class_squares` does, but with products of pairs of up to `LANES` features.
+def _adding(n_sums, begin):
+    """Return the type and the code of a function that adds rows to sums of their classes."""
 
-    The product of t and of t rotated by i lanes goes to ``sums[p, k, 1 + i]``. Weights are empty.
-    """
-    kinds = X, order, codes, weights, types.intp, types.intp, pivots, sums
-    return types.void(*kinds), _adding(_add_row_products)
+    def add(typing, X, order, codes, weights, first, last, n_parts, vectors, sums):
+        index = types.intp
 
+        def generate(context, builder, signature, arguments):
+            *block, n_parts, vectors, sums = as_structures(context, builder, signature, arguments)
+            _, n_classes, width = cgutils.unpack_tuple(builder, vectors.shape)
+            size = builder.mul(width, width.type(n_sums))
+            others = vectors.data, sums.data, n_parts, n_classes, size, width
+            take_rows(context, builder, X.dtype, block, others, begin)
+            return context.get_dummy_value()
 
-def _adding(begin):
-    """Return what generates the code of a kernel that adds rows to sums of their classes."""
+        kinds = X, order, codes, weights, index, index, index, vectors, sums
+        return types.void(*kinds), generate
 
-    def generate(context, builder, signature, arguments):
-        *block, pivots, sums = as_structures(context, builder, signature, arguments)
-        n_parts, n_classes, n_sums, width = cgutils.unpack_tuple(builder, sums.shape)
-        size = builder.mul(n_sums, width)
-        others = pivots.data, sums.data, n_parts, n_classes, size, width
-        take_rows(context, builder, signature.args[0].dtype, block, others, begin)
-        return context.get_dummy_value()
-
-    return generate
+    return add
 
 
 def _add_row_squares(builder, r, k, w, _, pivots, sums, n_parts, n_classes, size, width):
@@ -138,27 +120,66 @@ def _places(builder, r, k, w, pivots, sums, n_parts, n_classes, size, width):
     return pivot, own, broadcast(builder, w, ir.VectorType(ir.DoubleType(), LANES))
 
 
+# Add ``w t`` to ``sums[p, k, 0]`` and ``w t^2`` to ``sums[p, k, 1]``, t being x - vectors[0, k].
+#
+# Rows from `first` to `last` are added, at least one, in an order (see `take_rows`); k is the class
+# of a row, and w its weight. Successive rows are added to `n_parts` different sums p, a power of
+# two, so that those of one class do not wait for each other. The arrays but for the rows have rows
+# of whole vectors (`padded_width`), with zeros beyond the last feature. The loop is written in
+# LLVM's vector types, as a compiler would check in each row how many vectors there are.
+add_class_squares = intrinsic_of(_add_class_squares)(_adding(2, _add_row_squares))
+
+# The same with products of pairs of up to `LANES` features: that of t and of t rotated by i lanes
+# goes to ``sums[p, k, 1 + i]``. The sums are a flat array. Weights are empty.
+add_class_products = intrinsic_of(_add_class_products)(_adding(1 + N_ROTATIONS, _add_row_products))
+
+
 @inline_kernel
 def parts_for(codes, first, last):
     """Return the number of sums of each class to which successive rows of a block are added."""
     sample, repeated = min(_SAMPLE, last - first), 0
     for r in range(first + 1, first + sample):
         repeated += codes[r] == codes[r - 1]
-    return _PARTS if 4 * repeated > sample else 1
+    return 1 + (_PARTS - 1) * (4 * repeated > sample)
 
 
-@inner_kernel
+@inline_kernel
 def sum_weights(codes, weights, first, last, totals):
     """Write the sums of the weights of each class's rows from `first` to `last`."""
     n_classes = totals.shape[0]
-    parts = np.zeros((_PARTS, n_classes))
+    parts = empty_vectors((_PARTS, n_classes))
+    clear(parts, 0, parts.size)
     for r in range(first, last):
         w = weights[r] if weights.shape[0] > 0 else 1.0
         parts[r & (_PARTS - 1), np.uint64(codes[r])] += w
     for k in range(n_classes):
-        totals[k] = parts[0, k]
-        for p in range(1, _PARTS):
-            totals[k] += parts[p, k]
+        totals[k] = (parts[0, k] + parts[1, k]) + (parts[2, k] + parts[3, k])
+
+
+@inline_kernel
+def begin_block(X, order, codes, weights, first, last, count, mean, numbers, totals, vectors):
+    """Write the weights of the classes of a block, twice, and pivots to ``vectors[0]``.
+
+    The pivot of a class is its mean so far, or else its first row.
+    """
+    sum_weights(codes, weights, first, last, numbers)
+    left, r = 0, first
+    for k in range(numbers.shape[0]):
+        totals[k] = 0.0
+        if count[k] > 0:
+            totals[k] = numbers[k]
+        left += numbers[k] > totals[k]
+        for j in range(mean.shape[1]):
+            vectors[0, k, j] = mean[k, j]
+    while left > 0:
+        k = np.uint64(codes[r])  # unsigned: no check for negative indices
+        if numbers[k] > totals[k]:
+            totals[k] = numbers[k]
+            left -= 1
+            row = order[r] if order.shape[0] > 0 else r
+            for j in range(mean.shape[1]):
+                vectors[0, k, j] = X[row, j]
+        r += 1
 
 
 @kernel
@@ -181,9 +202,10 @@ def add_centred(X, codes, weights, block_rows, limit, count, squares, mean, mean
     magnitude, features, product = np.empty(d), np.empty(d, np.intp), np.empty((width, width))
     for first in range(0, X.shape[0], block_rows):
         last = min(first + block_rows, X.shape[0])
-        block = X, codes, weights, first, last
-        state = count, squares, mean, mean_low
-        if not merge_block(block, limit, *state, numbers, vectors, starts):
+        if not merge_block(
+            X, codes, weights, first, last, limit, count, squares, mean, mean_low, numbers, vectors,
+            starts,
+        ):  # fmt: skip
             return False
         at = 0
         for k in range(n_classes):
@@ -235,88 +257,62 @@ def add_centred_squares(
     """
     n_classes, d = mean.shape
     shared, width = n_classes // scatter.shape[0], padded_width(d)
-    numbers, totals = np.empty((2, n_classes))
-    size = n_classes * width
-    memory = empty_vectors((2 * _PARTS + 4) * size)  # at once, as a single row takes little longer
-    parts = memory[: 2 * _PARTS * size].reshape((_PARTS, n_classes, 2, width))
-    work = memory[2 * _PARTS * size :].reshape((4, n_classes, width))
-    vectors, sums = work[:3], work[3]
+    numbers, totals = empty_vectors(n_classes), empty_vectors(n_classes)
+    vectors, sums = empty_vectors((3, n_classes, width)), empty_vectors((n_classes, width))
+    parts = empty_vectors((_PARTS, n_classes, 2, width))
+    clear(vectors, 0, vectors.size)
     for first in range(0, codes.shape[0], block_rows):
         last = min(first + block_rows, codes.shape[0])
         n_parts = parts_for(codes, first, last)
-        sum_weights(codes, weights, first, last, numbers)
-        left, r = 0, first
-        for k in range(n_classes):
-            totals[k] = numbers[k] if count[k] > 0 else 0.0
-            left += numbers[k] > totals[k]
-            for j in range(width if numbers[k] > 0 else 0):
-                vectors[0, k, j] = mean[k, j] if j < d else 0.0
-        while left > 0:  # the pivot of a class without a mean is its first row
-            k = np.uint64(codes[r])
-            if numbers[k] > totals[k]:
-                totals[k] = numbers[k]
-                left -= 1
-                row = order[r] if order.shape[0] > 0 else r
-                for j in range(d):
-                    vectors[0, k, j] = X[row, j]
-            r += 1
+        begin_block(X, order, codes, weights, first, last, count, mean, numbers, totals, vectors)
         for times in range(2):
-            for k in range(n_classes):
-                for p in range(n_parts if totals[k] > 0 else 0):
-                    for j in range(width):
-                        parts[p, k, 0, j] = parts[p, k, 1, j] = 0.0
-            held = parts[:n_parts]
-            add_class_squares(X, order, codes, weights, first, last, vectors[0], held)
+            clear(parts, 0, n_parts * 2 * n_classes * width)
+            add_class_squares(X, order, codes, weights, first, last, n_parts, vectors, parts)
             again, within = False, True
             for k in range(n_classes):
-                for j in range(width if totals[k] > 0 else 0):
-                    vectors[1, k, j] = sums[k, j] = 0.0
-                    for p in range(n_parts):
-                        vectors[1, k, j] += parts[p, k, 0, j]
-                        sums[k, j] += parts[p, k, 1, j]
-                    within &= sums[k, j] <= limit * limit
-                    # If the pivot is a mean, most of this is added again for its distance.
-                    part = vectors[1, k, j] / (totals[k] + count[k])
-                    again |= sums[k, j] - vectors[1, k, j] * part < sums[k, j] / 64
-            if times == 1 or not again:
-                subtract_means(totals, vectors, sums)
+                if totals[k] > 0:
+                    inverse = 1.0 / np.sqrt(totals[k])
+                    share = totals[k] / (totals[k] + count[k])
+                    for j in range(d):
+                        total, square = parts[0, k, 0, j], parts[0, k, 1, j]
+                        for p in range(1, n_parts):
+                            total += parts[p, k, 0, j]
+                            square += parts[p, k, 1, j]
+                        vectors[1, k, j] = total
+                        total *= inverse  # its square may not overflow
+                        sums[k, j] = square - total * total
+                        within &= square <= limit * limit
+                        # If the pivot is a mean, most of this is added again for its distance.
+                        again |= square - share * (total * total) < square / 64
             if times == 0:
                 if not (within and merge_sums(limit, count, mean, mean_low, numbers, vectors)):
                     return False
-                add_squared_weights(codes[first:last], weights[first:last], squares)
-                if not again:
-                    break
+                add_squared_weights(codes, weights, first, last, squares)
+            if not again:
+                break
         for k in range(n_classes):
-            g = k // shared
-            for j in range(d if totals[k] > 0 else 0):
-                scatter[g, j] += sums[k, j] + numbers[k] * vectors[2, k, j] ** 2
+            if totals[k] > 0:
+                g = k // shared
+                for j in range(d):
+                    gap = vectors[2, k, j]
+                    scatter[g, j] += sums[k, j] + numbers[k] * (gap * gap)
     return True
 
 
 @inline_kernel
-def subtract_means(totals, vectors, sums):
-    """Subtract the squares of the means from sums of squares, for classes with rows."""
-    for k in range(totals.shape[0]):
-        inverse = 1.0 / np.sqrt(totals[k]) if totals[k] > 0 else 0.0
-        for j in range(sums.shape[1] if totals[k] > 0 else 0):
-            mean = inverse * vectors[1, k, j]  # its square may not overflow
-            sums[k, j] -= mean * mean
-
-
-@inner_kernel
-def merge_block(block, limit, count, squares, mean, mean_low, numbers, vectors, starts):
+def merge_block(
+    X, codes, weights, first, last, limit, count, squares, mean, mean_low, numbers, vectors, starts
+):
     """Merge counts and means with those of a block, by `merge_means`' formula.
 
-    `block` are all rows, their classes, their weights, and the first row and one past the last.
-    The rows are summed about the class's mean so far, or its first row if it had none. About
-    either, the mean of a constant feature is exactly its value.
+    The rows from `first` to `last` are summed about the class's mean so far, or its first row if it
+    had none. About either, the mean of a constant feature is exactly its value.
 
     Two parts of the block's class means go to ``vectors[0]`` and ``vectors[1]``, their distances
     from the means so far to ``vectors[2]``, with weights in `numbers`, and the numbers of rows to
     `starts`. Return False, and change nothing else, if a sum is not finite, or a value or a weight
     beyond `limit`.
     """
-    X, codes, weights, first, last = block
     n_classes, d = mean.shape
     beyond = False
     for k in range(n_classes):
@@ -337,11 +333,11 @@ def merge_block(block, limit, count, squares, mean, mean_low, numbers, vectors, 
             beyond |= abs(t) + abs(w * t) > limit
     if beyond or not merge_sums(limit, count, mean, mean_low, numbers, vectors):
         return False
-    add_squared_weights(codes[first:last], weights[first:last], squares)
+    add_squared_weights(codes, weights, first, last, squares)
     return True
 
 
-@inner_kernel
+@inline_kernel
 def merge_sums(limit, count, mean, mean_low, numbers, vectors):
     """Merge counts and means with those of sums of rows, ``vectors[1]``, about ``vectors[0]``.
 
@@ -349,16 +345,16 @@ def merge_sums(limit, count, mean, mean_low, numbers, vectors):
     arguments, and what is returned.
     """
     n_classes, d = mean.shape
+    within = True
     for k in range(n_classes):
         n = numbers[k]
-        if not count[k] + n < limit:
-            return False
-        for j in range(d if n > 0 else 0):
-            reach = abs(vectors[1, k, j] / n) + abs(vectors[0, k, j])
-            # NaN is not less.
-            if not (reach < limit and n * reach * reach <= limit * limit):
-                return False
-    for k in range(n_classes):
+        within &= count[k] + n < limit  # which NaN is not
+        if n > 0:
+            for j in range(d):
+                reach = abs(vectors[1, k, j] / n) + abs(vectors[0, k, j])
+                within &= reach < limit
+                within &= n * reach * reach <= limit * limit
+    for k in range(n_classes if within else 0):
         n, before = numbers[k], count[k]
         if n > 0:
             share = min(n, before) / (before + n)
@@ -371,15 +367,16 @@ def merge_sums(limit, count, mean, mean_low, numbers, vectors):
                 vectors[0, k, j], vectors[1, k, j] = scalar_two_sum(pivot, part)
                 vectors[2, k, j] = gap
             count[k] = before + n
-    return True
+    return within
 
 
 @inline_kernel
-def add_squared_weights(codes, weights, squares):
+def add_squared_weights(codes, weights, first, last, squares):
     """Add the squared weight of each row to that of its class, unless `squares` is empty."""
     if squares.shape[0] > 0:
-        for r in range(codes.shape[0]):
-            squares[codes[r]] += weights[r] * weights[r] if weights.shape[0] > 0 else 1.0
+        for r in range(first, last):
+            w = weights[r] if weights.shape[0] > 0 else 1.0
+            squares[codes[r]] += w * w
 
 
 @inline_kernel

@@ -13,20 +13,22 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from streamgda.kernels import inline_kernel, inner_kernel, intrinsic_of, kernel
+from streamgda.kernels import inline_kernel, intrinsic_of, kernel
 from streamgda.kernels.centred import (
     N_ROTATIONS,
     add_class_products,
     add_squared_weights,
+    begin_block,
     merge_sums,
     parts_for,
     sum_weights,
 )
-from streamgda.kernels.sums import row_start
 from streamgda.kernels.vectors import (
     LANES,
     as_structures,
     broadcast,
+    clear,
+    empty_indices,
     empty_vectors,
     function_of,
     fused_multiply_add,
@@ -43,8 +45,19 @@ EXACT_NARROW_ROWS = 1 << 19
 
 _SIDE_BY_SIDE = 3  # with one line for each lane, sums fill 32 registers of 8 lanes, or 16 of 4
 _BUCKET_ROWS = 32  # a power of two
-LEAST_BUCKET_ROWS = 16
-_BUCKETS_BYTES = 1 << 16  # of all buckets, if these are not too small then
+LEAST_BUCKET_ROWS = 16  # another one
+_BUCKETS_BYTES = 1 << 16  # of all larger buckets
+
+# Each pair of lanes, the lower one last, and its place in the sums of `add_class_products`. Half a
+# turn meets each pair twice.
+_PAIRS = np.array(
+    [
+        (max(i, j), min(i, j), (1 + turn) * LANES + i)
+        for turn in range(N_ROTATIONS)
+        for i, j in enumerate((np.arange(LANES) + turn) % LANES)
+        if 2 * turn < LANES or i > j
+    ]
+)
 
 
 @inline_kernel
@@ -53,88 +66,67 @@ def empty_buckets(n_classes, width, n_rows):
 
     The next row of class k goes to slot ``ends[k]`` of all buckets.
     """
-    size = _BUCKET_ROWS
-    while size > LEAST_BUCKET_ROWS and (
-        size * width * n_classes * 8 > _BUCKETS_BYTES or size >= 2 * n_rows
-    ):
-        size //= 2
-    rows = empty_vectors(n_classes * size * width).reshape((n_classes, size, width))
-    roots = np.empty((n_classes, size))
-    ends = np.empty(n_classes, np.intp)
+    most = min(_BUCKETS_BYTES // (8 * width * n_classes), 2 * n_rows - 1)
+    size = _BUCKET_ROWS if most >= _BUCKET_ROWS else LEAST_BUCKET_ROWS
+    rows, roots = empty_vectors((n_classes, size, width)), empty_vectors((n_classes, size))
+    ends = empty_indices(n_classes)
     for k in range(n_classes):
         ends[k] = k * size
-        for slot in range(size):
-            roots[k, slot] = 1.0
     return rows, roots, ends
 
 
-@inner_kernel
-def add_vectors(block, vectors, products):
+@inline_kernel
+def add_vectors(X, order, codes, weights, first, last, vectors, products):
     """Add rows that are single vectors, without weights; see `add_narrow_products`.
 
     To load and store their products and sums for each row takes less time than to copy it.
     """
-    X, order, codes, weights, first, last = block
     n_classes, n_sums = vectors.shape[1], 1 + N_ROTATIONS
     shared, n_parts = n_classes // products.shape[0], parts_for(codes, first, last)
-    size, edge = n_classes * n_sums * LANES, n_classes * LANES
-    memory = empty_vectors(edge + n_parts * size)
-    pivots, total = memory[:edge].reshape((n_classes, LANES)), memory[edge:]
-    sums = total.reshape((n_parts, n_classes, n_sums, LANES))
-    for k in range(n_classes):  # by loops, as assignments of arrays take seconds to compile
-        for i in range(LANES):
-            pivots[k, i] = vectors[0, k, i]
-    for i in range(n_parts * size):
-        total[i] = 0.0
-    add_class_products(X, order, codes, weights, first, last, pivots, sums)
+    half = n_parts * n_classes * n_sums * LANES
+    sums = empty_vectors(half)
+    clear(sums, 0, half)
+    add_class_products(X, order, codes, weights, first, last, n_parts, vectors, sums)
     while n_parts > 1:  # in pairs: whichever sum the first row of a class went to, no bit changes
         n_parts //= 2
-        for i in range(n_parts * size):
-            total[i] += total[n_parts * size + i]
+        half //= 2
+        for i in range(half):
+            sums[i] += sums[half + i]
     for k in range(n_classes):
+        at, g = k * n_sums * LANES, k // shared
         for i in range(LANES):
-            vectors[1, k, i] += sums[0, k, 0, i]
-            for turn in range(N_ROTATIONS):
-                j = (i + turn) % LANES
-                if 2 * turn < LANES or i > j:  # half a turn meets each pair twice
-                    products[k // shared, max(i, j), min(i, j)] += sums[0, k, 1 + turn, i]
+            vectors[1, k, i] = sums[at + i]
+        for pair in range(_PAIRS.shape[0]):
+            products[g, _PAIRS[pair, 0], _PAIRS[pair, 1]] += sums[at + _PAIRS[pair, 2]]
 
 
-@inner_kernel
-def add_narrow_products(block, vectors, products):
+@inline_kernel
+def add_narrow_products(X, order, codes, weights, first, last, vectors, products):
     """Write the sums of ``w t`` to ``vectors[1]``, and those of ``w t t'`` to `products`.
 
-    They are of a block: all rows, their order (see `take_rows`), classes and weights, and the
-    numbers of the first row and of the one past the last. For a row of class k with weight w, t is
-    ``x - vectors[0, k]``. There is a matrix of products for each group, of as many successive
-    classes. All matrices except the rows are padded. Products are computed below the diagonal, and
-    some above it.
+    They are of the rows from `first` to `last`, in an order (see `take_rows`). For a row of class k
+    with weight w, t is ``x - vectors[0, k]``. There is a matrix of products for each group, of as
+    many successive classes. All matrices except the rows are padded. Products are computed below
+    the diagonal, and some above it.
     """
-    X, order, codes, weights, first, last = block
-    _, n_classes, width = vectors.shape
-    for k in range(n_classes):
-        for j in range(width):
-            vectors[1, k, j] = 0.0
-    for g in range(products.shape[0]):
-        for i in range(width):
-            for j in range(width):
-                products[g, i, j] = 0.0
+    n_classes, width = vectors.shape[1], vectors.shape[2]
+    clear(products, 0, products.size)
+    clear(vectors, n_classes * width, 2 * n_classes * width)
     if width == LANES and weights.shape[0] == 0 and first < last:
-        add_vectors(block, vectors, products)
-        return
-    rows, roots, ends = empty_buckets(n_classes, width, last - first)
-    size = rows.shape[1]
-    r = first
-    while r < last:
-        r = fill_buckets(X, order, codes, weights, r, last, vectors, rows, roots, ends)
-        k = codes[r - 1]
-        if ends[k] == (k + 1) * size:
-            add_bucket(rows, roots, k, size, vectors, products)
-            ends[k] = k * size
-    for k in range(n_classes):
-        n = ends[k] - k * size
-        if n > 0:
-            add_bucket(rows, roots, k, n, vectors, products)
+        add_vectors(X, order, codes, weights, first, last, vectors, products)
+    else:
+        rows, roots, ends = empty_buckets(n_classes, width, last - first)
+        size, r = rows.shape[1], first
+        while r < last:
+            r = fill_buckets(X, order, codes, weights, r, last, vectors, rows, roots, ends)
+            k = codes[r - 1]
+            if ends[k] == (k + 1) * size:
+                add_bucket(rows, roots, k, size, vectors, products)
+                ends[k] = k * size
+        for k in range(n_classes):
+            n = ends[k] - k * size
+            if n > 0:
+                add_bucket(rows, roots, k, n, vectors, products)
 
 
 def _fill_buckets(X, order, codes, weights, first, last, vectors, rows, roots, ends):
@@ -142,8 +134,7 @@ def _fill_buckets(X, order, codes, weights, first, last, vectors, rows, roots, e
     for r in range(first, last):
         k = codes[r]
         b, slot = divmod(ends[k], size)
-        if len(weights):
-            roots[b, slot] = np.sqrt(weights[r])
+        roots[b, slot] = np.sqrt(weights[r]) if len(weights) else 1.0
         rows[b, slot] = 0.0
         rows[b, slot, :d] = (X[order[r] if len(order) else r] - vectors[0, k, :d]) * roots[b, slot]
         ends[k] += 1
@@ -181,12 +172,11 @@ def _copy_row(builder, _, k, w, weighted, pivots, rows, roots, ends, size, width
     )
     start, one = builder.block, double(1)
     with builder.if_then(weighted):
-        root = builder.call(sqrt, [w])
-        builder.store(root, builder.gep(roots, [slot]))
-        stored = builder.block
+        root, taken = builder.call(sqrt, [w]), builder.block
     factor = builder.phi(double)
     factor.add_incoming(one, start)
-    factor.add_incoming(root, stored)
+    factor.add_incoming(root, taken)
+    builder.store(factor, builder.gep(roots, [slot]))
     factor = broadcast(builder, factor, vector)
     pivot, row = (
         builder.gep(array, [builder.mul(number, width)])
@@ -312,67 +302,52 @@ def add_centred_narrow(
     n_classes, d = mean.shape
     n_groups, width = scatter.shape[0], padded_width(d)
     shared = n_classes // n_groups  # number of classes that share a scatter
-    totals, numbers = np.empty(n_classes), np.empty(n_classes)
-    vectors = empty_vectors(3 * n_classes * width).reshape((3, n_classes, width))
-    products = empty_vectors(n_groups * width * width).reshape((n_groups, width, width))
+    totals, numbers = empty_vectors(n_classes), empty_vectors(n_classes)
+    vectors, lost = empty_vectors((4, n_classes, width)), empty_vectors((n_groups, width))
+    products = empty_vectors((n_groups, width, width))
+    clear(vectors, 0, vectors.size)
     for first in range(0, codes.shape[0], block_rows):
         last = min(first + block_rows, codes.shape[0])
-        sum_weights(codes, weights, first, last, totals)
-        left, r = 0, first
-        for k in range(n_classes):
-            numbers[k] = count[k] if totals[k] > 0 else 1.0
-            left += not numbers[k] > 0
-            for j in range(width):
-                vectors[0, k, j] = mean[k, j] if j < d else 0.0
-        while left > 0:  # the pivot of a class without a mean is its first row
-            k = np.uint64(codes[r])  # unsigned: no check for negative indices
-            if not numbers[k] > 0:
-                numbers[k] = 1.0
-                left -= 1
-                row = order[r] if order.shape[0] > 0 else r
-                for j in range(d):
-                    vectors[0, k, j] = X[row, j]
-            r += 1
-        block = X, order, codes, weights, first, last
+        begin_block(X, order, codes, weights, first, last, count, mean, numbers, totals, vectors)
         for times in range(2):
-            add_narrow_products(block, vectors, products)
+            add_narrow_products(X, order, codes, weights, first, last, vectors, products)
             # If the pivot was a mean, most of what is subtracted is added again for its distance.
+            clear(lost, 0, lost.size)
+            for k in range(n_classes):
+                if totals[k] > 0:
+                    g, inverse = k // shared, 1.0 / np.sqrt(totals[k])
+                    share = totals[k] / (totals[k] + count[k])
+                    for j in range(d):
+                        part = inverse * vectors[1, k, j]  # its square may not overflow
+                        vectors[3, k, j] = part
+                        lost[g, j] += share * (part * part)
             again, within = False, True
             for g in range(n_groups):
-                for j in range(d if times == 0 else 0):
+                for j in range(d):
                     square = products[g, j, j]
-                    for k in range(g * shared, (g + 1) * shared):
-                        if totals[k] > 0:
-                            part = vectors[1, k, j] / (totals[k] + count[k])
-                            square -= vectors[1, k, j] * part
-                    again |= square < products[g, j, j] / 64
-                    within &= products[g, j, j] <= limit * limit
-            for k in range(0 if again else n_classes):
-                g = k // shared
-                inverse = 1.0 / np.sqrt(totals[k]) if totals[k] > 0 else 0.0
-                for i in range(d if totals[k] > 0 else 0):
-                    row = inverse * vectors[1, k, i]  # its square may not overflow
-                    for j in range(i + 1):
-                        # In this order, duplicate features stay equal, and one row leaves nothing.
-                        products[g, i, j] -= row * (inverse * vectors[1, k, j])
+                    again |= square - lost[g, j] < square / 64
+                    within &= square <= limit * limit
             if times == 0:
-                for k in range(n_classes):
-                    numbers[k] = totals[k]
                 if not (within and merge_sums(limit, count, mean, mean_low, numbers, vectors)):
                     return False
-                add_squared_weights(codes[first:last], weights[first:last], squares)
+                add_squared_weights(codes, weights, first, last, squares)
             if not again:
                 break
         for k in range(n_classes):
-            g = k // shared
-            for i in range(d if numbers[k] > 0 else 0):
-                for j in range(i + 1):
-                    products[g, i, j] += numbers[k] * (vectors[2, k, i] * vectors[2, k, j])
+            if totals[k] > 0:
+                g = k // shared
+                for i in range(d):
+                    mean_i, gap_i = vectors[3, k, i], vectors[2, k, i]
+                    for j in range(i + 1):
+                        # In this order, duplicate features stay equal, and one row leaves nothing.
+                        value = products[g, i, j] - mean_i * vectors[3, k, j]
+                        products[g, i, j] = value + numbers[k] * (gap_i * vectors[2, k, j])
         for g in range(n_groups):
+            at = 0
             for i in range(d):
-                row = scatter[g, row_start(i) :]
                 for j in range(i + 1):
-                    row[j] += products[g, i, j]
+                    scatter[g, at + j] += products[g, i, j]
+                at += i + 1
     return True
 
 
@@ -381,21 +356,20 @@ def add_exact_narrow(X, order, codes, count, total, scatter):
     """Add narrow rows as `add_integers` does, to matrices; at most `EXACT_NARROW_ROWS` rows."""
     n_classes, d = total.shape
     n_groups, width = scatter.shape[0], padded_width(d)
-    totals, weights = np.empty(n_classes), np.empty(0)
-    vectors = empty_vectors(2 * n_classes * width).reshape((2, n_classes, width))
-    products = empty_vectors(n_groups * width * width).reshape((n_groups, width, width))
-    for k in range(n_classes):
-        for j in range(width):
-            vectors[0, k, j] = 0.0
-    block = X, order, codes, weights, 0, codes.shape[0]
-    sum_weights(codes, weights, 0, codes.shape[0], totals)
-    add_narrow_products(block, vectors, products)
+    totals, weights = empty_vectors(n_classes), empty_vectors(0)
+    vectors = empty_vectors((2, n_classes, width))
+    products = empty_vectors((n_groups, width, width))
+    clear(vectors, 0, n_classes * width)
+    n_rows = codes.shape[0]
+    sum_weights(codes, weights, 0, n_rows, totals)
+    add_narrow_products(X, order, codes, weights, 0, n_rows, vectors, products)
     for k in range(n_classes):
         count[k] += np.int64(totals[k])
         for j in range(d):
             total[k, j] += np.int64(vectors[1, k, j])
     for g in range(n_groups):
+        at = 0
         for i in range(d):
-            row = scatter[g, row_start(i) :]
             for j in range(i + 1):
-                row[j] += np.int64(products[g, i, j])
+                scatter[g, at + j] += np.int64(products[g, i, j])
+            at += i + 1

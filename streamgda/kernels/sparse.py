@@ -41,7 +41,7 @@ def add_sparse_centred(
             most = max(most, size)
     if not (total < limit and total * (4 * most) * (4 * most) <= limit * limit):
         return False
-    add_squared_weights(codes, weights, squares)
+    add_squared_weights(codes, weights, 0, codes.shape[0], squares)
     order, starts = np.empty(codes.shape[0], np.intp), np.empty(n_classes + 1, np.intp)
     group_rows(codes, order, starts)
     group = group_of_class(n_classes, scatter.shape[0])

@@ -6,12 +6,14 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.np.arrayobj import populate_array
 
 from streamgda.kernels import inline_kernel, intrinsic_of
 from streamgda.kernels.processors import SHAPE
 
 LANES = max(4, SHAPE.vector_bytes // 8)  # numbers of float64 in a vector
 
+_LINE = 64  # bytes of a cache line
 _AHEAD = 2048  # bytes
 _ROWS_AHEAD = 12
 
@@ -22,13 +24,51 @@ def padded_width(n_features):
     return (n_features + LANES - 1) // LANES * LANES
 
 
-@inline_kernel
-def empty_vectors(n):
-    """Return an array of `n` float64 that starts at a cache line, which no vector of it crosses."""
-    line = 64
-    memory = np.empty(n + line // 8)
-    start = -memory.ctypes.data % line // 8
-    return memory[start : start + n]
+def _aligned(number):
+    """Return the type and the code of a function that allocates arrays of numbers."""
+
+    def allocate(typing, shape):
+        sizes_of = cgutils.unpack_tuple if isinstance(shape, types.BaseTuple) else None
+        array = types.Array(number, len(shape) if sizes_of else 1, "C")
+
+        def generate(context, builder, signature, arguments):
+            shape = sizes_of(builder, *arguments) if sizes_of else arguments
+            sizes = [ir.IntType(64)(8)]
+            for n in reversed(shape):
+                sizes.append(builder.mul(sizes[-1], n))
+            nrt, out = context.nrt, context.make_array(array)(context, builder)
+            memory = nrt.meminfo_alloc_aligned(builder, sizes[-1], ir.IntType(32)(_LINE))
+            data = builder.bitcast(nrt.meminfo_data(builder, memory), out.data.type)
+            strides = sizes[-2::-1]
+            populate_array(out, data, shape, strides, itemsize=8, meminfo=memory)
+            return out._getvalue()
+
+        return array(shape), generate
+
+    return allocate
+
+
+# Return arrays of float64 and of indices, uninitialised, of a size or shape. They start at a cache
+# line, which no vector of them crosses. NumPy's functions take long to compile.
+empty_vectors = intrinsic_of(np.empty)(_aligned(types.float64))
+empty_indices = intrinsic_of(partial(np.empty, dtype=np.intp))(_aligned(types.intp))
+
+
+def _clear(array, first, last):
+    array.reshape(-1)[first:last] = 0
+
+
+@intrinsic_of(_clear)
+def clear(typing, array, first, last):
+    """Write zeros to the entries of an array from one to another, counted as if it were flat."""
+
+    def generate(context, builder, signature, arguments):
+        array, first, last = as_structures(context, builder, signature, arguments)
+        size = builder.mul(builder.sub(last, first), array.itemsize)
+        cgutils.memset(builder, builder.gep(array.data, [first]), size, 0)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.intp), generate
 
 
 def vector_at(builder, pointer, number, vector):

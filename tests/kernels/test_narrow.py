@@ -19,9 +19,8 @@ N_CLASSES = 3
 def added(X, order, codes, weights, first, last, pivots, totals, sums, products):
     sum_weights(codes, weights, first, last, totals)
     vectors = np.stack((pivots, sums))
-    block = X, order, codes, weights, first, last
     for _ in range(2):  # the second call writes the same
-        add_narrow_products(block, vectors, products)
+        add_narrow_products(X, order, codes, weights, first, last, vectors, products)
     sums[:] = vectors[1]
 
 
@@ -99,8 +98,8 @@ def test_not_finite_values_stay_in_their_features():
 
 
 @kernel
-def add(X, order, codes, weights, first, last, pivots, sums):
-    add_class_squares(X, order, codes, weights, first, last, pivots, sums)
+def add(X, order, codes, weights, first, last, vectors, sums):
+    add_class_squares(X, order, codes, weights, first, last, len(sums), vectors, sums)
 
 
 @pytest.mark.parametrize("dtype", ["f8", "f4", "u1", "i2"])
@@ -124,5 +123,5 @@ def test_sums_and_squares(dtype, weighted):
             k, w, part = codes[r], weights[r] if weighted else 1.0, r % parts
             t = X[order[r] if order.size else r].astype(float) - pivots[k, :d]
             expected[part, k, :, :d] += w * t, w * t * t
-        add(frozen(X), order, codes, weights, 3, n - 1, pivots, sums)
+        add(frozen(X), order, codes, weights, 3, n - 1, pivots[None], sums)
         np.testing.assert_array_equal(sums, expected)  # quarters: exact
