@@ -21,6 +21,7 @@ from streamgda.rows.names import as_names
 from streamgda.rows.sources import Blocks, ForwardRows, RowSource
 from streamgda.runtime.retry import brief
 
+_VIEWED = 1 << 15  # elements of a frame from which on it is not copied if it need not be
 _BATCH_BYTES = 1 << 22  # of rows that polars computes at a time
 _FLOAT = np.dtype(np.float64)
 _OBJECT = np.dtype(object)
@@ -138,9 +139,8 @@ class FrameRows(RowSource):
 
         conversion = Conversion.of(frame, name, count_nulls)
         shape = (len(frame), *conversion.shape)
-        held = None
-        if len(shape) == 2 and shape[0] and not conversion.lists:
-            held = _viewed(frame, conversion.dtype)
+        viewed = len(shape) == 2 and not conversion.lists and _is_viewed(frame)
+        held = conversion.function(frame) if viewed else None
         return cls(X, shape, conversion.dtype, name, frame=frame, conversion=conversion, held=held)
 
     def _slice(self, start: int, stop: int) -> Any:
@@ -298,36 +298,18 @@ def _types(head: Frame, name: str, count_nulls: Callable[[str], int]) -> list[np
     return types
 
 
-def _viewed(frame: Frame, dtype: np.dtype) -> Any:
-    """Return rows whose columns are the arrays of numbers that a frame holds; None if some are not.
-
-    Columns of another type than `dtype` are converted as rows are read.
-    """
+def _is_viewed(frame: Frame) -> bool:
+    """Return whether all columns are arrays of numbers, which are worth reading without a copy."""
     native, library = frame.to_native(), frame.implementation
-    parts: list[Any]
-    if library.is_pyarrow():
-        from streamgda.rows.arrow import viewed  # noqa: PLC0415  (it needs pyarrow)
-
-        parts = [viewed(batch.columns) for batch in native.to_batches()]
-    elif library.is_polars():
-        try:
-            parts = [[column.to_numpy(allow_copy=False) for column in native.get_columns()]]
-        except RuntimeError:
-            return None
-    elif library.is_pandas():
-        if not all(isinstance(d, np.dtype) and d.kind in "biuf" for d in native.dtypes):
-            return None
-        one_block = np.shares_memory(native.iloc[:1].to_numpy(), native.iloc[:1, 0].to_numpy())
-        rows = native.to_numpy() if one_block else None
-        if rows is not None and rows.flags.c_contiguous:
-            return rows
-        pairs = native.items()
-        parts = [[column.to_numpy() for _, column in pairs] if rows is None else [*rows.T]]
+    if not len(frame) or len(frame) * len(frame.columns) < _VIEWED:
+        return False
+    if library.is_pandas():
+        return all(isinstance(kind, np.dtype) and kind.kind in "biuf" for kind in native.dtypes)
+    if library.is_polars():
+        whole = {*native.n_chunks("all")} == {1} and not any(native.null_count().row(0))
     else:
-        return None
-    if None in parts:
-        return None
-    return ColumnRows.concatenated([ColumnRows.of(columns, dtype) for columns in parts])
+        whole = library.is_pyarrow() and not any(column.null_count for column in native.columns)
+    return whole and all(kind.is_integer() or kind.is_float() for kind in frame.schema.values())
 
 
 def _of_pandas(frame: Frame, dtype: np.dtype) -> Any:
@@ -336,6 +318,10 @@ def _of_pandas(frame: Frame, dtype: np.dtype) -> Any:
     kinds = native.dtypes.items()
     objects = [name for name, kind in kinds if kind == _OBJECT]
     plain = all(isinstance(kind, np.dtype) for _, kind in kinds)
+    if plain and not objects and native.size >= _VIEWED:
+        first = native.iloc[:1]
+        if not np.shares_memory(first.to_numpy(), first.iloc[:, 0].to_numpy()):  # several blocks
+            return ColumnRows.of([column.to_numpy() for _, column in native.items()], dtype)
     options = {} if plain or dtype.kind != "f" else {"na_value": np.nan}  # pandas looks for them
     try:
         if objects:
@@ -360,17 +346,13 @@ def rows_of(frame: Frame, dtype: np.dtype) -> Any:
 
         batches = frame.to_native().to_batches()
         return concatenated([feature_matrix(b.columns, dtype, b.num_columns) for b in batches])
-    name = {"b": "Boolean", "i": "Int", "u": "UInt", "f": "Float"}[dtype.kind]
-    kind = getattr(nw, name if dtype.kind == "b" else f"{name}{dtype.itemsize * 8}")
-    objects = [column for column, found in frame.schema.items() if found == nw.Object]
-    if objects:
-        try:
-            return np.column_stack([np.array(c.to_list(), dtype) for c in frame.iter_columns()])
-        except (TypeError, ValueError, OverflowError) as error:
-            raise _not_numbers(objects, error) from None
-    if any(column != kind for column in frame.schema.values()):
-        frame = frame.select(nw.all().cast(kind))
-    return ColumnRows.of([column.to_numpy() for column in frame.iter_columns()], dtype)
+    found = {column.name: column.to_numpy() for column in frame.iter_columns()}
+    objects = [column for column, values in found.items() if values.dtype == _OBJECT]
+    try:
+        found |= {column: found[column].astype(dtype) for column in objects}
+    except (TypeError, ValueError, OverflowError) as error:
+        raise _not_numbers(objects, error) from None
+    return ColumnRows.of([*found.values()], dtype)
 
 
 def _label_type(column: nw.Series[Any], count_nulls: Callable[[str], int]) -> np.dtype:
