@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamgda.errors import InvalidDataError
-from streamgda.rows.arrays import CodedLabels, ColumnRows, coded, concatenated, distinct
+from streamgda.rows.arrays import CodedLabels, ColumnRows, coded, concatenated
 from streamgda.rows.labels import family
 from streamgda.runtime import threads
 
@@ -18,8 +18,6 @@ _PART = 1 << 19  # texts that a thread encodes at a time
 Values = tuple[np.ndarray, np.ndarray | None]  # and a mask that is True for missing ones, if any
 
 _WHOLE_DIGITS = 18  # that int64 holds
-_SHORT = 12  # bytes of a text that its view holds, with zeros beyond it
-_VIEW = np.dtype([("length", np.int32), ("text", f"S{_SHORT}")])
 
 
 def number_type(kind: Any) -> np.dtype | None:
@@ -140,9 +138,6 @@ def as_label_array(column: Any) -> Any:
 
 def _codes(column: Any) -> CodedLabels:
     """Return texts by codes; every one is converted once."""
-    found = _codes_of_short_texts(column)
-    if found is not None:
-        return found
     starts = range(0, max(1, len(column)), _PART)
     return concatenated(threads.run(_codes_of_part, ((column[i : i + _PART],) for i in starts)))
 
@@ -154,24 +149,6 @@ def _codes_of_part(column: Any) -> CodedLabels:
     if indices.null_count:
         indices = indices.cast("int64").fill_null(-1)
     return coded(indices.to_numpy(zero_copy_only=False), encoded.dictionary.to_pylist())
-
-
-def _codes_of_short_texts(column: Any) -> CodedLabels | None:
-    """Return texts by codes if their views hold all of them; None for others.
-
-    Equal bytes are found in less time than equal strings.
-    """
-    if not len(column) or column.null_count:
-        return None
-    views = column.cast(pa.binary_view())
-    entries = np.frombuffer(views.buffers()[1], _VIEW, len(column), views.offset * _VIEW.itemsize)
-    if entries["length"].max() > _SHORT:
-        return None
-    found = distinct(entries)
-    words: list[Any] = [text.ljust(length, b"\0") for length, text in found.values.tolist()]
-    if isinstance(column[0].as_py(), str):
-        words = [word.decode() for word in words]
-    return coded(found.codes, words)
 
 
 def _numbers(column: Any) -> Values:
