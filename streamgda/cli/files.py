@@ -171,7 +171,12 @@ def table_options(**table: Unpack[TableOptions]) -> TableOptions:
 
 def split_names(*texts: str) -> list[str]:
     """Return the names in texts, which commas separate; double quotes hold commas, as in CSV."""
-    rows = [next(csv.reader([text], skipinitialspace=True), [""]) for text in texts]
+    try:
+        rows = [next(csv.reader([text], skipinitialspace=True), [""]) for text in texts]
+    except csv.Error:
+        raise typer.BadParameter(
+            "a name has a line break; put double quotes around such a name"
+        ) from None
     return [name.strip() for row in rows for name in row]
 
 

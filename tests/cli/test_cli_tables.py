@@ -36,6 +36,8 @@ def test_names_of_columns_may_hold_commas(tmp_path, store, command):
     assert load(tmp_path / "m").feature_names_in_.tolist() == ["a,b", "b"]
     assert command(*fit, "--out", tmp_path / "n", "--drop", 'id,"a,b"').code == 0
     assert load(tmp_path / "n").feature_names_in_.tolist() == ["b"]
+    ended = command(*fit, "--out", tmp_path / "o", "--features", "a\nb")
+    assert (ended.code, "put double quotes around" in ended.err) == (2, True)
 
 
 def test_every_command_takes_tables(tmp_path, store, command):
