@@ -7,8 +7,7 @@ Rows with many features are multiplied by BLAS. Those with few, or with variance
 in panels of shape ``(d, width)``, so that every loop runs along rows; the last panel is as narrow
 as its rows, and filled up with copies of the last one. For few features, BLAS would spend more time
 on copies than on products: their triangular matrix is multiplied `_SUMS` rows at a time, up to its
-diagonal, in LLVM's vector types. So it would for few linear functions, which are multiplied by rows
-where they are.
+diagonal, in LLVM's vector types. So it would for few linear functions, which are panels' too.
 """
 
 from functools import partial
@@ -35,7 +34,11 @@ from streamgda.kernels.vectors import (
     empty_vectors,
     function_of,
     fused_multiply_add,
+    least,
+    masked_store,
     padded_width,
+    repeated,
+    transposed,
     vector_at,
     whole_vectors,
 )
@@ -47,7 +50,6 @@ BLOCK = 128  # entries of W (x - centre) that are computed at a time
 # Largest numbers of rows and of values of a panel.
 _PANEL_ROWS = 96
 _PANEL_VALUES = 1 << 15
-_ROW_GROUP = 4  # rows that are packed at a time: cache lines of more may share a set
 
 FLOAT64_FEATURES = 12  # so few are multiplied in float64 whatever the rows are
 PANEL_FEATURES = 96  # for more, BLAS is as fast
@@ -57,187 +59,6 @@ _VECTOR_BYTES = max(32, SHAPE.vector_bytes)
 # turn, because each addition takes several cycles.
 _VECTORS = _ROW_BYTES // _VECTOR_BYTES
 _SUMS = 8 // _VECTORS
-
-
-def _narrow_triangle_squares(panel, width, W, out):
-    products = W @ panel[: len(W) * width].reshape(-1, width)
-    out[:width] = (products.astype(np.float64) ** 2).sum(axis=0)
-
-
-@intrinsic_of(_narrow_triangle_squares)
-def narrow_triangle_squares(typing, panel, width, W, out):
-    """Write ``|W x|^2`` to ``out[r]`` for each column x of a panel, whose rows have that width.
-
-    W is lower triangular. It has the type of the panel; the squares are summed in float64. The
-    width is a multiple of `row_step`.
-    """
-    if {array.layout for array in (panel, W, out)} != {"C"} or panel.dtype != W.dtype:
-        return None  # no match: the function is given pointers and no strides
-
-    def generate(context, builder, signature, arguments):
-        panel, width, W, out = as_structures(context, builder, signature, arguments)
-        d, _ = cgutils.unpack_tuple(builder, W.shape)
-        matrices = [panel.data, width, W.data, d, out.data]
-        kinds = [value.type for value in matrices]
-        name = f"narrow_triangle_squares_{signature.args[0].dtype}"
-        builder.call(function_of(builder.module, name, kinds, _write_squares), matrices)
-        return context.get_dummy_value()
-
-    return types.void(panel, types.intp, W, out), generate
-
-
-def _write_squares(builder, panel, width, W, d, out):
-    """Write the squared lengths of the columns of a panel times a triangle."""
-    element, index, double = panel.type.pointee, d.type, ir.DoubleType()
-    size = 4 if isinstance(element, ir.FloatType) else 8
-    vector = ir.VectorType(element, _VECTOR_BYTES // size)
-    wide = ir.VectorType(double, vector.count)
-    sums = [[cgutils.alloca_once(builder, vector) for _ in range(_VECTORS)] for _ in range(_SUMS)]
-    squares = [cgutils.alloca_once(builder, wide) for _ in range(_VECTORS)]
-
-    def add_products(j, first, rows):
-        """Add ``W[first + i, j] * panel[j]`` to the sums of some rows i."""
-        start = builder.gep(panel, [builder.add(builder.mul(j, width), r)])
-        x = [
-            builder.load(vector_at(builder, start, v, vector), align=size) for v in range(_VECTORS)
-        ]
-        for i in rows:
-            row = builder.mul(builder.add(first, index(i)), d)
-            w = broadcast(builder, builder.load(builder.gep(W, [builder.add(row, j)])), vector)
-            for v in range(_VECTORS):
-                total = fused_multiply_add(builder, w, x[v], builder.load(sums[i][v]))
-                builder.store(total, sums[i][v])
-
-    def add_squares(first, last, n_rows):
-        """Add the squares for rows of the matrix from `first` to `last`, `n_rows` at a time."""
-        with cgutils.for_range_slice(builder, first, last, index(n_rows), index) as (row, _):
-            for total in chain(*sums[:n_rows]):
-                builder.store(ir.Constant(vector, None), total)
-            with cgutils.for_range(builder, row, intp=index) as loop:
-                add_products(loop.index, row, range(n_rows))
-            for j in range(n_rows):  # up to the diagonal
-                add_products(builder.add(row, index(j)), row, range(j, n_rows))
-            for row_sums in sums[:n_rows]:
-                for total, square in zip(row_sums, squares, strict=True):
-                    value = builder.load(total)
-                    if wide != vector:
-                        value = builder.fpext(value, wide)
-                    added = fused_multiply_add(builder, value, value, builder.load(square))
-                    builder.store(added, square)
-
-    step = index(_VECTORS * vector.count)
-    n_single = builder.urem(d, index(_SUMS))
-    with cgutils.for_range_slice(builder, index(0), width, step, index) as (r, _):
-        for total in squares:
-            builder.store(ir.Constant(wide, None), total)
-        add_squares(index(0), n_single, 1)
-        add_squares(n_single, d, _SUMS)
-        for v in range(_VECTORS):
-            place = vector_at(builder, builder.gep(out, [r]), v, wide)
-            builder.store(builder.load(squares[v]), place, align=8)
-
-
-FUNCTIONS = 5  # that are computed together
-MOST_FUNCTIONS = 32  # of more, BLAS is as fast
-_ROWS_TOGETHER = 4 if LANES == 8 else 2  # AVX-512 has registers for 20 sums, others for 10
-
-
-def _products_in_place(X, centre, vectors, offsets, out):
-    d = X.shape[1]
-    out[...] = offsets[:, None] + vectors[:, :d] @ (X - centre[:d]).T
-
-
-@intrinsic_of(_products_in_place)
-def products_in_place(typing, X, centre, vectors, offsets, out):
-    """Write ``offsets[k] + vectors[k] . (x - centre)`` to ``out[k, r]``, all in float64.
-
-    There are a multiple of `FUNCTIONS` vectors, which are zero from the width of `X` up to whole
-    vectors of the processor, as is the centre.
-    """
-    if {array.layout for array in (X, centre, vectors, offsets, out)} != {"C"}:
-        return None  # no match: the function is given pointers and no strides
-    scalar = X.dtype
-
-    def generate(context, builder, signature, arguments):
-        X, centre, vectors, offsets, out = as_structures(context, builder, signature, arguments)
-        shapes = (cgutils.unpack_tuple(builder, array.shape) for array in (X, vectors))
-        places = (array.data for array in (X, centre, vectors, offsets, out))
-        matrices = [*chain(*shapes), *places]
-        stored = ir.VectorType(context.get_data_type(scalar), LANES)
-        kinds, name = [value.type for value in matrices], f"products_in_place_{scalar}"
-        write = partial(_write_products, scalar, stored)
-        builder.call(function_of(builder.module, name, kinds, write), matrices)
-        return context.get_dummy_value()
-
-    return types.void(X, centre, vectors, offsets, out), generate
-
-
-def _write_products(
-    scalar, stored, builder, n_rows, d, n_functions, width, X, centre, vectors, offsets, out
-):
-    """Write products of rows, where they are, and of vectors."""
-    index, double = d.type, ir.DoubleType()
-    vector = ir.VectorType(double, LANES)
-    n_whole, load_last = whole_vectors(builder, d, scalar, stored)
-    sums = [
-        [cgutils.alloca_once(builder, vector) for _ in range(_ROWS_TOGETHER)]
-        for _ in range(FUNCTIONS)
-    ]
-    add_up = cgutils.get_or_insert_function(
-        builder.module,
-        ir.FunctionType(double, [double, vector]),
-        f"llvm.vector.reduce.fadd.v{LANES}f64",
-    )
-
-    def load_numbers(start, at):
-        return builder.load(vector_at(builder, builder.gep(start, [at]), 0, vector), align=8)
-
-    def add_products(number, rows, factors, load):
-        """Add the products of a vector of features of some rows."""
-        at = builder.mul(number, index(LANES))
-        middle, x = load_numbers(centre, at), []
-        for row in rows:
-            values = load(vector_at(builder, builder.gep(row, [at]), 0, stored))
-            x.append(builder.fsub(as_doubles(builder, values, scalar), middle))
-        for factor, totals in zip(factors, sums, strict=True):
-            w = load_numbers(factor, at)
-            for total, values in zip(totals, x, strict=True):
-                added = fused_multiply_add(builder, w, values, builder.load(total))
-                builder.store(added, total)
-
-    def load_whole(place):
-        return builder.load(place, align=scalar.bitwidth // 8)
-
-    last = builder.sub(n_rows, index(1))
-    step = index(_ROWS_TOGETHER)
-    with cgutils.for_range_slice(builder, index(0), n_rows, step, index) as (first, _):
-        numbers = [builder.add(first, index(i)) for i in range(_ROWS_TOGETHER)]
-        below = [builder.icmp_signed("<", number, last) for number in numbers]
-        # The last rows are filled up with copies of the last one.
-        numbers = [builder.select(b, n, last) for b, n in zip(below, numbers, strict=True)]
-        rows = [builder.gep(X, [builder.mul(number, d)]) for number in numbers]
-        step_k = index(FUNCTIONS)
-        with cgutils.for_range_slice(builder, index(0), n_functions, step_k, index) as (k, _):
-            functions = [builder.add(k, index(i)) for i in range(FUNCTIONS)]
-            factors = [builder.gep(vectors, [builder.mul(i, width)]) for i in functions]
-            for total in chain(*sums):
-                builder.store(ir.Constant(vector, None), total)
-            with cgutils.for_range(builder, n_whole, intp=index) as loop:
-                add_products(loop.index, rows, factors, load_whole)
-            add_products(n_whole, rows, factors, load_last)
-            for function, totals in zip(functions, sums, strict=True):
-                offset = builder.load(builder.gep(offsets, [function]))
-                for number, total in zip(numbers, totals, strict=True):
-                    parts = [offset, builder.load(total)]
-                    value = builder.call(add_up, parts, fastmath=("reassoc",))
-                    at = builder.add(builder.mul(function, n_rows), number)
-                    builder.store(value, builder.gep(out, [at]))
-
-
-@kernel
-def few_linear_scores(X, centre, vectors, offsets, out):
-    """Write ``offsets[k] + vectors[k] . (x - centre)``: see `products_in_place`."""
-    products_in_place(X, centre, vectors, offsets, out)
 
 
 def rows_at_a_time(n_rows, n_features):
@@ -382,15 +203,56 @@ def matrix_scores(
                 best[r] = max(best[r], out[k, r])
 
 
-@inline_kernel
-def _pack_panel(X, features, start, width, panel):
-    """Write feature ``features[j]`` of row ``start + r`` to ``panel[j * width + r]``."""
-    last = X.shape[0] - 1
-    for first in range(0, width, _ROW_GROUP):
-        for j in range(features.size):
-            x = panel[j * width :]
-            for r in range(first, first + _ROW_GROUP):
-                x[r] = X[min(start + r, last), features[j]]
+def _pack_panel(X, start, width, panel):
+    rows = X[np.minimum(np.arange(start, start + width), len(X) - 1)]
+    panel[: X.shape[1] * width] = rows.T.ravel()
+
+
+@intrinsic_of(_pack_panel)
+def pack_panel(typing, X, start, width, panel):
+    """Write feature j of row ``start + r`` to ``panel[j * width + r]``, as float64.
+
+    Rows beyond the last one are copies of it. The width is a multiple of `LANES`, up to which there
+    is memory for features, too.
+    """
+    if X.layout != "C" or panel.layout != "C":
+        return None  # no match: the function is given pointers and no strides
+    scalar = X.dtype
+
+    def generate(context, builder, signature, arguments):
+        X, start, width, panel = as_structures(context, builder, signature, arguments)
+        given = [*cgutils.unpack_tuple(builder, X.shape), X.data, start, width, panel.data]
+        stored = ir.VectorType(context.get_data_type(scalar), LANES)
+        write = partial(_write_panel, scalar, stored)
+        kinds = [value.type for value in given]
+        builder.call(function_of(builder.module, f"pack_panel_{scalar}", kinds, write), given)
+        return context.get_dummy_value()
+
+    return types.void(X, types.intp, types.intp, panel), generate
+
+
+def _write_panel(scalar, stored, builder, n_rows, d, X, start, width, panel):
+    """Write rows as columns: whole vectors of features of as many rows are transposed."""
+    index, lanes = d.type, range(LANES)
+    n_whole, load_last = whole_vectors(builder, d, scalar, stored)
+    last = builder.sub(n_rows, index(1))
+    with cgutils.for_range_slice(builder, index(0), width, index(LANES), index) as (r, _):
+        first = builder.add(start, r)
+        numbers = [least(builder, builder.add(first, index(i)), last) for i in lanes]
+        rows = [builder.gep(X, [builder.mul(number, d)]) for number in numbers]
+
+        def put(number, load):
+            at = builder.mul(number, index(LANES))
+            places = [vector_at(builder, builder.gep(row, [at]), 0, stored) for row in rows]
+            values = [as_doubles(builder, load(place), scalar) for place in places]
+            for i, column in enumerate(transposed(builder, values)):
+                place = builder.add(builder.mul(builder.add(at, index(i)), width), r)
+                place = vector_at(builder, builder.gep(panel, [place]), 0, column.type)
+                builder.store(column, place, align=8)
+
+        with cgutils.for_range(builder, n_whole, intp=index) as loop:
+            put(loop.index, lambda place: builder.load(place, align=scalar.bitwidth // 8))
+        put(n_whole, load_last)
 
 
 def row_step(dtype):
@@ -405,85 +267,289 @@ def _panel_width(n_rows, d, step):
     return step * min(most, (n_rows + step - 1) // step)
 
 
-@inline_kernel
-def _write_scores(distances, scale, offset, k, start, n, top, scores, labels):
-    """Write ``offset + scale * distance``, or k where no class before has so large a score."""
-    if scores.size > 0:
-        out = scores[k, start:]
-        for r in range(n):
-            out[r] = offset + scale * distances[r]
-    else:
-        out = labels[start : start + n]
-        if k == 0:
-            for r in range(out.size):
-                top[r], out[r] = -np.inf, 0
-        for r in range(out.size):
-            score = offset + scale * distances[r]
-            out[r] = k if score > top[r] else out[r]
-            top[r] = max(top[r], score)
+_FUNCTIONS = 5  # whose sums of some rows are added to in turn, because an addition takes cycles
+MOST_FUNCTIONS = 32  # of more, BLAS computes linear ones as fast
 
 
-@fast_kernel
-def diagonal_scores(X, features, centres, precisions, scale, offsets, scores, labels):
-    """Write ``offsets[k] + scale sum_j precisions[k, j] (x_j - centres[k, j])^2`` to ``[k, r]``.
+def _score_panel(panel, width, n, features, centres, factors, scale, offsets, scratch, out, start):
+    x = panel[: (features.max() + 1) * width].reshape(-1, width)[features, :n]
+    t = x - centres[..., None]
+    if factors.ndim == 3:
+        t = (factors @ t.astype(factors.dtype)).astype(np.float64)
+    if centres.ndim == 2:
+        t = t * t
+    sums = (factors[..., None] * t if factors.ndim == 2 else t).sum(axis=1)
+    out[:, start : start + n] = offsets[:, None] + scale * sums
 
-    If `scores` is empty, write the class with the largest of these to `labels` instead, the first
-    one of equals. x holds the given features of a row of `X`, as float64. A single row of
-    precisions serves all centres.
+
+@intrinsic_of(_score_panel)
+def score_panel(
+    typing, panel, width, n, features, centres, factors, scale, offsets, scratch, out, start
+):
+    """Write `panel_scores` of the first `n` rows of a panel to `out`, from column `start` on.
+
+    `scratch` has the type of the factors, and `row_step` numbers for each feature.
     """
-    d, step = features.size, _ROW_BYTES // precisions.itemsize
-    most = _panel_width(X.shape[0], d, step)
-    panel, distances, best = np.empty(d * most), np.empty(most), np.empty(most)
-    for start in range(0, X.shape[0], most):
-        n = min(most, X.shape[0] - start)
-        width = _panel_width(n, d, step)
-        _pack_panel(X, features, start, width, panel)
-        for k in range(centres.shape[0]):
-            g = min(k, precisions.shape[0] - 1)
-            for r in range(width):
-                distances[r] = 0.0
-            for j in range(d):
-                x, centre, precision = panel[j * width :], centres[k, j], precisions[g, j]
-                for r in range(width):
-                    t = x[r] - centre
-                    distances[r] += precision * (t * t)
-            _write_scores(distances, scale, offsets[k], k, start, n, best, scores, labels)
+    arrays = panel, features, centres, factors, offsets, scratch, out
+    if {array.layout for array in arrays} != {"C"} or scratch.dtype != factors.dtype:
+        return None  # no match: the function is given pointers and no strides
+    write = _write_triangles if factors.ndim == 3 else partial(_write_sums, centres.ndim == 2)
+    name = f"score_panel_{centres.ndim}_{factors.ndim}_{factors.dtype}"
+
+    def generate(context, builder, signature, arguments):
+        structures = as_structures(context, builder, signature, arguments)
+        panel, width, n, features, centres, factors, scale, offsets, scratch, out, start = (
+            structures
+        )
+        n_factors, _ = cgutils.unpack_tuple(builder, factors.shape)[:2]
+        _, stride = cgutils.unpack_tuple(builder, out.shape)
+        numbers = width, n, features.nitems, n_factors, offsets.nitems, scale, stride
+        first = builder.gep(out.data, [start])
+        places = (a.data for a in (panel, features, centres, factors, offsets, scratch))
+        given = [*numbers, *places, first]
+        kinds = [value.type for value in given]
+        builder.call(function_of(builder.module, name, kinds, write), given)
+        return context.get_dummy_value()
+
+    kinds = panel, types.intp, types.intp, features, centres, factors, types.float64, offsets
+    return types.void(*kinds, scratch, out, types.intp), generate
 
 
-@fast_kernel
-def narrow_matrix_scores(X, features, centres, roots, scale, offsets, scores, labels):
-    """Compute `matrix_scores` of few features, or labels, as `diagonal_scores` does.
+def _write_sums(
+    squares, builder, width, n, d, n_factors, n_classes, scale, stride,
+    panel, features, centres, factors, offsets, _, out,
+):  # fmt: skip
+    """Write sums over the features, of squares or not, for some classes at a time."""
+    index, vector, zero = d.type, ir.VectorType(ir.DoubleType(), LANES), d.type(0)
+    sums = [[cgutils.alloca_once(builder, vector) for _ in range(2)] for _ in range(_FUNCTIONS)]
+    last_class, last_factor = (builder.sub(n, index(1)) for n in (n_classes, n_factors))
+    put = _score_writer(builder, vector, n, scale, stride, offsets, out)
 
-    There are at most `PANEL_FEATURES` features.
+    def number(start, at):
+        return broadcast(builder, builder.load(builder.gep(start, [at])), vector)
+
+    def add_products(j, x, middles, weights, used):
+        """Add the products of feature j of some vectors of rows."""
+        if not squares:
+            middle = number(centres, j)
+            x = [builder.fsub(values, middle) for values in x]
+        for weight, middle, totals in zip(weights, middles, used, strict=True):
+            w, t = number(weight, j), x
+            if squares:
+                own = number(middle, j)
+                t = [builder.fsub(values, own) for values in x]
+            for total, values in zip(totals, t, strict=True):
+                weighted = builder.fmul(w, values) if squares else w
+                added = fused_multiply_add(builder, weighted, values, builder.load(total))
+                builder.store(added, total)
+
+    def score_rows(start, stop, n_vectors):
+        """Write the scores of so many vectors of rows at a time."""
+        used, step = [totals[:n_vectors] for totals in sums], index(n_vectors * LANES)
+        with (
+            cgutils.for_range_slice(builder, start, stop, step, index) as (r, _),
+            cgutils.for_range_slice(builder, zero, n_classes, index(_FUNCTIONS), index) as (k, _),
+        ):
+            # The last classes are filled up with copies of the last one.
+            numbers = (builder.add(k, index(i)) for i in range(_FUNCTIONS))
+            classes = [least(builder, number, last_class) for number in numbers]
+            groups = [least(builder, c, last_factor) for c in classes]
+            weights = [builder.gep(factors, [builder.mul(g, d)]) for g in groups]
+            middles = [builder.gep(centres, [builder.mul(c, d)]) for c in classes]
+            for total in chain(*used):
+                builder.store(ir.Constant(vector, None), total)
+            with cgutils.for_range(builder, d, intp=index) as loop:
+                column = builder.mul(builder.load(builder.gep(features, [loop.index])), width)
+                place = builder.gep(panel, [builder.add(column, r)])
+                places = (vector_at(builder, place, v, vector) for v in range(n_vectors))
+                x = [builder.load(place, align=8) for place in places]
+                add_products(loop.index, x, middles, weights, used)
+            for c, totals in zip(classes, used, strict=True):
+                put(c, r, [builder.load(total) for total in totals])
+
+    whole = builder.and_(width, index(-2 * LANES))
+    score_rows(zero, whole, 2)  # two vectors, so that a number is loaded for both
+    score_rows(whole, width, 1)
+
+
+def _write_triangles(
+    builder, width, n, d, n_factors, n_classes, scale, stride,
+    panel, features, centres, factors, offsets, scratch, out,
+):  # fmt: skip
+    """Write sums of the squares of triangles times centred columns, class by class."""
+    element, index, double = scratch.type.pointee, d.type, ir.DoubleType()
+    size = 4 if isinstance(element, ir.FloatType) else 8
+    vector = ir.VectorType(element, _VECTOR_BYTES // size)
+    wide, n_vectors = ir.VectorType(double, vector.count), range(_VECTORS)
+    sums = [[cgutils.alloca_once(builder, vector) for _ in n_vectors] for _ in range(_SUMS)]
+    squares = [cgutils.alloca_once(builder, wide) for _ in n_vectors]
+    put = _score_writer(builder, wide, n, scale, stride, offsets, out)
+    step, zero = index(_VECTORS * vector.count), index(0)
+    n_single = builder.urem(d, index(_SUMS))
+
+    def place_of(j, v):
+        return vector_at(builder, builder.gep(scratch, [builder.mul(j, step)]), v, vector)
+
+    def add_products(W, j, first, rows):
+        """Add ``W[first + i, j]`` times column j to the sums of some rows i."""
+        x = [builder.load(place_of(j, v), align=size) for v in n_vectors]
+        for i in rows:
+            row = builder.mul(builder.add(first, index(i)), d)
+            w = broadcast(builder, builder.load(builder.gep(W, [builder.add(row, j)])), vector)
+            for total, values in zip(sums[i], x, strict=True):
+                added = fused_multiply_add(builder, w, values, builder.load(total))
+                builder.store(added, total)
+
+    def add_squares(W, first, last, n_rows):
+        """Add the squares for rows of the matrix from `first` to `last`, `n_rows` at a time."""
+        with cgutils.for_range_slice(builder, first, last, index(n_rows), index) as (row, _):
+            for total in chain(*sums[:n_rows]):
+                builder.store(ir.Constant(vector, None), total)
+            with cgutils.for_range(builder, row, intp=index) as loop:
+                add_products(W, loop.index, row, range(n_rows))
+            for j in range(n_rows):  # up to the diagonal
+                add_products(W, builder.add(row, index(j)), row, range(j, n_rows))
+            for row_sums in sums[:n_rows]:
+                for total, square in zip(row_sums, squares, strict=True):
+                    value = builder.load(total)
+                    if wide != vector:
+                        value = builder.fpext(value, wide)
+                    added = fused_multiply_add(builder, value, value, builder.load(square))
+                    builder.store(added, square)
+
+    with cgutils.for_range(builder, n_classes, intp=index) as classes:
+        k = classes.index
+        group = least(builder, k, builder.sub(n_factors, index(1)))
+        W = builder.gep(factors, [builder.mul(group, builder.mul(d, d))])
+        centre = builder.gep(centres, [builder.mul(k, d)])
+        with cgutils.for_range_slice(builder, zero, width, step, index) as (r, _):
+            with cgutils.for_range(builder, d, intp=index) as loop:
+                j = loop.index
+                column = builder.mul(builder.load(builder.gep(features, [j])), width)
+                start = builder.gep(panel, [builder.add(column, r)])
+                middle = broadcast(builder, builder.load(builder.gep(centre, [j])), wide)
+                for v in n_vectors:
+                    x = builder.load(vector_at(builder, start, v, wide), align=8)
+                    t = builder.fsub(x, middle)
+                    t = t if wide == vector else builder.fptrunc(t, vector)
+                    builder.store(t, place_of(j, v), align=size)
+            for total in squares:
+                builder.store(ir.Constant(wide, None), total)
+            add_squares(W, zero, n_single, 1)
+            add_squares(W, n_single, d, _SUMS)
+            put(k, r, [builder.load(total) for total in squares])
+
+
+def _score_writer(builder, vector, n, scale, stride, offsets, out):
+    """Return what writes the scores of a class of rows from a given one on, from their sums."""
+    index, scale = n.type, broadcast(builder, scale, vector)
+    numbers = ir.Constant(
+        ir.VectorType(index, vector.count), [index(i) for i in range(vector.count)]
+    )
+    store = masked_store(builder, vector)
+
+    def put(k, r, sums):
+        offset = broadcast(builder, builder.load(builder.gep(offsets, [k])), vector)
+        start = builder.gep(out, [builder.add(builder.mul(k, stride), r)])
+        for v, total in enumerate(sums):
+            score = fused_multiply_add(builder, scale, total, offset)
+            left = builder.sub(n, builder.add(r, index(v * vector.count)))
+            below = builder.icmp_signed("<", numbers, broadcast(builder, left, numbers.type))
+            store(score, vector_at(builder, start, v, vector), below)
+
+    return put
+
+
+@kernel
+def panel_scores(X, features, centres, factors, scale, offsets, scores, labels):
+    """Write scores to ``scores[k, r]``, or the classes of the largest, the first of equal ones.
+
+    They are ``offsets[k] + scale * sum``, where the sum is that of the squares of ``factors[k] t``
+    for lower triangular matrices, that of ``factors[k] * t^2`` for vectors, and with a single
+    centre, a vector, that of ``factors[k] * t``; t is x less ``centres[k]``. x holds the given
+    features of a row of `X`. Factors of a single class serve all of them.
+
+    If `scores` is empty, `labels` are written. Sums are in float64, as are products but for those
+    with matrices of float32.
     """
-    d, step = features.size, _ROW_BYTES // roots.itemsize
-    most = _panel_width(X.shape[0], d, step)
-    panel, distances, best = np.empty(d * most), np.empty(most), np.empty(most)
-    centred = np.empty(d * most, roots.dtype)
-    for start in range(0, X.shape[0], most):
-        n = min(most, X.shape[0] - start)
-        width = _panel_width(n, d, step)
-        _pack_panel(X, features, start, width, panel)
-        for k in range(centres.shape[0]):
-            for j in range(d):
-                x, t, centre = panel[j * width :], centred[j * width :], centres[k, j]
-                for r in range(width):
-                    t[r] = x[r] - centre
-            narrow_triangle_squares(centred, width, roots[min(k, roots.shape[0] - 1)], distances)
-            _write_scores(distances, scale, offsets[k], k, start, n, best, scores, labels)
+    n_rows, columns = X.shape
+    step = _ROW_BYTES // factors.itemsize
+    most = _panel_width(n_rows, columns, step)
+    panel = empty_vectors(padded_width(columns) * most)
+    scratch = np.empty(features.size * step, factors.dtype)
+    some = np.empty((offsets.size if scores.size == 0 else 0, most))
+    for start in range(0, n_rows, most):
+        n = min(most, n_rows - start)
+        width = _panel_width(n, columns, step)
+        pack_panel(X, start, width, panel)
+        if scores.size == 0:
+            score_panel(
+                panel, width, n, features, centres, factors, scale, offsets, scratch, some, 0
+            )
+            write_largest(some, n, labels, start)
+        else:
+            score_panel(
+                panel, width, n, features, centres, factors, scale, offsets, scratch, scores, start
+            )
+
+
+def _write_largest(scores, n, labels, start):
+    labels[start : start + n] = scores[:, :n].argmax(axis=0)
+
+
+@intrinsic_of(_write_largest)
+def write_largest(typing, scores, n, labels, start):
+    """Write the classes of the largest scores of `n` rows to `labels`, from `start` on."""
+    if scores.layout != "C" or labels.layout != "C":
+        return None  # no match: the function is given pointers and no strides
+
+    def generate(context, builder, signature, arguments):
+        scores, n, labels, start = as_structures(context, builder, signature, arguments)
+        given = [*cgutils.unpack_tuple(builder, scores.shape), n, scores.data]
+        given.append(builder.gep(labels.data, [start]))
+        kinds = [value.type for value in given]
+        builder.call(function_of(builder.module, "largest", kinds, _write_codes), given)
+        return context.get_dummy_value()
+
+    return types.void(scores, types.intp, labels, types.intp), generate
+
+
+def _write_codes(builder, n_classes, stride, n, scores, labels):
+    """Write the class of the largest score of each row, the first one of equals."""
+    index, vector = n.type, ir.VectorType(ir.DoubleType(), LANES)
+    codes = ir.VectorType(index, LANES)
+    n_whole, load_last = whole_vectors(builder, n, types.float64, vector)
+    put = masked_store(builder, codes)
+    numbers = ir.Constant(codes, [index(i) for i in range(LANES)])
+
+    def write(number, load):
+        r = builder.mul(number, index(LANES))
+        start = builder.gep(scores, [r])
+
+        def compare(k, held):
+            top, code = held
+            at = builder.gep(start, [builder.mul(k, stride)])
+            score = load(vector_at(builder, at, 0, vector))
+            larger = builder.fcmp_ordered(">", score, top)
+            code = builder.select(larger, broadcast(builder, k, codes), code)
+            return [builder.select(larger, score, top), code]
+
+        held = [ir.Constant(vector, [-np.inf] * LANES), ir.Constant(codes, None)]
+        _, code = repeated(builder, n_classes, held, compare)
+        below = broadcast(builder, builder.sub(n, r), codes)
+        below = builder.icmp_signed("<", numbers, below)
+        put(code, vector_at(builder, builder.gep(labels, [r]), 0, codes), below)
+
+    with cgutils.for_range(builder, n_whole, intp=index) as loop:
+        write(loop.index, lambda place: builder.load(place, align=8))
+    write(n_whole, load_last)
 
 
 @kernel
 def largest(scores, labels):
     """Write the class of the largest score of each row, the first one of equals."""
-    for r in range(labels.size):
-        labels[r] = 0
-    best = scores[0].copy()
-    for k in range(1, scores.shape[0]):
-        x = scores[k]
-        for r in range(labels.size):
-            labels[r] = k if x[r] > best[r] else labels[r]
-            best[r] = x[r] if x[r] > best[r] else best[r]
+    if labels.size > 0:
+        write_largest(scores, labels.size, labels, 0)
 
 
 _LOG2_E = 1 / np.log(2)
@@ -629,7 +695,7 @@ def normalise(scores, logarithmic, densities, out):
     first cache until they are written row by row.
     """
     n_classes, n_rows = scores.shape
-    most = max(1, min(n_rows, _EXP_ROWS, max(_ROW_GROUP, _EXP_VALUES // n_classes)))
+    most = max(1, min(n_rows, _EXP_ROWS, max(LANES, _EXP_VALUES // n_classes)))
     width = padded_width(most)
     every = empty_vectors(n_classes * width).reshape((n_classes, width))
     tops, sums = empty_vectors(width), empty_vectors(width)

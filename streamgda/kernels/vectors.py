@@ -118,6 +118,56 @@ def whole_vectors(builder, d, scalar, stored):
     return n_whole, lambda place: builder.call(load, [place, alignment, mask, zeros])
 
 
+def masked_store(builder, vector):
+    """Return what stores those values of a vector of 64-bit numbers that a mask selects."""
+    kind = "f" if isinstance(vector.element, ir.DoubleType) else "i"
+    mask = ir.VectorType(ir.IntType(1), vector.count)
+    store = cgutils.get_or_insert_function(
+        builder.module,
+        ir.FunctionType(ir.VoidType(), [vector, vector.as_pointer(), ir.IntType(32), mask]),
+        f"llvm.masked.store.v{vector.count}{kind}64.p0",
+    )
+    alignment = ir.Constant(ir.IntType(32), 8)
+    return lambda values, place, mask: builder.call(store, [values, place, alignment, mask])
+
+
+def shuffled(builder, a, b, lanes):
+    """Return the given lanes of two vectors, of which those of the second follow the first's."""
+    lanes = [ir.IntType(32)(lane) for lane in lanes]
+    return builder.shuffle_vector(
+        a, b, ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes)
+    )
+
+
+def interleaved(builder, a, b, n):
+    """Return two vectors of pieces of `n` lanes: the even ones of `a` and `b` in turn, and the odd.
+
+    Done with n = 1, 2, 4, ... to pairs of vectors whose numbers differ by n, it transposes them.
+    """
+    lanes = a.type.count
+    even = [i for i in range(lanes) if i // n % 2 == 0]
+    pieces = [even[i : i + n] for i in range(0, len(even), n)]
+    even = [i for piece in pieces for i in (*piece, *(lanes + j for j in piece))]
+    return [shuffled(builder, a, b, [i + shift for i in even]) for shift in (0, n)]
+
+
+def transposed(builder, vectors):
+    """Return the transpose of as many vectors as each has lanes."""
+    n = 1
+    while n < len(vectors):
+        result = list(vectors)
+        for i in range(len(vectors)):
+            if not i & n:
+                result[i], result[i + n] = interleaved(builder, vectors[i], vectors[i + n], n)
+        vectors, n = result, 2 * n
+    return vectors
+
+
+def least(builder, a, b):
+    """Return the lesser of two integers."""
+    return builder.select(builder.icmp_signed("<", a, b), a, b)
+
+
 def as_doubles(builder, values, scalar):
     """Return a vector of values of a data type as float64."""
     vector = ir.VectorType(ir.DoubleType(), values.type.count)

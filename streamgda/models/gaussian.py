@@ -508,11 +508,14 @@ class GaussianModel(Model):
         return scores
 
     def _most_probable(self, X: Any) -> Any:
-        direct = self.structure.per_class and self.means_low is None
-        if not direct or type(X) is DeviceArray:
+        per_class = self.structure.per_class
+        if type(X) is DeviceArray or (per_class and self.means_low is not None):
             return super()._most_probable(X)
         codes = np.empty(X.shape[0], np.int64)
-        self._from_means.closest(X, -0.5, self._offsets, codes)
+        if per_class:
+            self._from_means.closest(X, -0.5, self._offsets, codes)
+        else:
+            self._linear_functions.largest(X, codes)
         return codes
 
     # --- scores of arrays ---------------------------------------------------------------------

@@ -19,7 +19,6 @@ from streamgda.kernels import scoring
 from streamgda.kernels.scoring import FLOAT64_FEATURES
 from streamgda.kernels.sparse import sparse_scores
 from streamgda.kernels.sums import clear_upper, remove_directions
-from streamgda.kernels.vectors import LANES
 from streamgda.rows.arrays import row_type
 from streamgda.rows.invalid_rows import all_finite
 from streamgda.rows.sparse import CompressedRows
@@ -28,7 +27,7 @@ from streamgda.runtime import lapack
 
 _FLOAT64 = np.dtype(np.float64)
 _FAR = 16.0  # squared distance of a centre from zero, in units of its variance
-_SPARED = 2  # features of which one counts: the others are multiplied by zero
+_SPARED = 2  # features of which one counts: the others are packed with it
 
 # Handed to kernels that write either scores or labels, in place of the others.
 NO_SCORES, NO_LABELS = np.empty((0, 0)), np.empty(0, np.int64)
@@ -233,6 +232,13 @@ def in_row_type(
     return out
 
 
+def among(X: np.ndarray, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows, without the other features if these are most of them, and those that count."""
+    if X.shape[1] <= _SPARED * features.size:
+        return X, features
+    return X.take(features, axis=1), np.arange(features.size)
+
+
 class SparseTerms:
     r"""Sums of :math:`t_j (A_{kj} t_j + B_{kj})` over the features, with :math:`t = x - m_k`.
 
@@ -328,17 +334,6 @@ class LinearFunctions:
         self._centre = np.zeros(features.size) if centre is None else centre
         self._precisions = np.zeros(1) if precisions is None else precisions
         self._sparse: SparseTerms | None = None
-        self._in_place: tuple[np.ndarray, ...] | None = None
-
-    def _padded(self, width: int) -> tuple[np.ndarray, ...]:
-        """Return the centre, vectors and offsets for rows of all features, as kernels take them."""
-        n = -(-self._offsets.size // scoring.FUNCTIONS) * scoring.FUNCTIONS
-        both = np.zeros((n + 1, -(-width // LANES) * LANES))
-        both[0, self._features] = self._centre
-        both[1 : self._offsets.size + 1, self._features] = self._vectors.whole
-        offsets = np.zeros(n)
-        offsets[: self._offsets.size] = self._offsets
-        return both[0], both[1:], offsets
 
     @cached_property
     def _moved(self) -> Moved:
@@ -353,17 +348,28 @@ class LinearFunctions:
                 terms = self._centre, None, self._vectors.whole, self._precisions
                 self._sparse = SparseTerms(self._features, X.shape[1], *terms)
             return self._sparse.scores(X, 1.0, self._offsets)
-        n, width = self._offsets.size, X.shape[1]
-        if n <= scoring.MOST_FUNCTIONS and width <= _SPARED * self._features.size:
-            if self._in_place is None:
-                self._in_place = self._padded(width)
-            centre, vectors, offsets = self._in_place
-            out = np.empty((offsets.size, len(X)))
-            scoring.few_linear_scores(X, centre, vectors, offsets, out)
-            return out[:n]
+        if self._few:
+            out = np.empty((self._offsets.size, len(X)))
+            self._compute(X, out, NO_LABELS)
+            return out
         if self._features.size <= FLOAT64_FEATURES and row_type(X.dtype).floating != _FLOAT64:
             X = X.astype(_FLOAT64)
         return in_row_type(self._scores, X, self._offsets)
+
+    def largest(self, X: Any, out: np.ndarray) -> None:
+        """Write the number of the largest function of each row, the first of equal ones."""
+        if self._few and type(X) is np.ndarray:
+            self._compute(X, NO_SCORES, out)
+        else:
+            scoring.largest(self(X), out)
+
+    @property
+    def _few(self) -> bool:
+        return self._offsets.size <= scoring.MOST_FUNCTIONS
+
+    def _compute(self, X: np.ndarray, *out: np.ndarray) -> None:
+        given = self._centre, self._vectors.whole, 1.0, self._offsets
+        scoring.panel_scores(*among(X, self._features), *given, *out)
 
     def _scores(self, X: np.ndarray, dtype: np.dtype) -> np.ndarray:
         d, n = self._features.size, self._offsets.size
@@ -419,7 +425,6 @@ class Distances(ABC):
 class DirectDistances(Distances):
     """Distances by matrices of few features, by a kernel that finds the closest centres, too."""
 
-    _kernel = staticmethod(scoring.narrow_matrix_scores)
     _most_in_float64 = FLOAT64_FEATURES  # features of float32 rows that are multiplied in float64
 
     def __init__(self, roots: np.ndarray, features: np.ndarray, centres: np.ndarray) -> None:
@@ -450,8 +455,8 @@ class DirectDistances(Distances):
     def _compute(
         self, X: Any, dtype: np.dtype, scale: float, offsets: np.ndarray, *out: np.ndarray
     ) -> None:
-        given = self._features, self._centres, self._rounded[dtype], scale, offsets
-        self._kernel(X, *given, *out)
+        given = self._centres, self._rounded[dtype], scale, offsets
+        scoring.panel_scores(*among(X, self._features), *given, *out)
 
 
 class DiagonalDistances(DirectDistances):
@@ -460,7 +465,6 @@ class DiagonalDistances(DirectDistances):
     For so little work, float32 would save nothing.
     """
 
-    _kernel = staticmethod(scoring.diagonal_scores)
     _most_in_float64 = sys.maxsize
     _sparse: SparseTerms | None = None
 
