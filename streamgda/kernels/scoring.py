@@ -52,7 +52,7 @@ _PANEL_ROWS = 96
 _PANEL_VALUES = 1 << 15
 
 FLOAT64_FEATURES = 12  # so few are multiplied in float64 whatever the rows are
-PANEL_FEATURES = 96  # for more, BLAS is as fast
+PANEL_FEATURES = BLOCK  # for more, classes are given up after a block
 _ROW_BYTES = 64  # of a feature of the rows that are computed together
 _VECTOR_BYTES = max(32, SHAPE.vector_bytes)
 # Side by side: an element of the matrix is loaded once for all of them. Eight sums are added to in
@@ -649,7 +649,8 @@ def _put_products(values, factors, out):
 def put_products(typing, values, factors, out):
     """Write ``values[k, r] * factors[r]`` to ``out[r, k]`` for all rows of `out`.
 
-    The loop is written in LLVM's vector types, because a compiler would scatter vectors.
+    The values and factors are in memory for whole vectors of rows. They are transposed in LLVM's
+    vector types, because a compiler would scatter vectors.
     """
     if {array.layout for array in (values, factors, out)} != {"C"}:
         return None  # no match: pointers and no strides are used
@@ -657,33 +658,40 @@ def put_products(typing, values, factors, out):
     def generate(context, builder, signature, arguments):
         values, factors, out = as_structures(context, builder, signature, arguments)
         _, width = cgutils.unpack_tuple(builder, values.shape)
-        n_rows, n_classes = cgutils.unpack_tuple(builder, out.shape)
-        index, vector = width.type, ir.VectorType(ir.DoubleType(), LANES)
-
-        def put(r, n, load):
-            """Write `n` rows from row r on."""
-            start = builder.gep(out.data, [builder.mul(r, n_classes)])
-            w = load(builder.gep(factors.data, [r]))
-            with cgutils.for_range(builder, n_classes, intp=index) as loop:
-                at = builder.add(builder.mul(loop.index, width), r)
-                products = builder.fmul(load(builder.gep(values.data, [at])), w)
-                for i in range(n):
-                    lane = ir.IntType(32)(i)
-                    value = products if n == 1 else builder.extract_element(products, lane)
-                    place = builder.add(builder.mul(index(i), n_classes), loop.index)
-                    builder.store(value, builder.gep(start, [place]))
-
-        def load_vector(place):
-            return builder.load(vector_at(builder, place, 0, vector), align=8)
-
-        zero, whole = index(0), builder.and_(n_rows, index(-LANES))
-        with cgutils.for_range_slice(builder, zero, whole, index(LANES), index) as (r, _):
-            put(r, LANES, load_vector)
-        with cgutils.for_range_slice(builder, whole, n_rows, index(1), index) as (r, _):
-            put(r, 1, builder.load)
+        given = [*cgutils.unpack_tuple(builder, out.shape), width]
+        given += [values.data, factors.data, out.data]
+        kinds = [value.type for value in given]
+        builder.call(function_of(builder.module, "put_products", kinds, _write_products), given)
         return context.get_dummy_value()
 
     return types.void(values, factors, out), generate
+
+
+def _write_products(builder, n_rows, n_classes, width, values, factors, out):
+    """Write products of vectors of rows, and of as many classes, the last ones twice."""
+    index, vector = width.type, ir.VectorType(ir.DoubleType(), LANES)
+    put = masked_store(builder, vector)
+    numbers = ir.Constant(ir.VectorType(index, LANES), [index(i) for i in range(LANES)])
+    last_row, last_class = (builder.sub(n, index(1)) for n in (n_rows, n_classes))
+    step, zero = index(LANES), index(0)
+
+    def load(start, at):
+        return builder.load(vector_at(builder, builder.gep(start, [at]), 0, vector), align=8)
+
+    with cgutils.for_range_slice(builder, zero, n_rows, step, index) as (r, _):
+        rows = [least(builder, builder.add(r, index(i)), last_row) for i in range(LANES)]
+        w = load(factors, r)
+        with cgutils.for_range_slice(builder, zero, n_classes, step, index) as (k, _):
+            classes = (least(builder, builder.add(k, index(i)), last_class) for i in range(LANES))
+            places = (builder.add(builder.mul(c, width), r) for c in classes)
+            products = [builder.fmul(load(values, place), w) for place in places]
+            left = broadcast(builder, builder.sub(n_classes, k), numbers.type)
+            below = builder.icmp_signed("<", numbers, left)
+            # The last row itself comes after what is beyond it, in the same place.
+            pairs = zip(rows, transposed(builder, products), strict=True)
+            for row, product in reversed(list(pairs)):
+                place = builder.gep(out, [builder.add(builder.mul(row, n_classes), k)])
+                put(product, vector_at(builder, place, 0, vector), below)
 
 
 @kernel

@@ -50,6 +50,9 @@ def _places_of_squares(triangles: np.ndarray) -> np.ndarray:
     return triangle_size(features) + features
 
 
+_SHARED_FEATURES = 96  # of more, one product of rows for all centres takes less time
+
+
 @dataclass(frozen=True)
 class Structure:
     r"""Structure of the covariances of a covariance type.
@@ -446,9 +449,10 @@ class Matrix(Structure):
         self, roots: np.ndarray, features: np.ndarray, centres: np.ndarray
     ) -> roots_of.Distances:
         kind: Any = roots_of.DirectDistances
-        if features.size > scoring.PANEL_FEATURES:
-            pooled = len(roots) < len(centres)
-            kind = roots_of.PooledDistances if pooled else roots_of.MatrixDistances
+        if len(roots) < len(centres) and features.size > _SHARED_FEATURES:
+            kind = roots_of.PooledDistances
+        elif features.size > scoring.PANEL_FEATURES:
+            kind = roots_of.MatrixDistances
         return kind(roots, features, centres)
 
 

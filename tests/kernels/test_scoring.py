@@ -11,6 +11,8 @@ from streamgda.models import model as scores
 from streamgda.moments.roots import (
     NO_LABELS,
     NO_SCORES,
+    DiagonalDistances,
+    DirectDistances,
     LinearFunctions,
     MatrixDistances,
     PooledDistances,
@@ -115,70 +117,79 @@ STEP = scoring.row_step("float64")
 FEW_ROWS = [1, STEP - 1, STEP, 2 * STEP + 1, 97, 200]  # up to several panels
 
 
-def assert_labels(kernel, source, scores):
-    """Check that labels alone are those of the largest scores, the first one of equals."""
-    labels = np.full(scores.shape[1], -1)
-    kernel(*source, NO_SCORES, labels)
-    assert (labels == scores.argmax(axis=0)).all()
+def panel_scores(*source):
+    """Return scores, and check that labels alone are those of the largest, the first of equals."""
+    out = np.full((source[-1].size, len(source[0])), np.nan)
+    scoring.panel_scores(*source, out, NO_LABELS)
+    labels = np.full(len(source[0]), -1)
+    scoring.panel_scores(*source, NO_SCORES, labels)
+    assert (labels == out.argmax(axis=0)).all()
+    return out
 
 
 @EVERY_TYPE
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 8, 11, 14, PANEL_FEATURES])
-def test_narrow_matrix_scores(d, tied, dtype):
+def test_panel_scores_of_matrices(d, tied, dtype):
     rng = np.random.default_rng(d)
     centres, roots = whole_numbers(rng, 3, d), np.tril(whole_numbers(rng, 1 if tied else 3, d, d))
     offsets, features = np.array([0.5, -np.inf, 2.0]), rng.permutation(d + 2)[:d]
     for n in FEW_ROWS if d < 50 else FEW_ROWS[:4]:
         X = frozen(whole_numbers(rng, n, d + 2, dtype=dtype))
-        out = np.full((3, n), np.nan)
         typed = roots.astype(
             "float32" if dtype == "float32" and d > FLOAT64_FEATURES else "float64"
         )
-        source = X, features, centres, typed, -0.5, offsets
-        scoring.narrow_matrix_scores(*source, out, NO_LABELS)
+        out = panel_scores(X, features, centres, typed, -0.5, offsets)
         assert (out == expected_scores(X[:, features], centres, roots, offsets)).all()
-        if typed.dtype == "float64":
-            assert_labels(scoring.narrow_matrix_scores, source, out)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", *FLOATS])
 @pytest.mark.parametrize("n_vectors", [1, 5, 7, MOST_FUNCTIONS + 1])
 @pytest.mark.parametrize("d", [1, 4, 9, 16])
 def test_linear_scores(d, n_vectors, dtype):
-    """By BLAS, and where there are few functions of most features, of rows where they are."""
+    """By BLAS, and few functions in panels."""
     rng = np.random.default_rng(d)
     centre, vectors = whole_numbers(rng, d), whole_numbers(rng, n_vectors, d)
     offsets, features = whole_numbers(rng, n_vectors) / 2, np.sort(rng.permutation(d + 2)[:d])
     for n in ROW_COUNTS:
         X = whole_numbers(rng, n, d + 2, dtype=dtype)
-        out = LinearFunctions(vectors, offsets, features, centre)(frozen(X))
+        functions, labels = LinearFunctions(vectors, offsets, features, centre), np.full(n, -1)
         gaps = X[:, features].astype(float) - centre
-        assert (out == offsets[:, None] + vectors @ gaps.T).all()
+        expected = offsets[:, None] + vectors @ gaps.T
+        assert (functions(frozen(X)) == expected).all()
+        functions.largest(frozen(X), labels)
+        assert (labels == expected.argmax(axis=0)).all()
 
 
 @EVERY_TYPE
 @pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("d", [1, 3, 5000])
-def test_diagonal_scores(d, tied, dtype):
+@pytest.mark.parametrize(("d", "n_classes"), [(1, 1), (3, 3), (8, 5), (17, 6), (5000, 3)])
+def test_panel_scores_of_variances(d, n_classes, tied, dtype):
     rng = np.random.default_rng(10)
-    centres, precisions = whole_numbers(rng, 3, d), whole_numbers(rng, 1 if tied else 3, d) ** 2
-    offsets, features = np.array([0.5, -np.inf, 2.0]), rng.permutation(d + 2)[:d]
+    centres = whole_numbers(rng, n_classes, d)
+    precisions = whole_numbers(rng, 1 if tied else n_classes, d) ** 2
+    offsets, features = rng.integers(0, 4, n_classes) / 2, rng.permutation(d + 2)[:d]
+    offsets[n_classes // 2] = -np.inf
     for n in FEW_ROWS if d < 100 else (1, 9):
         X = frozen(whole_numbers(rng, n, d + 2, dtype=dtype))
-        out = np.full((3, n), np.nan)
-        source = X, features, centres, precisions, -0.5, offsets
-        scoring.diagonal_scores(*source, out, NO_LABELS)
-        gaps = X[:, features] - centres[:, None]
-        assert (
-            out == offsets[:, None] - 0.5 * np.einsum("knj,kj->kn", gaps**2, spread(precisions))
-        ).all()
-        assert_labels(scoring.diagonal_scores, source, out)
+        out = panel_scores(X, features, centres, precisions, -0.5, offsets)
+        squares = (X[:, features] - centres[:, None]) ** 2
+        assert (out == offsets[:, None] - 0.5 * (squares * precisions[:, None]).sum(axis=2)).all()
 
 
-def spread(precisions):
-    """One row for each of three classes."""
-    return np.broadcast_to(precisions, (3, precisions.shape[1]))
+@EVERY_TYPE
+@pytest.mark.parametrize("kind", [DiagonalDistances, DirectDistances])
+def test_few_of_many_features(kind, dtype):
+    """Most columns are left out before rows are packed."""
+    rng = np.random.default_rng(11)
+    X, features = whole_numbers(rng, 20, 9, dtype=dtype), np.array([7, 2])
+    centres, roots = whole_numbers(rng, 3, 2), np.tril(whole_numbers(rng, 3, 2, 2))
+    roots = roots if kind is DirectDistances else np.ones((3, 2))
+    out, labels = kind(roots, features, centres).scores(X, -0.5, np.zeros(3)), np.full(20, -1)
+    matrices = roots if roots.ndim == 3 else np.stack([np.eye(2)] * 3)
+    assert (out == expected_scores(X[:, features], centres, matrices, np.zeros(3))).all()
+    kind(roots, features, centres).closest(X, -0.5, np.zeros(3), labels)
+    assert (labels == out.argmax(axis=0)).all()
 
 
 @EVERY_FLOAT
@@ -210,6 +221,7 @@ def test_largest():
     out = np.empty(6, np.int64)
     scoring.largest(np.ascontiguousarray(SCORES.T), out)
     assert out.tolist() == [2, 0, 0, 2, 1, 0]
+    scoring.largest(np.empty((3, 0)), out[:0])
 
 
 def test_exponentials():
@@ -243,11 +255,12 @@ def test_posteriors():
     np.testing.assert_allclose(out[5], 1 / 3)
 
 
-def test_posteriors_of_more_rows_than_a_block():
-    """Each like a single row."""
+@pytest.mark.parametrize("n_classes", [1, 4, 8, 11])
+def test_posteriors_of_more_rows_than_a_block(n_classes):
+    """Each like a single row; classes are whole vectors or not."""
     rng = np.random.default_rng(2)
-    joint = rng.normal(scale=9, size=(4, 2 * scoring._EXP_ROWS + 3))
-    out, alone = np.full(joint.T.shape, np.nan), np.full((1, 4), np.nan)
+    joint = rng.normal(scale=9, size=(n_classes, 2 * scoring._EXP_ROWS + 3))
+    out, alone = np.full(joint.T.shape, np.nan), np.full((1, n_classes), np.nan)
     scores.posterior(joint.copy(), out)
     np.testing.assert_allclose(out, naive.posterior(joint.T), rtol=1e-9, atol=1e-300)
     for r in range(0, len(out), 50):
