@@ -16,6 +16,7 @@ from streamgda.datasets import convert
 
 ROWS, FEATURES = 1_000_000, 16
 OF_PEER = 1.3
+AS_ROWS = "columns are read from memory and written as rows before these are summed"
 SHARED = "decoding, sums and copies of the columns share two cores that reading alone keeps busy"
 
 
@@ -42,6 +43,7 @@ def run(plan: Plan) -> Iterator[Row]:
             lambda frame=frame: streamgda.accumulate(frame, y),
             "the array",
             lambda: streamgda.accumulate(X, y),
+            AS_ROWS,
         )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

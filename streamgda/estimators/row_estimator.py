@@ -36,7 +36,7 @@ from streamgda.rows.labels import (
 )
 from streamgda.rows.names import Names
 from streamgda.rows.sources import RowSource, refuse_shape
-from streamgda.rows.tensors import TensorRows, in_single
+from streamgda.rows.tensors import in_single
 from streamgda.runtime.parameters import as_numbers, refuse, shown
 from streamgda.storage.saved import Saved
 
@@ -222,7 +222,7 @@ class Scorer:
 
     @property
     def on_device(self) -> bool:
-        """True if rows on a device are scored there; otherwise they are copied."""
+        """True if rows on a device, or by columns, are scored there; otherwise they are copied."""
         known = getattr(type(self.model), "_on_device", ())
         lifted = self.model.feature_map is not None if known else False
         return self.name in known and not lifted and "on_invalid" not in self.options
@@ -251,7 +251,7 @@ class Scorer:
             value = self.options["fill"]  # dates are no integers
             fill = value.item() if value.dtype.kind in "biuf" else value[()]
         own = [np.asarray(v).nbytes for v in (*self.options.values(), *self.of_rows.values())]
-        if self.on_device and type(rows) is TensorRows:
+        if self.on_device and isinstance(rows, RowSource) and rows.in_memory:
             rows = rows.in_place()
         return engine.score(
             self.function,

@@ -60,3 +60,25 @@ def test_an_invalid_value_is_named_by_its_row():
     table = pa.table([*X.T], ["a", "b", "c"])
     with pytest.raises(InvalidDataError, match="row 12345, column 1 is nan"):
         streamgda.accumulate(table, np.arange(len(X)) % 2)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "u1"])
+def test_scores_of_a_table_have_the_bits_of_the_array(dtype, monkeypatch):
+    """Threads make arrays of a few rows at a time, and never one of all."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 200, (200_000, 7)).astype(dtype)
+    table = pa.table([*X.T], [*"abcdefg"])
+    array, named = (streamgda.GaussianNB().fit(rows, X[:, 0] > 100) for rows in (X, table))
+    written, sizes = ColumnRows.__array__, []
+
+    def counting(rows, *options):
+        sizes.append(len(rows))
+        return written(rows, *options)
+
+    monkeypatch.setattr(ColumnRows, "__array__", counting)
+    for method in ("predict", "predict_proba", "score_samples"):
+        found, expected = getattr(named, method), getattr(array, method)(X)
+        np.testing.assert_array_equal(found(table), expected)
+        np.testing.assert_array_equal(found(table, max_memory="20MB"), expected)
+    assert sum(sizes) == 6 * len(X)
+    assert max(sizes) < len(X) // 2
