@@ -24,7 +24,7 @@ from streamgda.rows.in_memory import ArrayRows
 from streamgda.rows.sources import RowSource
 from streamgda.rows.sparse import refuse_type
 
-_BLOCK_ELEMENTS = 1 << 23  # of rows and scores that are computed at a time
+_BLOCK_ELEMENTS = 1 << 24  # of rows and scores that are computed at a time
 _LEAST_ROWS = 256
 _FLOAT32_ROWS = 240  # whose products are summed in float32
 _FETCHED_BYTES = 1 << 26  # of products that are copied to the host at a time
@@ -42,8 +42,9 @@ def is_tensor(values: Any) -> bool:
     """Return whether this is an array of another library that follows the array API."""
     if isinstance(values, np.ndarray | np.generic | list | tuple):
         return False
-    standard = hasattr(values, "__array_namespace__") or array_api_compat.is_torch_array(values)
-    return standard and not array_api_compat.is_pydata_sparse_array(values)
+    if hasattr(values, "__array_namespace__"):
+        return not array_api_compat.is_pydata_sparse_array(values)
+    return array_api_compat.is_torch_array(values) or array_api_compat.is_cupy_array(values)
 
 
 def on_device(values: Any) -> DeviceArray | None:
@@ -243,16 +244,17 @@ class DeviceArray:
         for start in range(0, max(1, len(self)), step):
             yield slice(start, min(start + step, len(self)))
 
-    def _of_blocks(self, function: Callable[[Any], Any]) -> np.ndarray:
+    def _of_blocks(self, function: Callable[[DeviceArray], Any]) -> np.ndarray:
         """Return what a function makes of the rows of each block, one after another."""
-        parts = [function(self[block]._read()) for block in self._blocks()]
+        parts = [function(self[block]) for block in self._blocks()]
         return np.asarray(as_numpy(self.xp.concat(parts)))
 
     def invalid(self, nodata: float | None = None) -> np.ndarray:
         """Return an array of the host that is True for rows with NaN, infinity or `nodata`."""
         xp = self.xp
 
-        def of_block(rows: Any) -> Any:
+        def of_block(block: DeviceArray) -> Any:
+            rows = block._read()
             bad = ~xp.isfinite(rows)
             if nodata is not None:  # in the type of the rows
                 same = self.put(np.array(nodata, self.dtype).astype(np.float64))
@@ -264,10 +266,16 @@ class DeviceArray:
     @cached_property
     def largest(self) -> float:
         """The largest magnitude of a value; NaN if one is NaN."""
-        xp = self.xp
+        xp, floats = self.xp, self.own_dtype.kind == "f"
         if not len(self):
             return 0.0
-        return float(self._of_blocks(lambda rows: xp.reshape(xp.max(xp.abs(rows)), (1,))).max())
+
+        def of_block(block: DeviceArray) -> Any:
+            rows = block._rows() if floats else block._read()
+            largest = xp.maximum(xp.max(rows), -xp.min(rows))
+            return xp.reshape(xp.astype(largest, xp.float64), (1,))
+
+        return float(self._of_blocks(of_block).max())
 
     @cached_property
     def product_type(self) -> Any:

@@ -1,7 +1,8 @@
 """Tensors: those on a device are summed and scored there, those in memory are read as arrays.
 
 The devices of `array_api_strict` refuse whatever the standard does not have, and conversion to
-arrays. Tensors of PyTorch take the same path here if their device is said to be another one.
+arrays. Tensors of PyTorch are on a GPU if there is one, or their device is said to be another one.
+Those of CuPy need a GPU.
 """
 
 import array_api_strict
@@ -38,17 +39,22 @@ def strict(values, device=DEVICE):
 
 def torch_of(values):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    return torch.as_tensor(np.array(values))
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.as_tensor(np.array(values), device=device)
 
 
-@pytest.fixture(params=["strict", "torch"])
+@pytest.fixture(params=["strict", "torch", "cupy"])
 def moved(request, monkeypatch):
     """A function that moves arrays to a device."""
     if request.param == "strict":
         return strict
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    torch.set_num_threads(1)  # others would wait for the cores of other tests
+    library = pytest.importorskip(request.param, reason=f"{request.param} is not installed")
+    if request.param == "cupy":
+        if not library.is_available():
+            pytest.skip("CuPy has no device here")
+        return library.asarray
     monkeypatch.setattr(tensors, "in_memory", lambda device: False)
+    library.set_num_threads(1)  # others would wait for the cores of other tests
     return torch_of
 
 
