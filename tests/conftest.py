@@ -112,18 +112,17 @@ def few_objects() -> Iterator[None]:
 @pytest.fixture
 def use_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
     """A function that sets the number of threads, independent of the machine."""
-    pools = []
+    pools: dict[int, Any] = {}
+    monkeypatch.setattr(threads, "_pools", pools)
 
     def use(n: int) -> None:
         monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", n)
         monkeypatch.setattr(threads, "_cores", lambda: n)
         monkeypatch.setattr(threads, "_blas_threads", lambda: n)
-        monkeypatch.setattr(threads, "_pool", None)
-        pools.append(threads._executor())
         assert threads.n_threads() == n
 
     yield use
-    for pool in pools:
+    for pool in pools.values():
         pool.shutdown()
 
 

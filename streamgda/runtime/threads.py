@@ -226,7 +226,7 @@ def imap(
         return
     most = None if ahead is None else n + ahead
     alone = ((_alone, (function, arguments)) for arguments in calls)
-    yield from results(_executor().submit, alone, most)
+    yield from results(_executor(n).submit, alone, most)
 
 
 def in_background(function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> None:
@@ -304,7 +304,7 @@ class _Pool:
 
 
 _lock = Lock()
-_pool: _Pool | None = None
+_pools: dict[int, _Pool] = {}  # by the number of their threads
 
 
 def _cores() -> int:
@@ -314,17 +314,18 @@ def _cores() -> int:
         return os.cpu_count() or 1
 
 
-def _executor() -> _Pool:
-    global _pool  # noqa: PLW0603
+def _executor(n: int) -> _Pool:
+    """Return the pool of so many threads: with fewer allowed than there are cores, no more run."""
     with _lock:
-        if _pool is None:
-            _pool = _Pool(_cores())
-        return _pool
+        if n not in _pools:
+            _pools[n] = _Pool(n)
+        return _pools[n]
 
 
 def _forget_threads() -> None:
-    global _pool, _blas_users
-    _pool, _blas_users = None, []
+    global _blas_users
+    _pools.clear()
+    _blas_users = []
 
 
 if hasattr(os, "register_at_fork"):  # threads do not survive a fork

@@ -100,6 +100,23 @@ def test_the_smaller_of_cores_and_numba_s_threads_counts(monkeypatch):
     assert threads.n_threads() == 5
 
 
+def test_no_more_threads_run_than_are_allowed(use_threads):
+    use_threads(6)
+    running, most, together = [], [], threading.Barrier(2, timeout=30)
+
+    def call(i):
+        running.append(i)
+        most.append(len(running))
+        if i < 2:
+            together.wait()
+        time.sleep(0.002)
+        running.remove(i)
+
+    with threads.limit(2):
+        threads.run(call, [(i,) for i in range(20)])
+    assert max(most) == 2
+
+
 # --- nesting ----------------------------------------------------------------------------------
 
 
@@ -195,12 +212,12 @@ from streamgda.runtime import threads
 threads._cores = threads._blas_threads = lambda: 2  # whatever the environment says
 threads.numba.config.NUMBA_NUM_THREADS = 2
 assert threads.run(abs, [(-i,) for i in range(9)]) == list(range(9))
-assert threads._pool is not None
+assert threads._pools
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Python 3.12 warns of every fork beside threads
     child = os.fork()
 if child == 0:
-    assert threads._pool is None
+    assert not threads._pools
     os._exit(0 if threads.run(abs, [(-i,) for i in range(9)]) == list(range(9)) else 1)
 _, status = os.waitpid(child, 0)
 assert threads.run(abs, [(-1,)] * 3) == [1] * 3
