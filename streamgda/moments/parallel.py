@@ -162,7 +162,7 @@ def _tasks(sizes: np.ndarray, owner: np.ndarray, n_rows: int) -> list[tuple[slic
 _BLOCKS = 8  # that rows are cut into, at least, unless these are few
 _TASK_ELEMENTS = 1 << 19  # of rows that are worth a call on another thread
 _PART_FEATURES = 1024  # of a part of a matrix whose products are held
-_WIDE_BYTES = WINDOW_BYTES // 2  # of the wide rows that are centred at a time
+_WIDE_BYTES = WINDOW_BYTES // 4  # of the wide rows that are centred at a time, for each thread
 
 
 def add_scatter(
@@ -199,8 +199,8 @@ def add_scatter(
 def _float_bytes(n_features: int) -> int:
     """Return the most bytes of the rows and products that all threads hold."""
     if n_features > _PART_FEATURES:
-        block = 8 * (FLOAT_ROWS + FLOAT_ROWS // 2) * n_features
-        return max(_WIDE_BYTES, block) + 8 * threads.n_threads() * _PART_FEATURES**2
+        block, n = 8 * (FLOAT_ROWS + FLOAT_ROWS // 2) * n_features, threads.n_threads()
+        return max(n * _WIDE_BYTES, block) + 8 * n * _PART_FEATURES**2
     rows = LARGEST_TASK * max(FLOAT_ROWS, _TASK_ELEMENTS // n_features)
     blocks = max(1, rows // FLOAT_ROWS)
     return 8 * threads.n_threads() * (rows * n_features + blocks * n_features**2)
@@ -264,11 +264,11 @@ def _add_in_parts(
     """Centre blocks of wide rows and add their products; see `_add_blocks`.
 
     Blocks are as large as those of fewer features, because each is a pass over a large matrix. Once
-    some are centred, a thread adds the products of all of them to one part of the matrices, and
-    takes the next part.
+    some are centred, a task is a part of the products of one of them.
     """
     d, sizes = source[0].shape[1], cuts[1] - cuts[0]
-    most = max(int(sizes.max()), _WIDE_BYTES // (np.dtype(dtype).itemsize * d))
+    held = threads.n_threads() * _WIDE_BYTES // (np.dtype(dtype).itemsize * d)
+    most = max(int(sizes.max()), held)
     active, parts = np.empty(sizes.size, np.intp), _triangle_parts(d)
     rows = np.empty((min(most, int(sizes.sum())), d), dtype)
     width = max(part[1] - part[0] for part in parts)
@@ -285,13 +285,16 @@ def _add_in_parts(
             where = rows, features[b], own[b]
             products.pack_blocks(source, first[b], last[b], at[b], *where)
 
-        def multiply(*part: int) -> None:
-            blocks = features, np.maximum(own, 0), at, stop, groups
+        def multiply(turns: threads.Turns, part: tuple[int, int, int, int], i: int) -> None:
+            b = slice(i, i + 1)
+            block = features[b], np.maximum(own[b], 0)
             with spaces.one() as [results]:
-                products.add_products(rows, *blocks, part, results, scatter)
+                products.multiply_blocks(rows, *block, at[b], stop[b], part, results)
+                with turns.turn(part, i):
+                    products.add_blocks(results, *block, groups[b], part, scatter)
 
         threads.run(centre, pairwise(range(groups.size + 1)))
-        threads.run(multiply, parts)
+        threads.run_in_turns(multiply, ((part, i) for i in range(groups.size) for part in parts))
 
     ends, start = np.cumsum(sizes), 0
     while start < sizes.size:
@@ -315,7 +318,7 @@ def _triangle_parts(d: int) -> list[tuple[int, int, int, int]]:
 
 # --- rows of integers -------------------------------------------------------------------------
 
-_TILES_BYTES = 1 << 22  # of products that are held, unless those of a single panel have more
+_TILES_BYTES = 1 << 20  # of products that are held, unless those of a single panel have more
 
 Form = tuple[int, np.uint8]
 

@@ -323,9 +323,8 @@ def _executor(n: int) -> _Pool:
 
 
 def _forget_threads() -> None:
-    global _blas_users
     _pools.clear()
-    _blas_users = []
+    _blas_users.clear()
 
 
 if hasattr(os, "register_at_fork"):  # threads do not survive a fork
