@@ -522,27 +522,37 @@ def _write_codes(builder, n_classes, stride, n, scores, labels):
     put = masked_store(builder, codes)
     numbers = ir.Constant(codes, [index(i) for i in range(LANES)])
 
-    def write(number, load):
+    def write(number, n_vectors, load):
         r = builder.mul(number, index(LANES))
         start = builder.gep(scores, [r])
 
         def compare(k, held):
-            top, code = held
-            at = builder.gep(start, [builder.mul(k, stride)])
-            score = load(vector_at(builder, at, 0, vector))
-            larger = builder.fcmp_ordered(">", score, top)
-            code = builder.select(larger, broadcast(builder, k, codes), code)
-            return [builder.select(larger, score, top), code]
+            at, own = builder.gep(start, [builder.mul(k, stride)]), broadcast(builder, k, codes)
+            tops, found = [], []
+            for v, (top, code) in enumerate(zip(held[::2], held[1::2], strict=True)):
+                score = load(vector_at(builder, at, v, vector))
+                larger = builder.fcmp_ordered(">", score, top)
+                tops.append(builder.select(larger, score, top))
+                found.append(builder.select(larger, own, code))
+            return [*chain(*zip(tops, found, strict=True))]
 
-        held = [ir.Constant(vector, [-np.inf] * LANES), ir.Constant(codes, None)]
-        _, code = repeated(builder, n_classes, held, compare)
-        below = broadcast(builder, builder.sub(n, r), codes)
-        below = builder.icmp_signed("<", numbers, below)
-        put(code, vector_at(builder, builder.gep(labels, [r]), 0, codes), below)
+        held = [ir.Constant(vector, [-np.inf] * LANES), ir.Constant(codes, None)] * n_vectors
+        found = repeated(builder, n_classes, held, compare)[1::2]
+        for v, code in enumerate(found):
+            below = broadcast(builder, builder.sub(n, builder.add(r, index(v * LANES))), codes)
+            below = builder.icmp_signed("<", numbers, below)
+            put(code, vector_at(builder, builder.gep(labels, [r]), v, codes), below)
 
-    with cgutils.for_range(builder, n_whole, intp=index) as loop:
-        write(loop.index, lambda place: builder.load(place, align=8))
-    write(n_whole, load_last)
+    def load_whole(place):
+        return builder.load(place, align=8)
+
+    # Most often some vectors, because those of different classes may be in the same cache set.
+    zero, many = index(0), builder.and_(n_whole, index(-4))
+    with cgutils.for_range_slice(builder, zero, many, index(4), index) as (number, _):
+        write(number, 4, load_whole)
+    with cgutils.for_range_slice(builder, many, n_whole, index(1), index) as (number, _):
+        write(number, 1, load_whole)
+    write(n_whole, 1, load_last)
 
 
 @kernel
