@@ -109,50 +109,68 @@ def pack_blocks(source, first, last, at, rows, features, active):
 
 
 @kernel
-def multiply_blocks(rows, features, active, first, last, part, products):
-    """Write the products of blocks, in a part of the lower triangles, to a corner of `products`.
+def multiply_blocks(source, first, last, groups, rows, features, active, products, S):
+    """Centre blocks of rows, see `pack_blocks`, one after another, and write their products.
 
-    Block b is ``rows[first[b]:last[b]]``, its corner that of ``products[b]``. `part` are the first
-    row of the part, one past the last, and the same of its columns: those of the rows, or all
-    before them.
+    If `S` has triangles, the products of each block are added to that of its group instead, and
+    `products` holds those of one block. `rows` does in any case.
     """
+    X, codes, order, weights, high, low = source
+    magnitude = np.empty(X.shape[1], high.dtype)
     for b in range(first.shape[0]):
-        i, i_stop = count_below(features[b], active[b], part[0], part[1])
-        j, j_stop = count_below(features[b], active[b], part[2], part[3])
-        product = products[b, : i_stop - i, : j_stop - j]
-        if product.size == 0:
-            continue
-        n_rows = last[b] - first[b]
-        n_products = (n_rows + PRODUCT_ROWS - 1) // PRODUCT_ROWS
-        step = (n_rows + n_products - 1) // n_products
-        for q in range(first[b], last[b], step):
-            some = rows[q : min(q + step, last[b])]
-            beta = 0.0 if q == first[b] else 1.0
-            if i == j:
-                gram(some[:, i:i_stop], beta, product)
-            else:
-                cross(some[:, i:i_stop], some[:, j:j_stop], beta, product)
+        block, own = rows[: last[b] - first[b]], features[b]
+        centre_rows(X, codes, order[first[b] : last[b]], weights, high, low, block, magnitude)
+        active[b] = squeeze(block, magnitude, own)
+        n = max(0, active[b])
+        product = products[b if S.shape[0] == 0 else 0, :n, :n]
+        step = rows_at_a_time(block.shape[0])
+        for q in range(0, block.shape[0] if n > 0 else 0, step):
+            gram(block[q : q + step, :n], 0.0 if q == 0 else 1.0, product)
+        if S.shape[0] > 0:
+            add_lower(product, 0, 0, own, S[groups[b]])
 
 
 @kernel
-def add_blocks(products, features, active, groups, part, S):
+def add_blocks(products, features, active, groups, S):
     """Add products of blocks, see `multiply_blocks`, to the triangles of their groups in `S`."""
     for b in range(groups.shape[0]):
-        i, i_stop = count_below(features[b], active[b], part[0], part[1])
-        j, j_stop = count_below(features[b], active[b], part[2], part[3])
-        product = products[b, : i_stop - i, : j_stop - j]
-        if product.size > 0:
-            add_lower(product, i, j, features[b], S[groups[b]])
+        n = max(0, active[b])
+        add_lower(products[b, :n, :n], 0, 0, features[b], S[groups[b]])
 
 
 @kernel
-def add_products(rows, features, active, first, last, groups, part, products, S):
-    """Multiply blocks and add them, one after another; `products` holds those of one block."""
-    for b in range(first.shape[0]):
-        own = slice(b, b + 1)
-        block = features[own], active[own]
-        multiply_blocks(rows, *block, first[own], last[own], part, products)
-        add_blocks(products, *block, groups[own], part, S)
+def multiply_part(rows, features, active, part, space):
+    """Write a part of the products of a block, which `pack_blocks` centred, to a corner of `space`.
+
+    `part` are the first row of the part, one past the last, and the same of its columns: those of
+    the rows, or all before them.
+    """
+    i, i_stop = count_below(features, active, part[0], part[1])
+    j, j_stop = count_below(features, active, part[2], part[3])
+    product = space[: i_stop - i, : j_stop - j]
+    step = rows_at_a_time(rows.shape[0])
+    for q in range(0, rows.shape[0] if product.size > 0 else 0, step):
+        some, beta = rows[q : q + step], 0.0 if q == 0 else 1.0
+        if i == j:
+            gram(some[:, i:i_stop], beta, product)
+        else:
+            cross(some[:, i:i_stop], some[:, j:j_stop], beta, product)
+
+
+@kernel
+def add_part(space, features, active, part, S):
+    """Add a part of the products of a block, see `multiply_part`, to the triangle `S`."""
+    i, i_stop = count_below(features, active, part[0], part[1])
+    j, j_stop = count_below(features, active, part[2], part[3])
+    if i < i_stop and j < j_stop:
+        add_lower(space[: i_stop - i, : j_stop - j], i, j, features, S)
+
+
+@inline_kernel
+def rows_at_a_time(n_rows):
+    """Return the number of rows of each product of a block, at most `PRODUCT_ROWS`."""
+    n_products = (n_rows + PRODUCT_ROWS - 1) // PRODUCT_ROWS
+    return (n_rows + n_products - 1) // n_products
 
 
 @inline_kernel

@@ -202,8 +202,8 @@ def _float_bytes(n_features: int) -> int:
         block, n = 8 * (FLOAT_ROWS + FLOAT_ROWS // 2) * n_features, threads.n_threads()
         return max(n * _WIDE_BYTES, block) + 8 * n * _PART_FEATURES**2
     rows = LARGEST_TASK * max(FLOAT_ROWS, _TASK_ELEMENTS // n_features)
-    blocks = max(1, rows // FLOAT_ROWS)
-    return 8 * threads.n_threads() * (rows * n_features + blocks * n_features**2)
+    blocks, block = max(1, rows // FLOAT_ROWS), FLOAT_ROWS + FLOAT_ROWS // 2
+    return 8 * threads.n_threads() * (block * n_features + blocks * n_features**2)
 
 
 def _centre_in(
@@ -224,35 +224,29 @@ def _add_blocks(
 ) -> np.ndarray:
     """Centre blocks of rows and add their products.
 
-    Each task is a few blocks, whose rows stay in a cache between centring and products. Several
-    tasks of one group multiply at the same time, and add in turn.
+    Each task is a few blocks, and the rows of one stay in a cache between centring and products.
+    Several tasks of one group multiply at the same time, and add in turn.
 
     Returns the numbers of the blocks for which float32 has too small a range.
     """
     d = source[0].shape[1]
     sizes, owner = cuts[1] - cuts[0], cuts[2]
     tasks = _tasks(sizes, owner, min(_TASK_ELEMENTS // d, int(sizes.sum()) // _BLOCKS))
-    whole = 0, d, 0, d
-    active = np.empty(sizes.size, np.intp)
-    most_rows = max(int(sizes[some].sum()) for some, _ in tasks)
+    active, nowhere = np.empty(sizes.size, np.intp), scatter[:0]
     held = max(1 if turn is None else some.stop - some.start for some, turn in tasks)
-    shapes = (most_rows, d), (held, d, d)
+    shapes = (int(sizes.max()), d), (held, d, d)
     spaces = _Spaces(lambda: [np.empty(shape, dtype) for shape in shapes])
 
     def add(turns: threads.Turns, some: slice, turn: int | None) -> None:
         first, last, groups = (cut[some] for cut in cuts)
-        at = np.cumsum(last - first) - (last - first)
         features, own = np.empty((groups.size, d), np.intp), active[some]
         with spaces.one() as (rows, results):
-            products.pack_blocks(source, first, last, at, rows, features, own)
-            own = np.maximum(own, 0)
-            blocks = features, own, at, at + last - first
-            if turn is None:
-                products.add_products(rows, *blocks, groups, whole, results, scatter)
-                return
-            products.multiply_blocks(rows, *blocks, whole, results)
-            with turns.turn(groups[0], turn):
-                products.add_blocks(results, features, own, groups, whole, scatter)
+            to = scatter if turn is None else nowhere
+            blocks = first, last, groups, rows, features, own
+            products.multiply_blocks(source, *blocks, results, to)
+            if turn is not None:
+                with turns.turn(groups[0], turn):
+                    products.add_blocks(results, features, own, groups, scatter)
 
     threads.run_in_turns(add, tasks)
     return np.flatnonzero(active < 0)
@@ -272,7 +266,7 @@ def _add_in_parts(
     active, parts = np.empty(sizes.size, np.intp), _triangle_parts(d)
     rows = np.empty((min(most, int(sizes.sum())), d), dtype)
     width = max(part[1] - part[0] for part in parts)
-    spaces = _Spaces(lambda: [np.empty((1, width, width), dtype)])
+    spaces = _Spaces(lambda: [np.empty((width, width), dtype)])
 
     def add(some: slice) -> None:
         first, last, groups = (cut[some] for cut in cuts)
@@ -286,12 +280,11 @@ def _add_in_parts(
             products.pack_blocks(source, first[b], last[b], at[b], *where)
 
         def multiply(turns: threads.Turns, part: tuple[int, int, int, int], i: int) -> None:
-            b = slice(i, i + 1)
-            block = features[b], np.maximum(own[b], 0)
+            block = features[i], max(own[i], 0), part
             with spaces.one() as [results]:
-                products.multiply_blocks(rows, *block, at[b], stop[b], part, results)
+                products.multiply_part(rows[at[i] : stop[i]], *block, results)
                 with turns.turn(part, i):
-                    products.add_blocks(results, *block, groups[b], part, scatter)
+                    products.add_part(results, *block, scatter[groups[i]])
 
         threads.run(centre, pairwise(range(groups.size + 1)))
         threads.run_in_turns(multiply, ((part, i) for i in range(groups.size) for part in parts))

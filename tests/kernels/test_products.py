@@ -10,8 +10,11 @@ from streamgda.kernels.products import (
     BLOCK_ROWS,
     FEW_ROWS,
     PRODUCT_ROWS,
-    add_products,
+    add_blocks,
+    add_part,
     empty_rows,
+    multiply_blocks,
+    multiply_part,
     pack_blocks,
 )
 from streamgda.moments.parallel import even_blocks
@@ -78,12 +81,44 @@ def test_parts_of_products(types):
         for columns in ranges[: i + 1]:
             after, part = S.copy(), (slice(None), slice(*own), slice(*columns))
             after[part] = expected[part]
-            space = np.empty((1, d, d), rows.dtype)
+            space = np.empty((d, d), rows.dtype)
             part, S = (*own, *columns), pack_triangles(S)
-            add_products(rows, features, active, first, last, groups, part, space, S)
+            for b, g in enumerate(groups):
+                block = features[b], active[b], part
+                multiply_part(rows[first[b] : last[b]], *block, space)
+                add_part(space, *block, S[g])
             S = unpack_triangles(S)
             np.testing.assert_array_equal(S, after)
     np.testing.assert_array_equal(S, expected)
+
+
+@pytest.mark.parametrize("types", TYPES)
+@pytest.mark.parametrize("later", [False, True])
+def test_products_of_blocks(types, later):
+    """They are added at once or afterwards, but for blocks that float32 cannot hold."""
+    rng = np.random.default_rng(3)
+    d, first, groups = 7, np.array([0, 300, 301, 600]), np.array([1, 0, 1, 1])
+    last = np.append(first[1:], 640)
+    X, codes, order = sample(rng, 640, d)
+    X[order[300:600], 2:4] = 0.25  # zero once the centre is subtracted
+    X[order[600], 0] = 1e30
+    held = [b for b in range(4) if types[0] == "float64" or b < 3]
+    centre, low = np.zeros((N_CLASSES, d), types[1]), np.full((N_CLASSES, d), 0.25, types[1])
+    source = frozen(X.astype(types[0])), codes, order, NO_WEIGHTS, centre, low
+    S = rng.integers(-9, 9, (2, d * (d + 1) // 2)).astype(np.float64)
+    expected, Z = S.copy(), (source[0] - low[0])[order].astype(np.float64)
+    for b in held:
+        rows = Z[first[b] : last[b]]
+        expected[groups[b]] += pack_triangles((rows.T @ rows)[None])[0]
+    features, active = np.empty((4, d), np.intp), np.empty(4, np.intp)
+    rows, space = np.empty((300, d), types[2]), np.empty((4 if later else 1, d, d), types[2])
+    blocks = first, last, groups, rows, features, active, space
+    multiply_blocks(source, *blocks, S[:0] if later else S)
+    if later:
+        add_blocks(space, features, active, groups, S)
+    assert np.flatnonzero(active >= 0).tolist() == held
+    assert active[2] == d - 2
+    np.testing.assert_allclose(S, expected, rtol=1e-15)
 
 
 def test_even_blocks():
