@@ -253,7 +253,8 @@ class Sums(ABC):
         few = state <= min(_RANGE_STATE, cost.SEGMENT_STATE) and not load.far
         if not (wide or few) and (n_ranges := self._n_ranges) > 1:
             times["ranges"] = partial(cost.in_ranges, load, n_ranges=n_ranges)
-        if not times or state <= (_SMALL_STATE if wide and in_float32 else cost.SEGMENT_STATE):
+        # Products of wide rows by BLAS need large blocks of a class, which segments do not have.
+        if not times or (state <= cost.SEGMENT_STATE and (self._exact or not wide)):
             times["segments"] = partial(cost.in_segments, load, n_segments=n_segments)
         return times
 
