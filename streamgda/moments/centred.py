@@ -704,6 +704,8 @@ class CentredSums(Sums):
         :math:`m' - \sqrt{n / (n + n')} (m' - m)`, which takes no other pass over a large scatter.
         """
         number, mean, mean_low = means
+        if not self.count.any():
+            return mean, mean_low
         both = (number > 0) & (self.count > 0)
         share = np.sqrt(self.count / np.where(both, self.count + number, np.inf))[:, None]
         gap = (mean - self.mean) + (mean_low - self.mean_low)
@@ -721,14 +723,15 @@ class CentredSums(Sums):
         """Add rows with given centres, and perhaps given groups and their packed scatters."""
         X, codes, weights = rows
         dtype = self._read_dtype(X.dtype)
-        before = self._square_sums.copy()
+        rounded = self.structure.matrix and dtype != _FLOAT64
+        before = self._square_sums.copy() if rounded else _NO_SQUARES
         if scatters is None:
             for block in rows.blocks(dtype):
                 parallel.add_scatter(block, centre, centre_low, dtype, self.packed)
         else:
             for group, scatter in zip(*scatters, strict=True):
                 self.packed[group] += scatter
-        if self.structure.matrix and dtype != _FLOAT64:
+        if rounded:
             self.rounding = self._rounding() + _FLOAT32_ROUNDING * (self._square_sums - before)
         if weights.size or self.squares is not None:
             added = sums_of_weights(codes, weights * weights, self.count.size)
