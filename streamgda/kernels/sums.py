@@ -257,15 +257,6 @@ def copy_symmetric(triangles, features, out):
 
 
 @kernel
-def clear_upper(matrix):
-    """Set the elements above the diagonal to zero."""
-    d = matrix.shape[0]
-    for i in range(d):
-        for j in range(i + 1, d):
-            matrix[i, j] = 0.0
-
-
-@kernel
 def remove_directions(root, images):
     """Replace a lower triangle W by a root of ``W' (I - S S') W``.
 

@@ -307,8 +307,9 @@ def _own_share(
         own -= amounts
     if how.reg_param or epsilon:
         variances = structure.diagonal(values)
-        added = how.reg_param * unit + epsilon * unit
-        own *= 1 - np.minimum(added / np.where(variances > 0, variances, np.inf), 1).mean(axis=1)
+        added = (how.reg_param + epsilon) * unit
+        shares = np.minimum(added / np.where(variances > 0, variances, np.inf), 1)
+        own *= 1 - shares.sum(axis=1) / shares.shape[1]
     return own
 
 

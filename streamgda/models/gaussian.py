@@ -37,7 +37,7 @@ from streamgda.models.model import (
 from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.covariance_types import Structure, structure_of
 from streamgda.moments.feature_maps import Lifting
-from streamgda.moments.roots import Distances, LinearFunctions, rank, valid_roots
+from streamgda.moments.roots import Distances, LinearFunctions, rank, valid_roots, writable
 from streamgda.rows.arrays import as_kernel_rows
 from streamgda.rows.invalid_rows import refuse_not_finite
 from streamgda.rows.labels import find, sorted_labels, with_label
@@ -364,8 +364,8 @@ class GaussianModel(Model):
 
     @cached_property
     def _read_features(self) -> np.ndarray:
-        """`features`, writable: for read-only ones, of a memory map, kernels compile again."""
-        return np.require(self.features, requirements="W")
+        """`features` as kernels read them."""
+        return writable(self.features)
 
     def _distances_to(self, centres: np.ndarray) -> Distances:
         return self.structure.packed(self.roots, self._read_features, centres)

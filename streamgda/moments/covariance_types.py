@@ -404,7 +404,7 @@ class Matrix(Structure):
     def invert(
         self, covariances: np.ndarray, tol: float, singular: str, log_determinants: np.ndarray
     ) -> list[int]:
-        ranks = [roots_of.invert(covariance, tol, singular) for covariance in covariances]
+        ranks = roots_of.invert(covariances, tol, singular)
         d = covariances.shape[-1]
         if all(rank == d or (rank and singular != "refuse") for rank in ranks):
             log_determinants[...] = self.log_determinants(covariances)

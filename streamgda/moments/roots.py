@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 from scipy import linalg
-from scipy.linalg.lapack import dlantr
 
 from streamgda.kernels import scoring
 from streamgda.kernels.scoring import FLOAT64_FEATURES
 from streamgda.kernels.sparse import sparse_scores
-from streamgda.kernels.sums import clear_upper, remove_directions
+from streamgda.kernels.sums import remove_directions
 from streamgda.rows.arrays import row_type
 from streamgda.rows.invalid_rows import all_finite
 from streamgda.rows.sparse import CompressedRows
@@ -36,13 +35,13 @@ NO_SCORES, NO_LABELS = np.empty((0, 0)), np.empty(0, np.int64)
 # --- roots of matrices ------------------------------------------------------------------------
 
 
-def invert(covariance: np.ndarray, tol: float, singular: str) -> int:
-    r"""Replace a covariance by the inverse of its lower Cholesky factor; return the rank.
+def invert(covariances: np.ndarray, tol: float, singular: str) -> list[int]:
+    r"""Replace covariances by the inverses of their lower Cholesky factors; return the ranks.
 
     Parameters
     ----------
-    covariance : ndarray, shape (d, d)
-        The whole matrix.
+    covariances : ndarray, shape (groups, d, d)
+        The whole matrices.
     tol : float
         A covariance is singular if, scaled to unit variances, it has an eigenvalue of at most
         ``tol ** 2``, or of no more than rounding errors.
@@ -52,39 +51,62 @@ def invert(covariance: np.ndarray, tol: float, singular: str) -> int:
         of the scaled features, or as many of the features themselves, which gives the Moore-Penrose
         inverse. The rows of W that belong to them come first, and are zero.
     """
-    d = len(covariance)
-    scale = deviations(covariance)
-    covariance /= scale[:, None]
-    covariance /= scale
-    variances = covariance.diagonal().copy()
-    positive, bound = lapack.cholesky(covariance), 0.0
-    if positive:
-        lapack.invert_lower(covariance)
-        # The 2-norm of the inverse W'W is at most |W|_1 |W|_inf; eigenvalues are only computed
-        # where that leaves a doubt.
-        upper = covariance.T  # as LAPACK reads it, column by column
-        bound = 1 / (dlantr("1", upper, uplo="U") * dlantr("I", upper, uplo="U"))
-    limit = rank_limit(tol, d)
-    if not bound > limit:
-        correlation = np.triu(covariance, 1)  # Cholesky's factor is below
-        correlation += correlation.T
-        np.fill_diagonal(correlation, variances)
-        if not np.isfinite(correlation).all():  # beyond float64
-            return 0
-        axes = _axes_below(limit, correlation, least=int(not positive))
-        while axes.size:
-            rank = d - axes.shape[1]
-            if not rank or singular == "refuse":
-                return rank
-            root = _truncated_root(correlation, scale, axes, singular)
-            if root is not None:
-                covariance[...] = root
-                return rank
-            limit *= 2  # so close to rounding errors that there is no Cholesky factor
-            axes = _axes_below(limit, correlation)
-    clear_upper(covariance)
-    covariance /= scale
-    return d
+    d = covariances.shape[-1]
+    scales, limit = deviations(covariances), rank_limit(tol, d)
+    covariances /= scales[:, :, None]
+    covariances /= scales[:, None]
+    variances = covariances.diagonal(0, 1, 2).copy()
+    positive = np.array([lapack.cholesky(covariance) for covariance in covariances])
+    for g in np.flatnonzero(positive).tolist():
+        lapack.invert_lower(covariances[g])
+    # The square of the 2-norm of the inverse W is at most the sum of its squares, and more so with
+    # those of the correlations beside it; eigenvalues are only computed where that leaves a doubt.
+    regular = np.einsum("gij,gij->g", covariances, covariances) * limit < 1
+    ranks = [d] * len(covariances)
+    for g in np.flatnonzero(~(positive & regular)).tolist():
+        ranks[g] = _truncate(
+            covariances[g], scales[g], variances[g], limit, int(not positive[g]), singular
+        )
+    _clear_upper(covariances)
+    covariances /= scales[:, None]
+    return ranks
+
+
+def _truncate(
+    covariance: np.ndarray,
+    scale: np.ndarray,
+    variances: np.ndarray,
+    limit: float,
+    least: int,
+    singular: str,
+) -> int:
+    """Replace a scaled covariance by a root, if it is singular; return the rank.
+
+    Its lower triangle was inverted, or destroyed. The root is not to be scaled.
+    """
+    correlation = np.triu(covariance, 1)
+    correlation += correlation.T
+    np.fill_diagonal(correlation, variances)
+    if not np.isfinite(correlation).all():  # beyond float64
+        return 0
+    axes = _axes_below(limit, correlation, least)
+    while axes.size:
+        rank = len(covariance) - axes.shape[1]
+        if not rank or singular == "refuse":
+            return rank
+        root = _truncated_root(correlation, scale, axes, singular)
+        if root is not None:
+            covariance[...], scale[...] = root, 1.0
+            return rank
+        limit *= 2  # so close to rounding errors that there is no Cholesky factor
+        axes = _axes_below(limit, correlation)
+    return len(covariance)
+
+
+def _clear_upper(matrices: np.ndarray) -> None:
+    """Set the elements above the diagonals to zero."""
+    for i in range(matrices.shape[-1] - 1):
+        matrices[..., i, i + 1 :] = 0.0
 
 
 def _axes_below(limit: float, matrix: np.ndarray, least: int = 0) -> np.ndarray:
@@ -115,7 +137,7 @@ def _truncated_root(
     root = matrix + matrix.trace() / len(scale) * (axes @ axes.T)
     if not lapack.cholesky(root):
         return None
-    clear_upper(root)
+    _clear_upper(root)
     images = root.T @ axes
     images /= np.linalg.norm(images, axis=0)
     lapack.invert_lower(root)
@@ -168,9 +190,9 @@ def rank_limit(tol: float, d: int) -> float:
     return max(tol**2, d * float(np.finfo(float).eps))
 
 
-def deviations(covariance: np.ndarray) -> np.ndarray:
+def deviations(covariances: np.ndarray) -> np.ndarray:
     """Return the standard deviations of the features, one instead of zero."""
-    deviations = np.sqrt(np.maximum(covariance.diagonal(), 0))
+    deviations = np.sqrt(np.maximum(covariances.diagonal(0, -2, -1), 0))
     return np.where(deviations > 0, deviations, 1.0)
 
 
@@ -192,6 +214,17 @@ def valid_roots(roots: np.ndarray) -> bool:
 # --- scores of rows ---------------------------------------------------------------------------
 
 
+def writable(values: np.ndarray) -> np.ndarray:
+    """Return an array as kernels read it: for a read-only one, of a memory map, they compile again.
+
+    NumPy's function takes longer to look.
+    """
+    flags = values.flags
+    if flags.c_contiguous and flags.writeable:
+        return values
+    return np.require(values, requirements=("C", "W"))
+
+
 class Rounded(dict[np.dtype, np.ndarray]):
     """An array, rounded to each data type that is asked for.
 
@@ -202,7 +235,7 @@ class Rounded(dict[np.dtype, np.ndarray]):
 
     def __init__(self, values: np.ndarray) -> None:
         super().__init__()
-        self.whole: np.ndarray = np.require(values, requirements=("C", "W"))
+        self.whole = writable(values)
 
     def __missing__(self, dtype: np.dtype) -> np.ndarray:
         with np.errstate(over="ignore"):
@@ -395,8 +428,7 @@ class Distances(ABC):
     """
 
     def __init__(self, roots: np.ndarray, features: np.ndarray, centres: np.ndarray) -> None:
-        # For read-only arrays, kernels compile again.
-        self._roots = np.require(roots, requirements=("C", "W"))
+        self._roots = writable(roots)
         self._features, self._centres = features, centres
 
     @cached_property
@@ -429,7 +461,7 @@ class DirectDistances(Distances):
 
     def __init__(self, roots: np.ndarray, features: np.ndarray, centres: np.ndarray) -> None:
         super().__init__(roots, features, centres)
-        self._rounded = Rounded(roots)
+        self._rounded = Rounded(self._roots)
 
     def _scores(self, X: Any, scale: float, offsets: np.ndarray, margin: float) -> np.ndarray:
         def scores_of(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:

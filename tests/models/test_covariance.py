@@ -342,7 +342,7 @@ def test_roots_of_pseudo_inverses(copies, metric):
     X = np.column_stack([X, X[:, copies] * 3])
     covariance = np.cov(X.T)
     root = covariance.copy()
-    assert roots.invert(root, 1e-4, metric) == 7
+    assert roots.invert(root[None], 1e-4, metric) == [7]
     n = len(copies)
     assert (root == np.tril(root)).all()
     assert not root[:n].any()
