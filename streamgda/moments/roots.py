@@ -383,7 +383,8 @@ class LinearFunctions:
             return self._sparse.scores(X, 1.0, self._offsets)
         if self._few:
             out = np.empty((self._offsets.size, len(X)))
-            self._compute(X, out, NO_LABELS)
+            if out.size:  # for no scores, the kernel would write labels
+                self._compute(X, out, NO_LABELS)
             return out
         if self._features.size <= FLOAT64_FEATURES and row_type(X.dtype).floating != _FLOAT64:
             X = X.astype(_FLOAT64)
