@@ -131,11 +131,13 @@ def multiply_blocks(source, first, last, groups, rows, features, active, product
 
 
 @kernel
-def add_blocks(products, features, active, groups, S):
-    """Add products of blocks, see `multiply_blocks`, to the triangles of their groups in `S`."""
+def add_blocks(products, features, active, groups, first, last, S):
+    """Add products of blocks, see `multiply_blocks`, to rows of their groups' triangles in `S`."""
     for b in range(groups.shape[0]):
-        n = max(0, active[b])
-        add_lower(products[b, :n, :n], 0, 0, features[b], S[groups[b]])
+        i, i_stop = count_below(features[b], active[b], first, last)
+        product = products[b, i:i_stop, : max(0, active[b])]
+        if product.size > 0:
+            add_lower(product, i, 0, features[b], S[groups[b]])
 
 
 @kernel

@@ -162,6 +162,7 @@ def _tasks(sizes: np.ndarray, owner: np.ndarray, n_rows: int) -> list[tuple[slic
 _BLOCKS = 8  # that rows are cut into, at least, unless these are few
 _TASK_ELEMENTS = 1 << 19  # of rows that are worth a call on another thread
 _PART_FEATURES = 1024  # of a part of a matrix whose products are held
+_ADDED_FEATURES = 128  # of a part of a matrix to which one thread adds, and others to others
 _WIDE_BYTES = WINDOW_BYTES // 4  # of the wide rows that are centred at a time, for each thread
 
 
@@ -225,7 +226,7 @@ def _add_blocks(
     """Centre blocks of rows and add their products.
 
     Each task is a few blocks, and the rows of one stay in a cache between centring and products.
-    Several tasks of one group multiply at the same time, and add in turn.
+    Several tasks of one group multiply at the same time, and add to each part of it in turn.
 
     Returns the numbers of the blocks for which float32 has too small a range.
     """
@@ -233,6 +234,7 @@ def _add_blocks(
     sizes, owner = cuts[1] - cuts[0], cuts[2]
     tasks = _tasks(sizes, owner, min(_TASK_ELEMENTS // d, int(sizes.sum()) // _BLOCKS))
     active, nowhere = np.empty(sizes.size, np.intp), scatter[:0]
+    parts = triangle_ranges(d, max(1, d // _ADDED_FEATURES))
     held = max(1 if turn is None else some.stop - some.start for some, turn in tasks)
     shapes = (int(sizes.max()), d), (held, d, d)
     spaces = _Spaces(lambda: [np.empty(shape, dtype) for shape in shapes])
@@ -244,9 +246,11 @@ def _add_blocks(
             to = scatter if turn is None else nowhere
             blocks = first, last, groups, rows, features, own
             products.multiply_blocks(source, *blocks, results, to)
-            if turn is not None:
-                with turns.turn(groups[0], turn):
-                    products.add_blocks(results, features, own, groups, scatter)
+            if turn is None:
+                return
+            for part in parts:
+                with turns.turn((groups[0], part), turn):
+                    products.add_blocks(results, features, own, groups, *part, scatter)
 
     threads.run_in_turns(add, tasks)
     return np.flatnonzero(active < 0)

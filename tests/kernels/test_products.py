@@ -115,7 +115,8 @@ def test_products_of_blocks(types, later):
     blocks = first, last, groups, rows, features, active, space
     multiply_blocks(source, *blocks, S[:0] if later else S)
     if later:
-        add_blocks(space, features, active, groups, S)
+        for first, stop in ((0, 4), (4, 5), (5, d)):
+            add_blocks(space, features, active, groups, first, stop, S)
     assert np.flatnonzero(active >= 0).tolist() == held
     assert active[2] == d - 2
     np.testing.assert_allclose(S, expected, rtol=1e-15)
