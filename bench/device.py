@@ -54,13 +54,14 @@ def main(repeats: int, quick: bool) -> None:
     n, d, k = CHECK if quick or not there else (N, D, K)
     if there:
         n = min(n, torch.cuda.mem_get_info()[0] // (4 * d * COPIES))
+    place = torch.cuda.get_device_name() if there else "the host"
     random = torch.Generator("cuda" if there else "cpu").manual_seed(0)
     options: dict[str, Any] = {"generator": random, "device": random.device}
     y = torch.randint(k, (n,), **options)
     X = torch.randn(n, d, **options).add_(torch.randn(k, d, **options)[y])
     for name, calls in tasks(X, y).items():
         times, missing = in_turn(calls, repeats)
-        title = f"{n:,} x {d:,} float32 in {k:,} classes, {name}"
+        title = f"{n:,} x {d:,} float32 in {k:,} classes, {name}, on {place}"
         print(json.dumps([title, times, missing, there]), flush=True)
 
 
