@@ -7,7 +7,7 @@ Rows with many features are multiplied by BLAS. Those with few, or with variance
 in panels of shape ``(d, width)``, so that every loop runs along rows; the last panel is as narrow
 as its rows, and filled up with copies of the last one. For few features, BLAS would spend more time
 on copies than on products: their triangular matrix is multiplied `_SUMS` rows at a time, up to its
-diagonal, in LLVM's vector types. So it would for few linear functions, which are panels' too.
+diagonal, in LLVM's vector types. The same holds for few linear functions, also computed in panels.
 """
 
 from functools import partial
@@ -475,7 +475,7 @@ def panel_scores(X, features, centres, factors, scale, offsets, scores, labels):
     n_rows, columns = X.shape
     step = _ROW_BYTES // factors.itemsize
     most = _panel_width(n_rows, columns, step)
-    panel = empty_vectors(padded_width(columns) * most)
+    panel = empty_vectors(padded_width(max(1, columns)) * most)  # a vector is written in any case
     scratch = np.empty(features.size * step, factors.dtype)
     some = np.empty((offsets.size if scores.size == 0 else 0, most))
     for start in range(0, n_rows, most):
