@@ -16,7 +16,7 @@ from streamgda.models.calibration import N_SUMS, SHARPNESS, likelihoods
 from streamgda.rows import Rows, as_source
 from streamgda.rows.arrays import SKIP_OR_FILL
 from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule, labels_to_count
-from streamgda.rows.labels import expected_codes, find, without_mask
+from streamgda.rows.labels import expected_codes, find, label_of_none, without_mask
 from streamgda.rows.sources import Slab
 from streamgda.runtime import threads
 
@@ -106,7 +106,8 @@ def scored_rows(
     rule, model, classes = rows.rule, scorer.model, scorer.labels
     filled = rule is not CHECK_SUMS or rows.weight is not None
     if filled:  # invalid rows that do not count are no error
-        scorer = scorer.filling(RowRule("fill", rule.nodata))
+        fill = None if classes is None else label_of_none(classes)
+        scorer = scorer.filling(RowRule("fill", rule.nodata), fill)
     dtype = np.dtype(np.float64) if scorer.labels is None else scorer.labels.dtype
     X = as_source(validate_rows(estimator, rows.X)).map(scorer.function, dtype, scorer.columns)
     if getattr(rows.y, "shape", ())[1:] == (1,):

@@ -55,6 +55,7 @@ from streamgda.rows.labels import (
     expected_codes,
     find,
     join_labels,
+    label_of_none,
     sorted_labels,
 )
 from streamgda.rows.names import ATTRIBUTE, Names, restored_names
@@ -1723,7 +1724,10 @@ def _predictions(estimator: Any, rows: Rows, max_memory: int | str | None) -> It
 
     # Subclasses may have a `predict` of rows alone.
     filled = rule is not CHECK_SUMS or (rows.weight is not None and not own)
-    scoring = {"nodata": rule.nodata, "on_invalid": "fill"} if filled else {}
+    scoring: dict[str, Any] = {}
+    if filled:
+        fill = label_of_none(estimator.classes_)
+        scoring = {"nodata": rule.nodata, "on_invalid": "fill", "fill": fill}
     budget = {} if max_memory is None else {"max_memory": max_memory}
     predicted = whole(estimator.predict(rows.X, **scoring, **budget), "predictions")
     y, weight = whole(rows.y, "y"), whole(rows.weight, "sample_weight")

@@ -352,6 +352,21 @@ def with_label(
     return np.append(labels.astype(dtype), own.astype(dtype))
 
 
+def label_of_none(classes: np.ndarray) -> Any:
+    """Return a label of the kind of the classes that is none of them.
+
+    Examples
+    --------
+    >>> label_of_none(np.array([-1, 0, 2])), label_of_none(np.array(["ant", "bee"]))
+    (1, '0')
+    """
+    if classes.dtype.kind in "mM":
+        return None  # NaT is no class
+    labels = np.arange(classes.size + 1)
+    labels = labels.astype(classes.dtype.kind) if classes.dtype.kind in "US" else labels
+    return labels[find(labels, classes) < 0][0].item()
+
+
 def check_comparable(values: np.ndarray, name: str, labels: Labels, what: str = "y") -> None:
     """Raise `InvalidParameterError` for values that labels of this type never have.
 
