@@ -52,7 +52,8 @@ def sums_of(
         values = np.repeat(values[..., None], d, axis=-1)
     values = values.reshape(structure.n_groups(k), *structure.shape(d)).copy()
     whole = count == count.round()
-    alone = structure.group_sums(np.where(whole, np.maximum(count - 1, 0), count)) == 0
+    one = whole & (count <= 1) & (squares is None or squares >= count)
+    alone = structure.group_sums(np.where(one, 0, count)) == 0
     values[structure.group_sums(count) == 0] = 0
     labels = classes.tolist() if structure.per_class else None
 

@@ -206,3 +206,10 @@ def test_sums_in_float32():
     qda = QuadraticDiscriminantAnalysis.from_moments(moments)
     expected = QuadraticDiscriminantAnalysis().fit(X, y)
     np.testing.assert_allclose(qda.predict_proba(X), expected.predict_proba(X), atol=1e-3)
+
+
+def test_rows_that_weigh_one_together_vary():
+    moments = ClassMoments().update([[0.0, 1.0], [2.0, 5.0]], [0, 0]) * 0.5
+    found = ClassMoments.from_statistics(**moments.to_statistics())
+    assert found.class_count == [1]
+    assert (found.covariance() == moments.covariance()).all()
