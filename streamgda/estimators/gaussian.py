@@ -497,6 +497,8 @@ class GaussianClassifier(MomentClassifier):
         >>> qda.predict([[2.0], [500.0]], reject=0.01, reject_label="neither")
         array(['ant', 'neither'], dtype='<U7')
         """
+        if type(reject) is float and not reject:
+            return self._scored("predict", X, scoring)
         return self._scored("predict", X, scoring, reject=reject, reject_label=reject_label)
 
     def _model_for(self, method: str) -> GaussianModel:
@@ -508,7 +510,7 @@ class GaussianClassifier(MomentClassifier):
             found = self._estimated()
             if found.precision is None:
                 return model
-            degrees, unbiased = found.precision.of_classes(found.structure)
+            degrees, unbiased = found.precision().of_classes(found.structure)
             return replace(model, degrees=degrees, unbiased=unbiased)
 
         with self._locked():  # model and moments are those of the same rows
@@ -524,7 +526,8 @@ class GaussianClassifier(MomentClassifier):
         if method == "impute" and not options:
             model, width = self.model_, self.n_features_in_
             return Scorer("filled", filled, model, None, width, method=method)
-        if method != "predict" or not options.keys() <= {"reject", "reject_label"}:
+        rejects = options and method == "predict" and options.keys() <= {"reject", "reject_label"}
+        if not rejects:
             return super()._scorer(method, **options)
         reject = options.get("reject", 0.0)
         reject = as_number("reject", reject, "a number from 0 to below 1", 0, BELOW_ONE)

@@ -871,7 +871,10 @@ class MomentEstimator(RowEstimator):
     def _scorer(self, method: str, **options: Any) -> Scorer:
         if method not in self._model_methods or not hasattr(self, method) or options:
             self._refuse_method(method)
-        scorer: Scorer = self._once(f"{method} of rows", partial(self._make_scorer, method))
+        name = method + " of rows"
+        scorer: Scorer = self._still_derived().get(name) or self._once(
+            name, partial(self._make_scorer, method)
+        )
         return scorer
 
     def _make_scorer(self, method: str) -> Scorer:
@@ -1497,7 +1500,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
 
     def _scorer(self, method: str, **options: Any) -> Scorer:
         own = type(self)._joint_log_likelihood is not MomentClassifier._joint_log_likelihood
-        own_class = options.keys() == {"codes"} and method in _OWN and not own
+        own_class = not own and method in _OWN and options.keys() == {"codes"}
         if options and not own_class:
             self._refuse_method(f"{method}({', '.join(options)})")
         scorer = super()._scorer(method)

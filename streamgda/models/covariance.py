@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -144,8 +146,11 @@ class Precision(NamedTuple):
 
         With such a factor, the squared distance of a fresh row is Hotelling's :math:`T^2`.
         """
-        groups = structure.groups(self.rows.size)
-        return self.degrees[groups], self.bias[groups] * (self.rows / (self.rows + 1))
+        degrees, bias = self.degrees, self.bias
+        if not structure.per_class:
+            groups = structure.groups(self.rows.size)
+            degrees, bias = degrees[groups], bias[groups]
+        return degrees, bias * (self.rows / (self.rows + 1))
 
 
 @dataclass(frozen=True)
@@ -168,8 +173,9 @@ class Covariances:
         The amount of shrinkage of each covariance.
     means_low : ndarray, shape (n_classes, n_features)
         Rounding errors of the class means; see `CentredSums`.
-    precision : Precision or None
-        None if nothing is known of the estimator.
+    precision : callable or None
+        Computes the `Precision`, as predictions need none; None if nothing is known of the
+        estimator.
     """
 
     structure: Structure
@@ -180,7 +186,7 @@ class Covariances:
     epsilon: float
     shrinkage: np.ndarray
     means_low: np.ndarray
-    precision: Precision | None = None
+    precision: Callable[[], Precision] | None = None
 
 
 def estimate(
@@ -240,8 +246,10 @@ def estimate(
     unit, epsilon = _unit(sums, how)
     target = class_variance(sums) if how.shrinkage == AUTO else unit[None]
     amounts = _amounts(held, structure, how, target)
-    shrinks = structure.one_variance or amounts.any()
-    unit, target = unit[features], target[:, features]
+    shrinks = structure.one_variance or np.count_nonzero(amounts) > 0
+    unit = unit.take(features)
+    if shrinks:
+        target = target[:, features]
     weights = _weights(sums, how, mixed)
     n_averaged = structure.n_averaged(varying.size, sums.n_features)
     values = np.empty((n_groups, *structure.shape(features.size)))
@@ -263,51 +271,59 @@ def estimate(
         _regularise(covariances, structure, how, epsilon, unit)
 
     threads.run(fill, _parts(values))
-    values[structure.group_sums(sums.count) == 0] = np.nan
-    own = _own_share(values, structure, how, epsilon, unit, amounts)
-    precision = _precision(sums, how, mixed, weights, own)
+    rows = structure.group_sums(sums.count)
+    if np.count_nonzero(rows) < rows.size:
+        values[rows == 0] = np.nan
+    added = (how.reg_param + epsilon) * unit if how.reg_param or epsilon else None
+    own = partial(_own_share, structure, added, structure.diagonal(values).copy(), amounts)
+    rows = sums.effective_count(lambda each: each)
+    part = how.pooling if mixed else 0.0
+    precision = partial(_precision, structure, rows, sums.count.copy(), part, weights, own)
     found = features, values, epsilon, amounts, sums.mean_low, precision
     return Covariances(structure, moments.classes, sums.count, *found)
 
 
 def _precision(
-    sums: CentredSums, how: Regularisation, mixed: bool, weights: np.ndarray, own: np.ndarray
+    structure: Structure,
+    rows: np.ndarray,
+    count: np.ndarray,
+    part: float,
+    weights: np.ndarray,
+    own: Callable[[], np.ndarray],
 ) -> Precision:
-    """Return the precision of scatters that were divided by weights, `own` of which is kept."""
-    rows, group_sums = sums.effective_count(lambda each: each), sums.structure.group_sums
+    """Return the precision of scatters that were divided by weights, and pooled in `part`.
+
+    `own` returns the share of the covariances that is kept.
+    """
     degrees = np.maximum(rows - 1, 0.0)
-    expected = group_sums(sums.count * (degrees / np.maximum(rows, 1)))
-    degrees = group_sums(degrees)
-    if mixed:
-        whole, part = degrees.sum(), how.pooling
+    expected = structure.group_sums(count * (degrees / np.maximum(rows, 1)))
+    degrees = structure.group_sums(degrees)
+    if part:
+        whole = degrees.sum()
         squares = (1 - part**2) * degrees + part**2 * whole
         degrees = ((1 - part) * degrees + part * whole) ** 2 / np.where(squares > 0, squares, 1.0)
         expected = (1 - part) * expected + part * expected.sum()
-    return _with_known(Precision(rows, degrees, expected / weights), own)
+    return _with_known(Precision(rows, degrees, expected / weights), own())
 
 
 def _with_known(precision: Precision, own: np.ndarray) -> Precision:
     """Return the precision of covariances of which a share `own` is kept, beside what is known."""
-    known = np.full_like(precision.degrees, np.inf)
-    degrees = np.divide(precision.degrees, own**2, out=known, where=own > 0)
+    known = np.full(own.size, np.inf)
+    degrees = np.divide(precision.degrees, own * own, out=known, where=own > 0)
     return Precision(precision.rows, degrees, 1 - own * (1 - precision.bias))
 
 
 def _own_share(
-    values: np.ndarray,
     structure: Structure,
-    how: Regularisation,
-    epsilon: float,
-    unit: np.ndarray,
+    added: np.ndarray | None,
+    variances: np.ndarray,
     amounts: np.ndarray | float = 0.0,
 ) -> np.ndarray:
-    """Return the share of regularised covariances that is not what was added, shape (groups,)."""
-    own = np.ones(len(values))
+    """Return the share of regularised covariances that was neither shrunk nor added."""
+    own = np.ones(len(variances))
     if not structure.one_variance:
         own -= amounts
-    if how.reg_param or epsilon:
-        variances = structure.diagonal(values)
-        added = (how.reg_param + epsilon) * unit
+    if added is not None:
         shares = np.minimum(added / np.where(variances > 0, variances, np.inf), 1)
         own *= 1 - shares.sum(axis=1) / shares.shape[1]
     return own
@@ -353,8 +369,7 @@ def _amounts(
     """Return the amount of shrinkage of each covariance."""
     rule = how.shrinkage_rule
     if rule is None:
-        n_groups = structure.groups(moments.classes.size)[-1] + 1
-        return np.full(n_groups, float(how.shrinkage or 0))
+        return np.full(structure.n_groups(moments._classes.size), float(how.shrinkage or 0))
     unit = target if how.standardize or rule == AUTO else None
     return shrinkage_of(moments, rule, structure, unit, next(iter(how.scalings), None))
 
@@ -408,8 +423,10 @@ def _averaged(
     unit, epsilon = _unit(held_sums(moments).centred(), how)
     unit = unit[each.features]
     _regularise(pooled.values, structure, how, epsilon, unit)
-    own = _own_share(pooled.values, structure, how, epsilon, unit)
-    precision = pooled.precision and _with_known(pooled.precision, own)
+    added = (how.reg_param + epsilon) * unit
+    own = _own_share(structure, added, structure.diagonal(pooled.values))
+    found = pooled.precision
+    precision = None if found is None else lambda: _with_known(found(), own)
     return replace(pooled, epsilon=epsilon, precision=precision)
 
 
@@ -524,15 +541,19 @@ def without_features(covariances: Covariances, constant: np.ndarray | None) -> C
 def average(each: Covariances, priors: np.ndarray) -> Covariances:
     """Return the mean of class covariances, weighted with the priors, as a pooled covariance."""
     seen = priors > 0
-    values, precision = np.tensordot(priors[seen], each.values[seen], axes=1), each.precision
-    if precision is not None:
-        parts = priors[seen] * precision.bias[seen]
-        squares = (parts**2 / np.maximum(precision.degrees[seen], 1e-300)).sum(keepdims=True)
+    values, of_each = np.tensordot(priors[seen], each.values[seen], axes=1), each.precision
+
+    def precision() -> Precision:
+        assert of_each is not None
+        rows, degrees, bias = of_each()
+        parts = priors[seen] * bias[seen]
+        squares = (parts**2 / np.maximum(degrees[seen], 1e-300)).sum(keepdims=True)
         bias = parts.sum(keepdims=True)
         with np.errstate(divide="ignore"):  # covariances that are known have infinite degrees
-            degrees = bias**2 / squares
-        precision = Precision(precision.rows, degrees, bias)
-    return replace(each, structure=structure_of("tied"), values=values[None], precision=precision)
+            return Precision(rows, bias**2 / squares, bias)
+
+    known = None if of_each is None else precision
+    return replace(each, structure=structure_of("tied"), values=values[None], precision=known)
 
 
 def factorise(
@@ -567,7 +588,7 @@ def factorise(
     roots = covariances.values if overwrite else covariances.values.copy()
     count = structure.group_sums(covariances.count)
     d = covariances.features.size
-    if not count.all():  # the unit matrix is as large as a covariance
+    if np.count_nonzero(count) < count.size:  # the unit matrix is as large as a covariance
         roots[count == 0] = np.eye(d) if structure.matrix else 1.0
     log_determinants = np.zeros(len(roots))
     kept = "refuse" if structure.per_class else how.singular

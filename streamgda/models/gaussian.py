@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cache, cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -52,6 +52,22 @@ _LOG_2PI = np.log(2 * np.pi)
 _ROUNDING = 2.0**-43  # error of a mean, in standard deviations, from which on it counts
 
 
+class Computed:
+    """An attribute that is None by default, and may be given as a function that computes it."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        vars(instance)[self._name] = value
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        value = None if instance is None else vars(instance)[self._name]
+        if callable(value):
+            vars(instance)[self._name] = value = value()
+        return value
+
+
 @dataclass(frozen=True)
 class GaussianModel(Model):
     r"""Gaussians with priors: :math:`p(x, y=k) = \pi_k N(x; m_k, \Sigma_k)`.
@@ -95,7 +111,8 @@ class GaussianModel(Model):
         standard deviations from zero. Without them, the means are exact.
     degrees, unbiased : ndarray of float64, shape (n_classes,), optional
         Degrees of freedom of the covariance of each class, and factors that make its squared
-        distances unbiased, for p-values. Without them, means and covariances count as known.
+        distances unbiased, for p-values. Without them, means and covariances count as known. Given
+        as functions, they are computed when they are first read.
 
     Examples
     --------
@@ -134,8 +151,9 @@ class GaussianModel(Model):
     feature_names: tuple[str, ...] | None = field(default=None, kw_only=True)
     feature_map: Lifting | None = field(default=None, kw_only=True)
     means_low: np.ndarray | None = field(default=None, kw_only=True)
-    degrees: np.ndarray | None = field(default=None, kw_only=True)
-    unbiased: np.ndarray | None = field(default=None, kw_only=True)
+    _: KW_ONLY
+    degrees: Any = Computed()
+    unbiased: Any = Computed()
 
     def _description(self) -> dict[str, Any]:
         constant = self.n_features - self.features.size
@@ -301,8 +319,11 @@ class GaussianModel(Model):
         attributes["means_low"] = _errors_that_count(covariances)
         roots, log_determinants = factorise(covariances, how, overwrite=True)
         if covariances.precision is not None:
-            of_classes = covariances.precision.of_classes(covariances.structure)
-            attributes["degrees"], attributes["unbiased"] = of_classes
+            # Predictions need neither. The values of the covariances are not kept for them.
+            structure, precision = covariances.structure, covariances.precision
+            of_classes = cache(lambda: precision().of_classes(structure))
+            attributes["degrees"] = lambda: of_classes()[0]
+            attributes["unbiased"] = lambda: of_classes()[1]
         return cls(
             covariances.structure,
             covariances.classes,
@@ -337,7 +358,7 @@ class GaussianModel(Model):
         """Class means of the features in the density; `xbar` for classes without rows."""
         means = self._varying(self.means)
         without = np.isnan(means)
-        return np.where(without, self._centre, means) if without.any() else means
+        return np.where(without, self._centre, means) if np.count_nonzero(without) else means
 
     @cached_property
     def _centre(self) -> np.ndarray:
@@ -1104,5 +1125,6 @@ def _errors_that_count(covariances: Covariances) -> np.ndarray | None:
     variances = structure.diagonal(covariances.values)
     if not structure.per_class:
         variances = variances[structure.groups(len(low))]
-    counts = np.square(low[:, covariances.features]) > _ROUNDING**2 * variances
-    return low.copy() if counts.any() else None  # sums change when rows are added
+    errors = low.take(covariances.features, axis=1)
+    counts = np.count_nonzero(errors * errors > _ROUNDING**2 * variances)
+    return low.copy() if counts else None  # sums change when rows are added

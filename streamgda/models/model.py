@@ -348,8 +348,8 @@ class Model(RowModel):
     @cached_property
     def log_priors(self) -> np.ndarray:
         """Logarithms of the priors, minus infinity where zero."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.priors)
+        logs = np.full(self.priors.shape, -np.inf)
+        return np.log(self.priors, where=self.priors > 0, out=logs)
 
     # --- scores of a chunk of rows ------------------------------------------------------------
 
@@ -715,7 +715,7 @@ def check_means(name: str, values: np.ndarray, shape: tuple[int, ...]) -> np.nda
 
 def check_classes(classes: np.ndarray, count: np.ndarray, least: int = 1) -> None:
     """Raise `InvalidDataError` unless at least one class, or two, have rows."""
-    present = int((count > 0).sum())
+    present = int(np.count_nonzero(count))
     if not present:
         raise InvalidDataError("no class has rows; give rows, not all of them of weight zero")
     if present < least:
@@ -742,7 +742,7 @@ def check_priors(
         one if they are to be normalised.
     """
     if priors is None:
-        return np.asarray(count / count.sum(), np.float64)
+        return np.asarray(count / np.add.reduce(count), np.float64)
     expected = f"one number for each of the {classes.size} classes"
     values = as_numbers(name, priors, expected)
     if values.shape != (classes.size,):

@@ -343,6 +343,6 @@ def held_sums(moments: Moments) -> Any:
 
     Other modules ask for them where `ClassMoments.centred` would copy.
     """
-    if moments._sums is None or not moments._sums.count.any():
+    if moments._sums is None or not np.count_nonzero(moments._sums.count):
         moments._refuse_empty()
     return moments._sums

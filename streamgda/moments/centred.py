@@ -1030,7 +1030,7 @@ def check_fourth(sums: Sums, n_classes: int) -> None:
 
 def total_scatter(sums: CentredSums) -> np.ndarray:
     """Return the scatter of all rows about their common mean, shape (d, d), from matrices."""
-    gaps, count = between_means(sums), sums.count[sums.count > 0]
+    count, gaps = between_means(sums)
     return symmetric(sums.packed.sum(axis=0)) + (gaps.T * count) @ gaps
 
 
@@ -1073,9 +1073,9 @@ def principal_axes(sums: CentredSums, n_axes: int | None = None) -> tuple[np.nda
 
 def total_variance(sums: CentredSums) -> np.ndarray:
     """Return the variances of all rows about their common mean, shape (d,)."""
-    gaps, count = between_means(sums), sums.count[sums.count > 0]
-    scatter: np.ndarray = _within(sums) + count @ gaps**2
-    return scatter / sums.count.sum()
+    count, gaps = between_means(sums)
+    scatter: np.ndarray = _within(sums) + count @ (gaps * gaps)
+    return scatter / np.add.reduce(count)
 
 
 def class_variance(sums: CentredSums, *, total: bool = False) -> np.ndarray:
@@ -1120,26 +1120,27 @@ def pooled_variance(sums: CentredSums) -> np.ndarray:
 def constant_features(sums: CentredSums) -> np.ndarray:
     """Return a mask of the features that have one value in all rows, shape (n_features,)."""
     constant = _within(sums) == 0
-    if constant.any():
+    if np.count_nonzero(constant):
         _, mean, low = _with_rows(sums)
         constant &= (mean == mean[0]).all(axis=0) & (low == low[0]).all(axis=0)
     return constant
 
 
-def between_means(sums: CentredSums) -> np.ndarray:
-    """Return the means of the classes with rows, less the mean of all rows."""
+def between_means(sums: CentredSums) -> tuple[np.ndarray, np.ndarray]:
+    """Return the counts of the classes with rows, and their means less the mean of all rows."""
     count, mean, low = _with_rows(sums)
     gaps = (mean - mean[0]) + (low - low[0])
-    return gaps - (count / count.sum()) @ gaps
+    return count, gaps - (count / np.add.reduce(count)) @ gaps
 
 
 def _with_rows(sums: CentredSums) -> Means:
     """Return the counts of the classes with rows, and their means in two parts."""
-    rows = sums.count > 0
     means = Means(sums.count, sums.mean, sums.mean_low)
-    return means if rows.all() else Means(*(values[rows] for values in means))
+    if np.count_nonzero(sums.count) == sums.count.size:
+        return means
+    return Means(*(values[sums.count > 0] for values in means))
 
 
 def _within(sums: CentredSums) -> np.ndarray:
     """Return the sums of squares within classes, shape (d,)."""
-    return np.asarray(sums.structure.squares(sums.packed).sum(axis=0))
+    return np.add.reduce(sums.structure.squares(sums.packed), axis=0)

@@ -50,6 +50,7 @@ def _places_of_squares(triangles: np.ndarray) -> np.ndarray:
     return triangle_size(features) + features
 
 
+_TINY = np.finfo(np.float64).tiny
 _SHARED_FEATURES = 96  # of more, one product of rows for all centres takes less time
 
 
@@ -209,7 +210,7 @@ class Structure:
         if self.matrix:
             copy_symmetric(scatter, features, out)
         else:
-            out[...] = scatter[:, features]
+            np.take(scatter, features, axis=1, out=out, mode="clip")  # others make a copy
 
     def move_origin(
         self, scatter: np.ndarray, step: int, total: np.ndarray, count: np.ndarray
@@ -321,7 +322,12 @@ class Structure:
         the rank zero if nothing is left. Otherwise, where a rank is not full, what is written has
         no meaning.
         """
-        positive = covariances >= np.finfo(np.float64).tiny  # with a finite inverse
+        positive = covariances >= _TINY  # with a finite inverse
+        n_groups, d = covariances.shape
+        if np.count_nonzero(positive) == covariances.size:
+            np.add.reduce(np.log(covariances), axis=1, out=log_determinants)
+            np.reciprocal(covariances, out=covariances)
+            return [d] * n_groups
         log_determinants[...] = np.log(np.where(positive, covariances, 1.0)).sum(axis=1)
         np.divide(1, covariances, out=covariances, where=positive)
         ranks: list[int] = positive.sum(axis=1).tolist()

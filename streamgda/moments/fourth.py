@@ -68,7 +68,7 @@ class Scaling(NamedTuple):
         else:
             variance = class_variance(sums, total=True)
             first = int((sums.count > 0).argmax())
-            high, rest = mean[first], low[first] - between_means(sums)[0]
+            high, rest = mean[first], low[first] - between_means(sums)[1][0]
             mean, low = (np.broadcast_to(part, mean.shape) for part in (high, rest))
         precision = np.broadcast_to(1 / variance, mean.shape)
         return cls(*(np.array(values, order="C") for values in (mean, low, precision)))

@@ -238,8 +238,11 @@ class Rounded(dict[np.dtype, np.ndarray]):
         self.whole = writable(values)
 
     def __missing__(self, dtype: np.dtype) -> np.ndarray:
-        with np.errstate(over="ignore"):
-            self[dtype] = rounded = self.whole.astype(dtype, copy=False)
+        rounded = self.whole
+        if dtype != rounded.dtype:
+            with np.errstate(over="ignore"):
+                rounded = rounded.astype(dtype)
+        self[dtype] = rounded
         return rounded
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from samples import (
     ESTIMATORS,
     EVERY_ESTIMATOR,
+    EVERY_GAUSSIAN,
     GAUSSIANS,
     assert_equal_to_rounding,
     assert_same_bits,
@@ -222,6 +223,43 @@ def test_a_model_stays_as_it_is_while_rows_are_added(kind):
         estimator.partial_fit(far[row : row + 1], Y[row : row + 1])
     np.testing.assert_array_equal(model.means_low, errors)
     np.testing.assert_array_equal(model.joint_log_likelihood(far), scores)
+
+
+@EVERY_GAUSSIAN
+@given(
+    actions=st.lists(
+        st.sampled_from(["row", "rows", "weight", "fade", "forget", "class"]),
+        min_size=1,
+        max_size=9,
+    ),
+    seed=st.integers(0, 9),
+)
+def test_the_model_of_a_stream_is_that_of_its_moments(name, actions, seed):
+    """To the bit, whatever came; and its p-values are those of the rows so far, also later."""
+    rng, (X, y) = np.random.default_rng(seed), blobs(90, 3)
+    stream = make(name).partial_fit(X[:60], y[:60])
+    kept = []
+    for action in actions:
+        at = rng.integers(60, 90, 1 if action in ("row", "forget") else 5)
+        if action == "weight":
+            stream.partial_fit(X[at], y[at], sample_weight=rng.uniform(0.5, 2, 5))
+        elif action == "fade":
+            stream.partial_fit(X[at], y[at], half_life=20)
+        elif action == "forget":
+            stream.partial_fit(X[at], y[at]).forget(X[at], y[at])
+        elif action == "class":
+            stream.partial_fit(X[:30], np.full(30, 7))
+        else:
+            stream.partial_fit(X[at], y[at])
+        fresh = type(stream).from_moments(stream.moments_, **stream.get_params())
+        fresh._beside = stream._beside
+        fresh.refit()
+        for method in ("predict", "predict_proba"):
+            found = getattr(stream, method)(X[60:])
+            np.testing.assert_array_equal(found, getattr(fresh, method)(X[60:]))
+        kept.append((stream.model_, fresh.p_values(X[60:])))
+    for model, p_values in kept:
+        np.testing.assert_array_equal(model.p_values(X[60:]), p_values)
 
 
 def test_a_model_of_no_rows_is_refused():

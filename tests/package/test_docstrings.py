@@ -35,10 +35,16 @@ def home(attribute):
 
 
 def documented(name, thing):
-    """Paths of a public object and of the public members that this package defines."""
+    """Paths of a public object and of the public members that this package defines.
+
+    The docstring of a dataclass describes its fields.
+    """
     yield name
+    others = getattr(thing, "__dataclass_fields__", {})
     for member, attribute in inspect.getmembers_static(thing) if inspect.isclass(thing) else ():
-        if not member.startswith("_") and home(attribute).startswith("streamgda"):
+        if member.startswith("_") or member in others:
+            continue
+        if home(attribute).startswith("streamgda"):
             yield f"{name}.{member}"
 
 
