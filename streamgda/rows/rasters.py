@@ -53,6 +53,8 @@ BLOCK_PIXELS = 256  # pixels of a block that is written, along each dimension
 
 # Attributes that hold for any array on the same grid, by the conventions of rioxarray and GDAL.
 _OF_GRID = ("grid_mapping", "crs", "transform", "res", "spatial_ref", "AREA_OR_POINT")
+# Types of labels in files, without int8, which few programs read.
+_WHOLE = "uint8", "uint16", "int16", "uint32", "int32", "uint64", "int64"
 _SAME_PLACE = 1e-3  # of the spacing: coordinates that differ by less are equal but for rounding
 
 
@@ -642,5 +644,4 @@ def _stored_type(dtype: np.dtype, labels: np.ndarray | None) -> str:
         return np.min_scalar_type(labels.size).name
     whole = labels.astype(np.int64) if dtype.kind != "u" else labels
     low, high = int(whole.min()), int(whole.max())
-    # Without int8, which few programs read.
-    return np.result_type(np.uint8, *map(np.min_scalar_type, (low, high))).name
+    return next(t for t in _WHOLE if np.iinfo(t).min <= low and high <= np.iinfo(t).max)

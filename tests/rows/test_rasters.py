@@ -361,6 +361,17 @@ def test_labels_that_are_strings_have_codes_in_a_geotiff(kind, tmp_path):
     np.testing.assert_array_equal(np.vectorize(lambda code: codes[str(code)])(written[0]), expected)
 
 
+def test_large_labels_beside_negative_ones_stay_integers_in_a_geotiff(tmp_path):
+    X, y = scene()
+    large = y.copy(data=y.values.astype(np.int64) + 2**60)
+    fitted = GaussianNB().fit(X, large, **BAND)
+    nodata = X.values[0, 0, 0].item()
+    options = {**BAND, "nodata": nodata, "on_invalid": "fill"}
+    written = fitted.predict(X, out=tmp_path / "classes.tif", **options)
+    assert written.dtype == np.int64
+    np.testing.assert_array_equal(written[0], fitted.predict(X, **options))
+
+
 def test_a_geotiff_is_complete_or_missing(tmp_path):
     X, y = scene()
     fitted = GaussianNB().fit(pixels(X), y.values.ravel())
