@@ -89,6 +89,8 @@ _RASTER = FileOutput(writing_geotiff, open_raster, lambda grid: BLOCK_PIXELS * g
 ENDINGS = ".parquet, .arrow or .csv (a table), .tif (a GeoTIFF), "
 
 _EVERY = 10.0  # seconds between two updates of the attribute, at least
+# Labels shrink more than with zarr's own choice, in a fifth of the time.
+_COMPRESSION: Any = {"cname": "lz4", "clevel": 1, "shuffle": "bitshuffle"}
 
 
 def holds_scores(path: Path) -> bool:
@@ -271,6 +273,7 @@ class Output:
                     chunks=(*self.grid.in_slabs(slab_rows, row_bytes).chunks, *width),
                     # Fixed-width strings are not in the specification of zarr v3; others are.
                     dtype=str if dtype.kind == "U" else dtype,
+                    compressors=zarr.codecs.BloscCodec(**_COMPRESSION),
                     attributes=self._mark() if _replaceable(self._out) else {},
                     overwrite=False,
                     config=WHOLE,
