@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import zarr
 from zarr.abc.store import RangeByteRequest
-from zarr.core.buffer import default_buffer_prototype
+from zarr.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
 from streamgda.storage.opening import locate

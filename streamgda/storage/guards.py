@@ -17,8 +17,8 @@ from typing import Any
 
 import zarr
 from zarr.abc.store import RangeByteRequest
+from zarr.buffer import default_buffer_prototype
 from zarr.buffer.cpu import Buffer
-from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 from zarr.storage import LocalStore, MemoryStore, StorePath, WrapperStore, ZipStore
 

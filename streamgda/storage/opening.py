@@ -333,7 +333,7 @@ def _keys(store: Any, inside: str) -> Iterator[str]:
     elif isinstance(store, Mapping):  # of fsspec
         yield from store
     elif getattr(store, "supports_listing", False):
-        from zarr.core.buffer import default_buffer_prototype  # noqa: PLC0415
+        from zarr.buffer import default_buffer_prototype  # noqa: PLC0415
         from zarr.core.sync import sync  # noqa: PLC0415
 
         start = f"{inside}/" if inside else ""

@@ -12,7 +12,7 @@ from time import monotonic as clock
 from typing import Any, TypeVar
 
 import zarr
-from zarr.core.buffer import default_buffer_prototype
+from zarr.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 from zarr.storage import LocalStore, MemoryStore, StorePath, WrapperStore, ZipStore
 
