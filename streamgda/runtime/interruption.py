@@ -129,6 +129,7 @@ def results(
     most: int | None = None,
     *,
     patient: bool = True,
+    helping: bool = False,
 ) -> Generator[Result]:
     """Yield the results of calls on other threads, in order.
 
@@ -146,17 +147,28 @@ def results(
         Number of calls in progress at a time.
     patient : bool
         False lets a second exception end the wait for running calls, which must not matter.
+    helping : bool
+        True lets this thread make calls that no other thread has begun instead of waiting.
+        Exceptions from outside end them half-way.
     """
     gate = _Gate()
     waiting: deque[_Call[Result]] = deque()
+
+    def first() -> Result:
+        for call in waiting if helping else ():
+            if waiting[0].done:
+                break
+            call.help()
+        return waiting.popleft().result()
+
     try:
         for function, arguments in calls:
             waiting.append(_Call(gate, function, arguments))
             submit(waiting[-1].run)
             if most is not None and len(waiting) >= most:
-                yield waiting.popleft().result()
+                yield first()
         while waiting:
-            yield waiting.popleft().result()
+            yield first()
     finally:  # without another call, before which a second exception could be raised
         gate.closed = True
         if patient:
@@ -213,13 +225,29 @@ class _Call(Generic[Result]):
     ) -> None:
         self._gate, self._function, self._arguments = gate, function, arguments
         self._context = copy_context()
-        self._done = threading.Lock()
+        self._begun, self._done = threading.Lock(), threading.Lock()
         self._done.acquire()
         self._value: Any = None
         self._error: BaseException | None = None
 
+    @property
+    def done(self) -> bool:
+        """True once the call is complete."""
+        return not self._done.locked()
+
+    def help(self) -> None:
+        """Call the function on the calling thread, unless another one has begun."""
+        if self._begun.acquire(blocking=False):
+            try:
+                self._value = self._context.run(self._function, *self._arguments)
+            except Exception as error:
+                self._error = error
+            self._done.release()
+
     def run(self) -> None:
-        """Call the function, on another thread, unless the gate is closed."""
+        """Call the function, on another thread, unless the gate is closed or one has begun."""
+        if not self._begun.acquire(blocking=False):
+            return
         if self._gate.enter():
             try:
                 self._value = self._context.run(self._call)

@@ -216,8 +216,9 @@ def imap(
     """Yield the results in order, with at most ``n_threads() + ahead`` calls in progress.
 
     Because of the order, what is computed from the results does not depend on which thread was
-    first. ``ahead=None`` submits all calls at once. When the iterator ends or is closed, no call
-    is running, even if the calling thread was interrupted; see `results`.
+    first. ``ahead=None`` submits all calls at once. The calling thread is one of them: it takes part
+    while it waits. When the iterator ends or is closed, no call is running, even if the calling
+    thread was interrupted; see `results`.
     """
     n = n_threads()
     if n == 1:
@@ -226,7 +227,7 @@ def imap(
         return
     most = None if ahead is None else n + ahead
     alone = ((_alone, (function, arguments)) for arguments in calls)
-    yield from results(_executor(n).submit, alone, most)
+    yield from results(_executor(n - 1).submit, alone, most, helping=True)
 
 
 def in_background(function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> None:
@@ -269,9 +270,9 @@ def one_ahead(
 
 
 def _alone(function: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
-    # A pool thread never submits to the pool: that could wait for itself.
-    with limit(1):
-        return function(*arguments)
+    # A call never submits to the pool: that could wait for itself. It has a context of its own.
+    _limit.set(1)
+    return function(*arguments)
 
 
 class _Pool:

@@ -46,7 +46,7 @@ def test_several_threads_really_run(use_threads):
     together = threading.Barrier(3, timeout=30)
     names = threads.run(lambda: (together.wait(), threading.current_thread().name)[1], [()] * 3)
     assert len(set(names)) == 3
-    assert all(name.startswith("streamgda") for name in names)
+    assert sum(name.startswith("streamgda") for name in names) == 2  # and the calling thread
 
 
 def test_one_thread_is_the_caller(use_threads):
