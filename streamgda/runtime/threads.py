@@ -216,9 +216,9 @@ def imap(
     """Yield the results in order, with at most ``n_threads() + ahead`` calls in progress.
 
     Because of the order, what is computed from the results does not depend on which thread was
-    first. ``ahead=None`` submits all calls at once. The calling thread is one of them: it takes part
-    while it waits. When the iterator ends or is closed, no call is running, even if the calling
-    thread was interrupted; see `results`.
+    first. ``ahead=None`` submits all calls at once. The calling thread takes part while it waits.
+    When the iterator ends or is closed, no call is running, even if the calling thread was
+    interrupted; see `results`.
     """
     n = n_threads()
     if n == 1:
