@@ -1162,6 +1162,9 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
             A path named ``.parquet``, ``.arrow`` or ``.csv`` gets a table with a column ``label``,
             or one for each class, such as ``proba_oak``. It is moved into place when it is
             complete; a run that is stopped starts again.
+            Where `X` and `out` are arrays of numpy, and `out` has the type of the result in C
+            order, it is written at once. An array that was used before takes less time than a new
+            one, whose memory the system has to clear.
         features : str, optional
             Name of the dimension that holds the features, if `X` is a DataArray.
         nodata : int or float, optional

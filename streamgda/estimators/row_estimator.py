@@ -243,8 +243,11 @@ class Scorer:
             More of the fingerprint.
         """
         planned = any(value is not None for value in options.values()) if options else False
-        if out is None and not planned and is_plain(rows):
-            return self.function(rows, 0)  # nothing to read, to plan or to describe
+        if not planned and is_plain(rows):  # nothing to read, to plan or to describe
+            if out is None:
+                return self.function(rows, 0)
+            if self._fits(out, rows):
+                return self.function(rows, 0, out=out)
         classes, fill = self.model.classes, None
         by_class = self.columns == classes.size and not self.method.endswith("transform")
         if self.options.get("on_invalid") == "fill":
@@ -267,6 +270,15 @@ class Scorer:
             held=int(self.model.held_bytes) + sum(own) + self.held,
             **options,
         )
+
+    def _fits(self, out: Any, rows: np.ndarray) -> bool:
+        """Return whether the function can write scores of rows straight to an array."""
+        dtype = np.float64 if self.labels is None else self.labels.dtype
+        shape = rows.shape[:1] if self.columns is None else (len(rows), self.columns)
+        alike = is_plain(out) and out.dtype == dtype and out.shape == shape
+        writable = alike and out.flags.c_contiguous and out.flags.writeable
+        takes_out = writable and "out" in inspect.signature(self.function).parameters
+        return takes_out and not np.may_share_memory(out, rows)
 
 
 class RowEstimator(Saved, BaseEstimator):

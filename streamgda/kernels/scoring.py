@@ -32,6 +32,7 @@ from streamgda.kernels.vectors import (
     as_structures,
     broadcast,
     empty_vectors,
+    for_vectors,
     function_of,
     fused_multiply_add,
     least,
@@ -518,7 +519,6 @@ def _write_codes(builder, n_classes, stride, n, scores, labels):
     """Write the class of the largest score of each row, the first one of equals."""
     index, vector = n.type, ir.VectorType(ir.DoubleType(), LANES)
     codes = ir.VectorType(index, LANES)
-    n_whole, load_last = whole_vectors(builder, n, types.float64, vector)
     put = masked_store(builder, codes)
     numbers = ir.Constant(codes, [index(i) for i in range(LANES)])
 
@@ -543,16 +543,8 @@ def _write_codes(builder, n_classes, stride, n, scores, labels):
             below = builder.icmp_signed("<", numbers, below)
             put(code, vector_at(builder, builder.gep(labels, [r]), v, codes), below)
 
-    def load_whole(place):
-        return builder.load(place, align=8)
-
     # Most often some vectors, because those of different classes may be in the same cache set.
-    zero, many = index(0), builder.and_(n_whole, index(-4))
-    with cgutils.for_range_slice(builder, zero, many, index(4), index) as (number, _):
-        write(number, 4, load_whole)
-    with cgutils.for_range_slice(builder, many, n_whole, index(1), index) as (number, _):
-        write(number, 1, load_whole)
-    write(n_whole, 1, load_last)
+    for_vectors(builder, n, vector, 4, write)
 
 
 @kernel
@@ -565,65 +557,101 @@ def largest(scores, labels):
 _LOG2_E = 1 / np.log(2)
 # The product of the first part of ln 2 and a whole number of 11 bits is exact.
 _LN2 = float.fromhex("0x1.62e42fefa0000p-1"), float.fromhex("0x1.cf79abc9e3b39p-40")
-_TAYLOR = tuple((1 / np.cumprod([1.0, *range(1, 14)])).tolist())
+# Of exp between -ln(2) / 2 and ln(2) / 2, with a relative error of at most 4e-18.
+_POWERS = (
+    1.0, 1.0, 0.5000000000000011, 0.16666666666666413, 0.041666666666530267,
+    0.008333333333494335, 0.0013888888943598022, 0.00019841269506777785,
+    2.480149313582193e-05, 2.755758626737624e-06, 2.7630234059192756e-07, 2.5000072213603394e-08,
+)  # fmt: skip
 _LEAST = -708.0  # exp of anything less is not a normal number
 FAR = -_LEAST  # scores that are further below the largest have probability zero
 _TO_BITS = 1.5 * 2.0**52  # adding this to a whole number leaves it in the last bits
 
 # Rows whose exponentials stay in the first cache, and values.
 _EXP_ROWS, _EXP_VALUES = 256, 1 << 13
+_LINE_VECTORS = 8 // LANES  # in a cache line, which is loaded once for all of them
 
 
-def _add_exponentials(x, top, out, total):
-    t = np.subtract(x, top, out=np.zeros(len(x)), where=top > -np.inf)
-    out[: len(x)] = np.where(t >= _LEAST, np.exp(np.maximum(t, _LEAST)), 0.0)
-    total += out[: len(x)]
+def _put_exponentials(scores, first, n, exponentials, tops, sums):
+    x = scores[:, first : first + n]
+    top = x.max(axis=0)
+    t = np.subtract(x, top, out=np.zeros(x.shape), where=top > -np.inf)
+    t = np.where(t >= _LEAST, np.exp(np.maximum(t, _LEAST)), 0.0)
+    exponentials[:, :n], tops[:n] = t, top
+    sums[:n] = sum(t)  # class by class, however many rows there are
 
 
-@intrinsic_of(_add_exponentials)
-def add_exponentials(typing, x, top, out, total):
-    """Write ``exp(x - top)``, or one where `top` is -inf, and add it to `total`.
+@intrinsic_of(_put_exponentials)
+def put_exponentials(typing, scores, first, n, exponentials, tops, sums):
+    """Write ``exp(scores[k, first + r] - tops[r])`` to ``exponentials[k, r]`` for `n` rows r.
 
-    No x is above `top`. The arrays but for `x` are in memory for whole vectors, up to which
+    `tops` gets their largest scores, and `sums` the sums of the exponentials, which are one where
+    the largest score is -inf. All but the scores are in memory for whole vectors, up to which
     anything is written.
     """
+    if {array.layout for array in (scores, exponentials, tops, sums)} != {"C"}:
+        return None  # no match: pointers and no strides are used
 
     def generate(context, builder, signature, arguments):
-        arrays = as_structures(context, builder, signature, arguments)
-        given = [arrays[0].nitems, *(array.data for array in arrays)]
+        scores, first, n, *out = as_structures(context, builder, signature, arguments)
+        given = [n, *cgutils.unpack_tuple(builder, scores.shape)]
+        given += [cgutils.unpack_tuple(builder, out[0].shape)[1], builder.gep(scores.data, [first])]
+        given += [array.data for array in out]
         kinds = [value.type for value in given]
-        builder.call(function_of(builder.module, "add_exponentials", kinds, _write_exps), given)
+        builder.call(function_of(builder.module, "put_exponentials", kinds, _write_exps), given)
         return context.get_dummy_value()
 
-    return types.void(x, top, out, total), generate
+    index = types.intp
+    return types.void(scores, index, index, exponentials, tops, sums), generate
 
 
-def _write_exps(builder, n, x, top, out, total):
-    """Write exponentials, and add them to a total."""
+def _write_exps(builder, n, n_classes, stride, width, scores, exponentials, tops, sums):
+    """Write exponentials of vectors of rows, class by class."""
     vector = ir.VectorType(ir.DoubleType(), LANES)
-    n_whole, load_last = whole_vectors(builder, n, types.float64, vector)
+    lowest, zeros = (ir.Constant(vector, [value] * LANES) for value in (-np.inf, 0.0))
 
-    def write(number, load):
+    def write(number, n_vectors, load):
         at = builder.mul(number, n.type(LANES))
-        places = [vector_at(builder, builder.gep(a, [at]), 0, vector) for a in (x, top, out, total)]
-        result = _exponential(builder, load(places[0]), builder.load(places[1], align=8))
-        builder.store(result, places[2], align=8)
-        total_ = builder.fadd(builder.load(places[3], align=8), result)
-        builder.store(total_, places[3], align=8)
 
-    with cgutils.for_range(builder, n_whole, intp=n.type) as loop:
-        write(loop.index, lambda place: builder.load(place, align=8))
-    write(n_whole, load_last)
+        def places(array, *entry):
+            start = builder.gep(array, [builder.add(builder.mul(*entry), at) if entry else at])
+            return [vector_at(builder, start, v, vector) for v in range(n_vectors)]
+
+        def larger(k, held):
+            values = map(load, places(scores, k, stride))
+            return [
+                builder.select(builder.fcmp_ordered(">", x, top), x, top)
+                for x, top in zip(values, held, strict=True)
+            ]
+
+        def add(k, held):
+            totals, values = [], map(load, places(scores, k, stride))
+            put = places(exponentials, k, width)
+            for x, top, total, place in zip(values, largest, held, put, strict=True):
+                finite = builder.fcmp_ordered(">", top, lowest)
+                t = builder.select(finite, builder.fsub(x, top), zeros)
+                result = _exponential(builder, t)
+                builder.store(result, place, align=8)
+                totals.append(builder.fadd(total, result))
+            return totals
+
+        largest = repeated(builder, n_classes, [lowest] * n_vectors, larger)
+        totals = repeated(builder, n_classes, [zeros] * n_vectors, add)
+        for array, values in ((tops, largest), (sums, totals)):
+            for value, place in zip(values, places(array), strict=True):
+                builder.store(value, place, align=8)
+
+    for_vectors(builder, n, vector, _LINE_VECTORS, write)
 
 
-def _exponential(builder, x, top):
-    """Return ``exp(x - top)``, or one where `top` is -inf.
+def _exponential(builder, t):
+    """Return exponentials of numbers of at most zero.
 
-    The result is accurate to two units in the last place, and zero below -708. With
-    ``x - top = n ln 2 + t``, ``exp(t)`` is from its Taylor series, in groups of four terms that do
-    not depend on each other.
+    They are accurate to two units in the last place, and zero below -708. With the number
+    ``n ln 2 + t``, ``exp(t)`` is a polynomial, in groups of four terms that do not depend on each
+    other.
     """
-    vector, whole = x.type, ir.VectorType(ir.IntType(64), LANES)
+    vector, whole = t.type, ir.VectorType(ir.IntType(64), LANES)
 
     def fma(a, b, c):
         parts = (number(v) if isinstance(v, float) else v for v in (a, b, c))
@@ -632,8 +660,6 @@ def _exponential(builder, x, top):
     def number(value):
         return ir.Constant(vector, [value] * LANES)
 
-    finite = builder.fcmp_ordered(">", top, number(-np.inf))
-    t = builder.select(finite, builder.fsub(x, top), number(0.0))
     normal = builder.fcmp_ordered(">=", t, number(_LEAST))
     t = builder.select(normal, t, number(_LEAST))
     shifted = fma(t, float(_LOG2_E), _TO_BITS)
@@ -641,44 +667,44 @@ def _exponential(builder, x, top):
     t = fma(n, -_LN2[1], fma(n, -_LN2[0], t))
     t2 = builder.fmul(t, t)
     t4 = builder.fmul(t2, t2)
-    pairs = [fma(_TAYLOR[i + 1], t, _TAYLOR[i]) for i in range(0, 14, 2)]
-    result = pairs[6]
-    for i in (4, 2, 0):
-        result = fma(result, t4, fma(pairs[i + 1], t2, pairs[i]))
+    pairs = [fma(_POWERS[i + 1], t, _POWERS[i]) for i in range(0, 12, 2)]
+    result, *others = [fma(pairs[i + 1], t2, pairs[i]) for i in (4, 2, 0)]
+    for some in others:
+        result = fma(result, t4, some)
     bits = [builder.bitcast(value, whole) for value in (result, shifted)]
     power = builder.shl(bits[1], ir.Constant(whole, [52] * LANES))  # n, added to the exponents
     result = builder.bitcast(builder.add(bits[0], power), vector)
     return builder.select(normal, result, number(0.0))
 
 
-def _put_products(values, factors, out):
-    out[...] = (values[:, : len(out)] * factors[: len(out)]).T
+def _put_shares(values, sums, out):
+    out[...] = (values[:, : len(out)] / sums[: len(out)]).T
 
 
-@intrinsic_of(_put_products)
-def put_products(typing, values, factors, out):
-    """Write ``values[k, r] * factors[r]`` to ``out[r, k]`` for all rows of `out`.
+@intrinsic_of(_put_shares)
+def put_shares(typing, values, sums, out):
+    """Write ``values[k, r] / sums[r]`` to ``out[r, k]`` for all rows of `out`.
 
-    The values and factors are in memory for whole vectors of rows. They are transposed in LLVM's
+    The values and sums are in memory for whole vectors of rows. They are transposed in LLVM's
     vector types, because a compiler would scatter vectors.
     """
-    if {array.layout for array in (values, factors, out)} != {"C"}:
+    if {array.layout for array in (values, sums, out)} != {"C"}:
         return None  # no match: pointers and no strides are used
 
     def generate(context, builder, signature, arguments):
-        values, factors, out = as_structures(context, builder, signature, arguments)
+        values, sums, out = as_structures(context, builder, signature, arguments)
         _, width = cgutils.unpack_tuple(builder, values.shape)
         given = [*cgutils.unpack_tuple(builder, out.shape), width]
-        given += [values.data, factors.data, out.data]
+        given += [values.data, sums.data, out.data]
         kinds = [value.type for value in given]
-        builder.call(function_of(builder.module, "put_products", kinds, _write_products), given)
+        builder.call(function_of(builder.module, "put_shares", kinds, _write_shares), given)
         return context.get_dummy_value()
 
-    return types.void(values, factors, out), generate
+    return types.void(values, sums, out), generate
 
 
-def _write_products(builder, n_rows, n_classes, width, values, factors, out):
-    """Write products of vectors of rows, and of as many classes, the last ones twice."""
+def _write_shares(builder, n_rows, n_classes, width, values, sums, out):
+    """Write shares of vectors of rows, and of as many classes, the last ones twice."""
     index, vector = width.type, ir.VectorType(ir.DoubleType(), LANES)
     put = masked_store(builder, vector)
     numbers = ir.Constant(ir.VectorType(index, LANES), [index(i) for i in range(LANES)])
@@ -690,7 +716,7 @@ def _write_products(builder, n_rows, n_classes, width, values, factors, out):
 
     with cgutils.for_range_slice(builder, zero, n_rows, step, index) as (r, _):
         rows = [least(builder, builder.add(r, index(i)), last_row) for i in range(LANES)]
-        w = load(factors, r)
+        w = builder.fdiv(ir.Constant(vector, [1.0] * LANES), load(sums, r))
         with cgutils.for_range_slice(builder, zero, n_classes, step, index) as (k, _):
             classes = (least(builder, builder.add(k, index(i)), last_class) for i in range(LANES))
             places = (builder.add(builder.mul(c, width), r) for c in classes)
@@ -709,37 +735,27 @@ def normalise(scores, logarithmic, densities, out):
     """Write posteriors ``exp(scores[k, r]) / sum`` to ``out[r, k]``, or their logarithms.
 
     The logarithms of the sums go to `densities`. It or `out` may be empty. All classes are equally
-    probable where all scores are -inf. Scores are read once, and their exponentials stay in the
-    first cache until they are written row by row.
+    probable where all scores are -inf. Exponentials stay in the first cache until they are written
+    row by row.
     """
     n_classes, n_rows = scores.shape
     most = max(1, min(n_rows, _EXP_ROWS, max(LANES, _EXP_VALUES // n_classes)))
     width = padded_width(most)
     every = empty_vectors(n_classes * width).reshape((n_classes, width))
     tops, sums = empty_vectors(width), empty_vectors(width)
-    tops[:], sums[:] = 0.0, 0.0  # to the end: arithmetic with denormal numbers would take long
     for first in range(0, n_rows, most):
         n = min(most, n_rows - first)
-        top, total = tops[:n], sums[:n]
-        for r in range(n):
-            top[r], total[r] = scores[0, first + r], 0.0
-        for k in range(1, n_classes):
-            x = scores[k, first : first + n]
-            for r in range(n):
-                top[r] = max(top[r], x[r])
-        for k in range(n_classes):
-            add_exponentials(scores[k, first : first + n], top, every[k], total)
+        put_exponentials(scores, first, n, every, tops, sums)
         for r in range(densities[first : first + n].size):
-            densities[first + r] = top[r] + np.log(total[r])
+            densities[first + r] = tops[r] + np.log(sums[r])
         if out.size == 0:
             continue
         if logarithmic:
             for r in range(n):
-                total[r] = np.log(total[r])
+                sums[r] = np.log(sums[r])
             for k in range(n_classes):
                 x, share = scores[k, first : first + n], every[k]
                 for r in range(n):
-                    share[r] = (x[r] - top[r] if top[r] > -np.inf else 0.0) - total[r]
-        for r in range(n):
-            total[r] = 1.0 if logarithmic else 1.0 / total[r]
-        put_products(every, sums, out[first : first + n])
+                    share[r] = (x[r] - tops[r] if tops[r] > -np.inf else 0.0) - sums[r]
+            sums[:n] = 1.0
+        put_shares(every, sums, out[first : first + n])

@@ -118,6 +118,21 @@ def whole_vectors(builder, d, scalar, stored):
     return n_whole, lambda place: builder.call(load, [place, alignment, mask, zeros])
 
 
+def for_vectors(builder, n, vector, many, write):
+    """Call ``write(number, n_vectors, load)`` for vectors of `n` numbers of float64 in memory.
+
+    It is called for `many` at a time, then for single ones, and for the last one, which `load` does
+    not read beyond its end.
+    """
+    index, zero = n.type, n.type(0)
+    n_whole, load_last = whole_vectors(builder, n, types.float64, vector)
+    start = builder.and_(n_whole, index(-many))
+    for step, first, last in ((many, zero, start), (1, start, n_whole))[:many]:
+        with cgutils.for_range_slice(builder, first, last, index(step), index) as (number, _):
+            write(number, step, lambda place: builder.load(place, align=8))
+    write(n_whole, 1, load_last)
+
+
 def masked_store(builder, vector):
     """Return what stores those values of a vector of 64-bit numbers that a mask selects."""
     kind = "f" if isinstance(vector.element, ir.DoubleType) else "i"

@@ -541,7 +541,7 @@ class GaussianModel(Model):
 
     # --- scores of arrays ---------------------------------------------------------------------
 
-    def relative_scores(self, X: Any, first_row: int = 0) -> np.ndarray:
+    def relative_scores(self, X: Any, first_row: int = 0, out: Any = None) -> np.ndarray:
         r"""Return discriminants: linear ones of a pooled covariance, else joint log-likelihoods.
 
         They leave out the term :math:`-(d/2) \ln 2\pi`.
@@ -552,6 +552,8 @@ class GaussianModel(Model):
             Rows.
         first_row : int
             Number of the first row in a larger array, from which errors count.
+        out : ndarray, optional
+            Array in rows that gets the result, of its shape and type, and which `X` does not share.
 
         Returns
         -------
@@ -573,8 +575,8 @@ class GaussianModel(Model):
         (array([2.5]), array([2.5]))
         """
         if not self.structure.per_class:
-            return self._by_class(X, self._discriminant_functions, copied, first_row)
-        scores = super().relative_scores(X, first_row)
+            return self._by_class(X, self._discriminant_functions, copied, first_row, out)
+        scores = super().relative_scores(X, first_row, out)
         scores += 0.5 * self.features.size * math.log(2 * math.pi)
         return scores
 
@@ -830,7 +832,7 @@ class GaussianModel(Model):
 
         return self._score(X, scores_of, finish, np.empty(length(X), labels.dtype), first_row)
 
-    def mahalanobis(self, X: Any, first_row: int = 0) -> np.ndarray:
+    def mahalanobis(self, X: Any, first_row: int = 0, out: Any = None) -> np.ndarray:
         r"""Return :math:`(x-m_k)^T \Sigma_k^{-1} (x-m_k)`.
 
         Parameters
@@ -839,6 +841,8 @@ class GaussianModel(Model):
             Rows.
         first_row : int
             Number of the first row in a larger array, from which errors count.
+        out : ndarray, optional
+            Array in rows that gets the result, of its shape and type, and which `X` does not share.
 
         Returns
         -------
@@ -858,7 +862,7 @@ class GaussianModel(Model):
         array([[ 0., 25.],
                [ 9.,  4.]])
         """
-        return self._by_mean(X, self._to_means, copied, first_row)
+        return self._by_mean(X, self._to_means, copied, first_row, out)
 
     def own_mahalanobis(self, X: Any, first_row: int = 0, *, codes: np.ndarray) -> np.ndarray:
         """Return the squared distance of each row to the mean of its own class.
@@ -890,7 +894,7 @@ class GaussianModel(Model):
         >>> model.own_mahalanobis([[2.0], [5.0]], codes=np.array([0, 1])).round(3)
         array([0., 4.])
         """
-        return self._score(X, self._to_own_means, copied, np.empty(length(X)), first_row, codes)
+        return self._score(X, self._to_own_means, copied, None, first_row, codes)
 
     def _to_own_means(self, X: Any, codes: np.ndarray) -> np.ndarray:
         """Return squared distances of rows to the means of their own classes."""
@@ -1011,9 +1015,10 @@ class GaussianModel(Model):
         scores_of: Callable[[np.ndarray], np.ndarray],
         finish: Finish,
         first_row: int,
+        out: np.ndarray | None = None,
     ) -> np.ndarray:
         """Score rows as `_by_class` does; NaN for classes without rows."""
-        values = self._by_class(X, scores_of, finish, first_row)
+        values = self._by_class(X, scores_of, finish, first_row, out)
         without = np.isnan(self.means[:, 0])
         if not isinstance(values, np.ndarray):
             return in_columns(without, values)

@@ -231,11 +231,14 @@ class RowModel(Saved):
         X: Any,
         scores_of: Callable[..., np.ndarray],
         finish: Finish,
-        out: np.ndarray,
+        out: np.ndarray | None,
         first_row: int,
         *of_rows: np.ndarray,
     ) -> Any:
-        """Check rows, and score them as `_by_chunks` does; those on a device there."""
+        """Check rows, and score them as `_by_chunks` does; those on a device there.
+
+        Without `out` there is one number for each row.
+        """
         there = _ON_DEVICE.get(getattr(finish, "func", finish)) if self._on_device else None
         device = there is not None and not of_rows
         X = checked_rows(self, X, first_row, self._takes_sparse, device)
@@ -244,6 +247,7 @@ class RowModel(Saved):
                 refuse_not_finite(X, first_row)
             scores = X.scored(scores_of, there, self.classes.size)
             return tensors.as_labels(scores, self.classes) if there is tensors.as_codes else scores
+        out = np.empty(X.shape[0]) if out is None else out
         return self._by_chunks(X, scores_of, finish, out, first_row, *of_rows)
 
     def _by_chunks(
@@ -440,12 +444,13 @@ class Model(RowModel):
         scores_of: Callable[[np.ndarray], np.ndarray],
         finish: Finish,
         first_row: int,
+        out: np.ndarray | None = None,
     ) -> Any:
         """Score rows as `_score` does, into an array of shape (n_rows, n_classes)."""
-        out = np.empty((length(X), self.classes.size))
+        out = np.empty((length(X), self.classes.size)) if out is None else out
         return self._score(X, scores_of, finish, out, first_row)
 
-    def predict(self, X: Any, first_row: int = 0) -> np.ndarray:
+    def predict(self, X: Any, first_row: int = 0, out: Any = None) -> np.ndarray:
         """Return each row's most probable class.
 
         Parameters
@@ -454,6 +459,8 @@ class Model(RowModel):
             Rows.
         first_row : int
             Number of the first row in a larger array, from which errors count.
+        out : ndarray, optional
+            Array in rows that gets the result, of its shape and type, and which `X` does not share.
 
         Returns
         -------
@@ -473,10 +480,12 @@ class Model(RowModel):
         >>> model.predict([[2.0], [5.0]])
         array(['ant', 'bee'], dtype='<U3')
         """
-        out = np.empty(length(X), self.classes.dtype)
+        out = np.empty(length(X), self.classes.dtype) if out is None else out
         return self._score(X, self._most_probable, labelled(self.classes), out, first_row)
 
-    def posterior(self, X: Any, first_row: int = 0, temperature: float = 1.0) -> np.ndarray:
+    def posterior(
+        self, X: Any, first_row: int = 0, temperature: float = 1.0, out: Any = None
+    ) -> np.ndarray:
         """Return the probability of each class given the row.
 
         Parameters
@@ -487,6 +496,8 @@ class Model(RowModel):
             Number of the first row in a larger array, from which errors count.
         temperature : float > 0
             Divides the joint log-likelihoods before; see `streamgda.models.calibration`.
+        out : ndarray, optional
+            Array in rows that gets the result, of its shape and type, and which `X` does not share.
 
         Returns
         -------
@@ -513,9 +524,11 @@ class Model(RowModel):
                 self._relative_scores(rows, margin=scoring.FAR * temperature), temperature
             )
 
-        return self._by_class(X, scores_of, posterior, first_row)
+        return self._by_class(X, scores_of, posterior, first_row, out)
 
-    def log_posterior(self, X: Any, first_row: int = 0, temperature: float = 1.0) -> np.ndarray:
+    def log_posterior(
+        self, X: Any, first_row: int = 0, temperature: float = 1.0, out: Any = None
+    ) -> np.ndarray:
         """Return the logarithm of `posterior`, exact even where that is rounded to zero.
 
         Parameters
@@ -526,6 +539,8 @@ class Model(RowModel):
             Number of the first row in a larger array, from which errors count.
         temperature : float > 0
             See `posterior`.
+        out : ndarray, optional
+            Array in rows that gets the result, of its shape and type, and which `X` does not share.
 
         Returns
         -------
@@ -549,9 +564,9 @@ class Model(RowModel):
         def scores_of(rows: np.ndarray) -> np.ndarray:
             return tempered(self._relative_scores(rows), temperature)
 
-        return self._by_class(X, scores_of, log_posterior, first_row)
+        return self._by_class(X, scores_of, log_posterior, first_row, out)
 
-    def joint_log_likelihood(self, X: Any, first_row: int = 0) -> np.ndarray:
+    def joint_log_likelihood(self, X: Any, first_row: int = 0, out: Any = None) -> np.ndarray:
         r"""Return :math:`\ln p(x, y=k)`.
 
         Parameters
@@ -560,6 +575,8 @@ class Model(RowModel):
             Rows.
         first_row : int
             Number of the first row in a larger array, from which errors count.
+        out : ndarray, optional
+            Array in rows that gets the result, of its shape and type, and which `X` does not share.
 
         Returns
         -------
@@ -579,9 +596,9 @@ class Model(RowModel):
         >>> model.joint_log_likelihood([[2.0]]).round(3)
         array([[ -1.612, -14.112]])
         """
-        return self._by_class(X, self._joint, copied, first_row)
+        return self._by_class(X, self._joint, copied, first_row, out)
 
-    def relative_scores(self, X: Any, first_row: int = 0) -> np.ndarray:
+    def relative_scores(self, X: Any, first_row: int = 0, out: Any = None) -> np.ndarray:
         """Return discriminants: joint log-likelihoods, up to a term that all classes share.
 
         Parameters
@@ -590,15 +607,17 @@ class Model(RowModel):
             Rows.
         first_row : int
             Number of the first row in a larger array, from which errors count.
+        out : ndarray, optional
+            Array in rows that gets the result, of its shape and type, and which `X` does not share.
 
         Returns
         -------
         ndarray, shape (n_rows, n_classes)
             Discriminants.
         """
-        return self._by_class(X, self._relative_scores, copied, first_row)
+        return self._by_class(X, self._relative_scores, copied, first_row, out)
 
-    def log_odds(self, X: Any, first_row: int = 0) -> np.ndarray:
+    def log_odds(self, X: Any, first_row: int = 0, out: Any = None) -> np.ndarray:
         """Return the log-odds of the second of two classes; zero if there is one class only.
 
         Parameters
@@ -607,6 +626,8 @@ class Model(RowModel):
             Rows.
         first_row : int
             Number of the first row in a larger array, from which errors count.
+        out : ndarray, optional
+            Array in rows that gets the result, of its shape and type, and which `X` does not share.
 
         Returns
         -------
@@ -626,9 +647,9 @@ class Model(RowModel):
         >>> model.log_odds([[2.0], [4.5], [7.0]]).round(2)
         array([-12.5,   0. ,  12.5])
         """
-        return self._score(X, self._relative_scores, difference, np.empty(length(X)), first_row)
+        return self._score(X, self._relative_scores, difference, out, first_row)
 
-    def log_density(self, X: Any, first_row: int = 0) -> np.ndarray:
+    def log_density(self, X: Any, first_row: int = 0, out: Any = None) -> np.ndarray:
         r"""Return :math:`\ln p(x) = \ln \sum_k p(x, y=k)`.
 
         Parameters
@@ -637,6 +658,8 @@ class Model(RowModel):
             Rows.
         first_row : int
             Number of the first row in a larger array, from which errors count.
+        out : ndarray, optional
+            Array in rows that gets the result, of its shape and type, and which `X` does not share.
 
         Returns
         -------
@@ -656,7 +679,7 @@ class Model(RowModel):
         >>> model.log_density([[2.0], [50.0]]).round(1)
         array([  -1.6, -926.1])
         """
-        return self._score(X, self._joint, log_sum_exp, np.empty(length(X)), first_row)
+        return self._score(X, self._joint, log_sum_exp, out, first_row)
 
     def own_log_density(self, X: Any, first_row: int = 0, *, codes: np.ndarray) -> np.ndarray:
         r"""Return :math:`\ln p(x | y)` of each row, given its class.
@@ -688,7 +711,7 @@ class Model(RowModel):
         >>> model.own_log_density([[2.0], [5.0]], codes=np.array([0, 1])).round(3)
         array([-0.919, -2.919])
         """
-        return self._score(X, self._own_densities, copied, np.empty(length(X)), first_row, codes)
+        return self._score(X, self._own_densities, copied, None, first_row, codes)
 
     def _own_densities(self, X: Any, codes: np.ndarray) -> np.ndarray:
         """Return the log-densities of rows in their own classes."""

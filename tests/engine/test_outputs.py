@@ -22,6 +22,7 @@ from streamgda import (
     ClassMoments,
     GaussianNB,
     LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
     accumulate,
     engine,
     open_store,
@@ -238,6 +239,41 @@ def test_outputs_that_cannot_hold_probabilities(fitted, kind):
         refuses(InvalidDataError, match, fitted, "predict_proba", held(X, kind), out=out)
     out = fitted.predict_proba(held(X, kind), out=np.empty((300, 3), "f4"))
     np.testing.assert_allclose(out, fitted.predict_proba(X), atol=1e-7)
+
+
+OF_ROWS = ("predict", "predict_proba", "predict_log_proba", "predict_joint_log_proba")
+OF_ROWS += ("decision_function", "score_samples", "mahalanobis", "p_values")
+
+
+@pytest.mark.parametrize("method", OF_ROWS)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_arrays_get_the_scores_whatever_their_layout(method, n_classes):
+    X, y = blobs()
+    X, y = X[y < n_classes], y[y < n_classes]
+    fitted = QuadraticDiscriminantAnalysis().fit(X, np.array(["ant", "bee", "cat"])[y])
+    score = getattr(fitted, method)
+    expected = score(X)
+    n, *width = expected.shape
+    for make in (
+        lambda: np.empty_like(expected),
+        lambda: np.empty_like(expected, order="F"),
+        lambda: np.empty((2 * n, *width), expected.dtype)[::2],
+        lambda: np.empty((n, *width), expected.dtype.newbyteorder(">")),
+    ):
+        out = make()
+        assert score(X, out=out) is out
+        np.testing.assert_array_equal(out, expected)
+    filled = score(X, out=make(), on_invalid="fill")
+    np.testing.assert_array_equal(filled, expected)
+
+
+def test_arrays_that_share_memory_with_rows():
+    """The first scores are written where rows are that are scored later."""
+    X, y = blobs(200_000)
+    fitted = QuadraticDiscriminantAnalysis().fit(X, y)
+    expected, rows = fitted.predict_proba(X), X.copy()
+    out = rows.reshape(-1)[-expected.size :].reshape(expected.shape)
+    np.testing.assert_array_equal(fitted.predict_proba(rows, out=out), expected)
 
 
 def test_outputs_that_are_read_only(fitted, tmp_path):
