@@ -109,6 +109,13 @@ class GridRows(RowSource):
         dims = _dims(X)
         stored = () if is_labelled(X) else _stored_names(X)
         if not is_labelled(X):
+            scaled = [n for n in ("scale_factor", "add_offset") if n in getattr(X, "attrs", ())]
+            if scaled:
+                warnings.warn(
+                    f"{name} has {' and '.join(scaled)} among its attributes, and its values are "
+                    f"read as they are stored; an xarray.DataArray applies these",
+                    stacklevel=2,
+                )
             if features in stored:
                 features = stored.index(features)
             elif type(features) is int and -X.ndim <= features < 0:

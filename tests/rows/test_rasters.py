@@ -372,6 +372,14 @@ def test_large_labels_beside_negative_ones_stay_integers_in_a_geotiff(tmp_path):
     np.testing.assert_array_equal(written[0], fitted.predict(X, **options))
 
 
+def test_values_that_xarray_would_scale_are_read_as_stored_with_a_warning(tmp_path):
+    X, _ = scene()
+    stored = zarr.array(X.values, dimension_names=X.dims, attributes={"scale_factor": 0.5})
+    with pytest.warns(UserWarning, match="X has scale_factor among its attributes"):
+        found = accumulate(stored, np.zeros(HEIGHT * WIDTH, int), **BAND)
+    assert found.exact
+
+
 def test_a_geotiff_is_complete_or_missing(tmp_path):
     X, y = scene()
     fitted = GaussianNB().fit(pixels(X), y.values.ravel())
