@@ -5,6 +5,7 @@ xarray is not imported here: its arrays are recognised by their methods.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import math
 import warnings
@@ -227,8 +228,14 @@ def nodata_of(array: Any) -> float | None:
     attributes: Any = getattr(array, "attrs", None)
     if not hasattr(attributes, "keys"):
         return None
-    value = np.asarray(next((attributes[n] for n in _OF_NODATA if n in attributes), None))
-    if value.ndim or value.dtype.kind not in "iuf" or np.isnan(value):
+    found = next((attributes[n] for n in _OF_NODATA if n in attributes), None)
+    if found is None and "_ARRAY_DIMENSIONS" in attributes:  # of xarray, in zarr version 2
+        found = getattr(array, "fill_value", None)
+    if isinstance(found, str):  # floats of xarray in zarr version 3
+        with contextlib.suppress(ValueError):
+            found = np.frombuffer(base64.standard_b64decode(found), "<f8")
+    value = np.asarray(found)
+    if value.size != 1 or value.dtype.kind not in "iuf" or np.isnan(value).all():
         return None
     number: float = value.item()
     return number

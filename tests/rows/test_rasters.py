@@ -372,6 +372,19 @@ def test_large_labels_beside_negative_ones_stay_integers_in_a_geotiff(tmp_path):
     np.testing.assert_array_equal(written[0], fitted.predict(X, **options))
 
 
+@pytest.mark.parametrize("kind", ["f4", "i2"])
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_fill_values_that_xarray_wrote_are_missing(zarr_format, kind, tmp_path):
+    X, y = scene()
+    gaps = X.drop_vars("band").astype(float).where(y != 2)
+    how = {"encoding": {"scene": {"dtype": kind, "_FillValue": -9999}}, "consolidated": False}
+    gaps.to_dataset().to_zarr(tmp_path, zarr_format=zarr_format, **how)
+    rows, _ = open_store(tmp_path, "scene", None, **BAND)
+    found = accumulate(rows, y.values, on_invalid="skip")
+    assert found.n_skipped == (y == 2).sum()
+    np.testing.assert_array_equal(found.classes, [0, 1, 3])
+
+
 def test_values_that_xarray_would_scale_are_read_as_stored_with_a_warning(tmp_path):
     X, _ = scene()
     stored = zarr.array(X.values, dimension_names=X.dims, attributes={"scale_factor": 0.5})
