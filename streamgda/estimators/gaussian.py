@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -892,25 +891,26 @@ class GaussianClassifier(MomentClassifier):
         own: dict[str, Any] = {"codes": codes}
         own |= {} if weights is None else {"weights": weights}
         columns = self.classes_.size if answer in ("posterior", "log_posterior") else None
-        held = int(self.model_.held_bytes) + sum(each.nbytes for each in own.values())
-        if out is None and not math.isnan(rows.X.n_rows):  # what the next pass returns
-            held += 8 * rows.X.n_rows * (columns or 1)
-        influential = engine.score(
-            partial(model.leave_one_out, answer="influential", **own),
-            X,
-            held=held,
-            max_memory=max_memory,
-        )
-        found = as_source(rows.X.laid_out(influential, "influential")).whole()
-        at = np.flatnonzero(found)
-        own |= self._refits(model, rows.X, X, codes, weights, at, max_memory)
         method = f"leave_one_out_{answer}"
         if answer == "posterior" and self._settings._temperature != 1:
             own["temperature"] = self._settings._temperature
-        function = partial(model.leave_one_out, answer=answer, **own)
-        options = own | {"priors": priors}
-        scorer = Scorer(method, function, self.model_, None, columns, options, method)
-        return scorer.score(X, out, max_memory=max_memory), weights
+
+        def scored(answer: str, columns: int | None, out: Any = None) -> Any:
+            function = partial(model.leave_one_out, answer=answer, **own)
+            options = own | {"priors": priors}
+            scorer = Scorer(method, function, self.model_, None, columns, options, method)
+            return scorer.score(X, out, max_memory=max_memory)
+
+        # In memory, the first pass is the only one, unless the removal of a row is a refit.
+        at_once = out is None and rows.X.in_memory and rows.X.executor != "dask"
+        first = scored(answer, columns) if at_once else scored("right", None)
+        found = as_source(rows.X.laid_out(first, "first")).whole()
+        at = np.flatnonzero(np.isnan(found.reshape(len(found), -1)[:, 0]))
+        if at_once and not at.size:
+            return first, weights
+        del first, found
+        own |= self._refits(model, rows.X, X, codes, weights, at, max_memory)
+        return scored(answer, columns, out), weights
 
     def _likelihoods_without(self, rows: Rows, max_memory: int | str | None) -> np.ndarray:
         scores, weights = self._scored_without("log_posterior", rows, "counted", max_memory)

@@ -73,54 +73,85 @@ def removed_squares(columns, codes, centres, ridges, alpha, beta, gamma, distanc
 
 
 @fast_kernel
-def removed_products(codes, alpha, gamma, gaps, offsets, scores):
-    """Replace joint scores by squared distances without the row, for one covariance of all classes.
+def removed_products(codes, at, table, gaps, offsets, log_priors, scores, influential):
+    """Replace joint scores by those without the row, for one covariance of all classes.
 
     The score of class k was ``offsets[k]`` less half of the squared distance to its mean. `gaps`
     are the squared distances between the means, shape (n_classes, n_classes): they give the
-    products of deviations from two means.
+    products of deviations from two means. Column ``at[r]`` of the table tells what changes for row
+    r. True is written to `influential` for rows beyond a limit there.
     """
     n_classes, n_rows = scores.shape
     own, inverse, factors = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK)
     for start in range(0, n_rows, _BLOCK):
         n = min(_BLOCK, n_rows - start)
-        classes = codes[start : start + n]
+        classes, places = codes[start : start + n], at[start : start + n]
         for r in range(n):
-            k, lost = classes[r], gamma[start + r]
-            inverse[r] = 1 / alpha[start + r]
+            k, i = np.uint64(classes[r]), np.uint64(places[r])
+            lost = table[2, i]
+            inverse[r] = 1 / table[0, i]
             own[r] = 2 * (offsets[k] - scores[k, start + r]) * inverse[r]
             factors[r] = lost / (1 - lost * own[r])
+            influential[start + r] |= not own[r] < table[5, i]
         for k in range(n_classes):
-            x, gap, offset = scores[k, start : start + n], gaps[k], offsets[k]
+            x, gap, offset, prior = scores[k, start : start + n], gaps[k], offsets[k], log_priors[k]
             for r in range(n):
                 square = 2 * (offset - x[r]) * inverse[r]
-                product = 0.5 * (square + own[r] - gap[classes[r]] * inverse[r])
-                x[r] = square + factors[r] * (product * product)
+                product = 0.5 * (square + own[r] - gap[np.uint64(classes[r])] * inverse[r])
+                x[r] = prior - 0.5 * (square + factors[r] * (product * product))
+        for r in range(n):
+            k, i = np.uint64(classes[r]), np.uint64(places[r])
+            square = own[r] + factors[r] * (own[r] * own[r])
+            scores[k, start + r] = log_priors[k] + table[4, i] - 0.5 * table[3, i] * square
 
 
 @fast_kernel
-def own_variances(X, features, codes, centres, lows, precisions, changes, distances, logs):
-    """Write the same for the centres of the rows' own classes, of rows by variances.
+def own_by_factors(codes, at, table, logs, offsets, scores, influential):
+    """Replace scores of rows' own classes by those without the rows, as `removed_products` does.
 
-    Coordinate j is the deviation from that centre, and its ridge the precision of the class.
+    Each class has a covariance, and `logs` what its log-determinant changes by, but for the last
+    factor.
     """
-    squares = np.empty(features.size)
+    for r in range(codes.size):
+        k, i = np.uint64(codes[r]), np.uint64(at[r])
+        square = 2 * (offsets[k] - scores[k, r]) / table[0, i]
+        rest = 1 - table[2, i] * square
+        influential[r] |= not square < table[5, i]
+        log = logs[i] + np.log(rest)
+        scores[k, r] = offsets[k] + table[4, i] - 0.5 * (log + table[3, i] * (square / rest))
+
+
+@fast_kernel
+def own_variances(
+    X, codes, at, centres, lows, precisions, offsets, table, growth, own, influential
+):
+    """Write the scores of rows for their own classes without the rows, by variances.
+
+    Coordinate j is the deviation from the centre of the class, and its ridge the precision, times
+    which `growth` is added to the variance. Arguments are as of `removed_products`; a row that
+    leaves nearly nothing of a variance is influential, too.
+    """
+    d = X.shape[1]
+    squares = np.empty(d)
     for r in range(X.shape[0]):
-        k, total, log = codes[r], 0.0, 0.0
-        a, b, c, precision = changes[0, r], changes[1, r], changes[2, r], precisions[codes[r]]
-        for j in range(features.size):
-            t = (X[r, features[j]] - centres[k, j]) - lows[k, j]
-            squares[j] = precision[j] * (t * t)
-        for start in range(0, features.size, _FACTORS):
-            s, ridges = squares[start : start + _FACTORS], precision[start : start + _FACTORS]
+        k, i = np.uint64(codes[r]), np.uint64(at[r])
+        a, b, c = table[0, i], table[1, i] + growth[r], table[2, i]
+        total, log, lost = 0.0, 0.0, 0
+        for j in range(d):
+            t = (X[r, j] - centres[k, j]) - lows[k, j]
+            squares[j] = precisions[k, j] * (t * t)
+        for start in range(0, d, _FACTORS):
             part, factor = 0.0, 1.0  # of this part alone, or they are not in registers
-            for j in range(s.size):
-                v = max(a + b * ridges[j] - c * s[j], LEAST)
-                part += s[j] / v
+            # Unsigned: no check for negative indices.
+            for j in range(np.uint64(start), np.uint64(min(start + _FACTORS, d))):
+                v = a + b * precisions[k, j] - c * squares[j]
+                lost += v <= LEAST
+                part += squares[j] / v
                 factor *= v
             total += part
             log += np.log(factor)
-        distances[r], logs[r] = total, log
+        influential[r] |= lost > 0 or not table[5, i] > 0
+        own[r] = offsets[k] + table[4, i] - 0.5 * (log + table[3, i] * total)
 
 
 @fast_kernel

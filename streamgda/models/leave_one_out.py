@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy import linalg
@@ -44,51 +44,16 @@ from streamgda.kernels.leave_one_out import LEAST
 from streamgda.kernels.scoring import PANEL_FEATURES
 from streamgda.models.covariance import Regularisation
 from streamgda.models.gaussian import GaussianModel
-from streamgda.models.model import copied, length, log_posterior, posterior, tempered
+from streamgda.models.model import length, log_posterior, posterior, tempered
 from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.centred import total_variance
 from streamgda.moments.roots import LinearFunctions, MatrixDistances, rank_limit
-from streamgda.rows.arrays import row_type
 from streamgda.runtime import lapack, threads
 
 ROUNDING = 1e-13  # largest change of a distance, as a share of it, that rounding exceeds
 _LEAST_WEIGHT = 1e-4  # share of a weight whose loss adds rounding errors to the means
 _LEAST_SINGLE = 1e-3  # as kernels.LEAST, for products in float32
 _HUGE = 1e300
-
-
-class Removal(NamedTuple):
-    """The removal of each of some rows: one entry a row.
-
-    Attributes
-    ----------
-    codes, groups : ndarray of int64
-        Classes of the rows, and the numbers of their covariances.
-    total : ndarray
-        Weights of these classes with the row.
-    weights : ndarray
-        Weights of the rows, zero for those that stay.
-    """
-
-    codes: np.ndarray
-    groups: np.ndarray
-    total: np.ndarray
-    weights: np.ndarray
-
-    @property
-    def left(self) -> np.ndarray:
-        """Weights of the classes without the rows."""
-        return self.total - self.weights
-
-    @property
-    def factor(self) -> np.ndarray:
-        """Factor b of the products that the scatter loses."""
-        return self.total * self.weights / self.left
-
-    @property
-    def stretch(self) -> np.ndarray:
-        """Squared distance to the own mean without the row, as a multiple of that with it."""
-        return np.square(self.total / self.left)
 
 
 @dataclass(frozen=True)
@@ -107,6 +72,8 @@ class GaussianLeaveOneOut(GaussianModel):
         Mean of all rows, and sums of the squares about it, of the features in the density.
     prior_kind : {"counted", "given"}
         Priors are the shares of the classes, or given.
+    alone : ndarray of bool, shape (n_classes,)
+        Classes that may hold nearly all of the variance of a feature.
     separations : ndarray, shape (2,)
         Largest and smallest singular value of the class means that count for a solver of LDA that
         drops directions; zeros for other models.
@@ -121,6 +88,7 @@ class GaussianLeaveOneOut(GaussianModel):
     mean: np.ndarray = field(kw_only=True)
     squares: np.ndarray = field(kw_only=True)
     prior_kind: str = field(kw_only=True)
+    alone: np.ndarray = field(kw_only=True)
     separations: np.ndarray = field(kw_only=True)
     unweighted: tuple[float, np.ndarray, np.ndarray] | None = field(default=None, kw_only=True)
 
@@ -169,6 +137,11 @@ class GaussianLeaveOneOut(GaussianModel):
         squares = total_variance(held)[features] * count.sum()
         own = {f.name: getattr(model, f.name) for f in fields(GaussianModel)}
         sums = {"count": count, "traces": scatter.sum(axis=1), "mean": mean, "squares": squares}
+        sums["alone"] = np.ones(count.size, bool)
+        if held.structure.per_class:
+            within = held.packed[:, features]
+            others = within.sum(axis=0) - within
+            sums["alone"] = ~(others > _LEAST_SINGLE * squares).all(axis=1)
         return cls(**own, **sums, how=how, prior_kind=prior_kind, separations=separations)
 
     # --- scores of arrays ---------------------------------------------------------------------
@@ -193,10 +166,9 @@ class GaussianLeaveOneOut(GaussianModel):
             Rows of the fit.
         first_row : int
             Number of the first row in a larger array.
-        answer : {"posterior", "log_posterior", "right", "influential"}
-            The probability of each class, or its logarithm; one for rows that are classified
-            correctly and zero for others; or one for rows whose removal has to be a refit and zero
-            for others.
+        answer : {"posterior", "log_posterior", "right"}
+            The probability of each class, or its logarithm; or one for rows that are classified
+            correctly and zero for others.
         codes : ndarray of int
             Classes of the rows of that larger array.
         weights : ndarray of float64, optional
@@ -209,97 +181,101 @@ class GaussianLeaveOneOut(GaussianModel):
         Returns
         -------
         ndarray, shape (n_rows, n_classes) or (n_rows,)
-            The answers.
+            The answers; NaN for rows whose removal has to be a refit.
         """
-        n, k = length(X), self.classes.size
-        function, finish, out = {
-            "posterior": (self._scores, posterior, np.empty((n, k))),
-            "log_posterior": (self._scores, log_posterior, np.empty((n, k))),
-            "right": (self._scores, scoring.largest, np.empty(n, np.int64)),
-            "influential": (self._influential, copied, np.empty(n)),
+        n, k, some = length(X), self.classes.size, slice(first_row, first_row + length(X))
+        finish, out = {
+            "posterior": (posterior, np.empty((n, k))),
+            "log_posterior": (log_posterior, np.empty((n, k))),
+            "right": (scoring.largest, np.empty(n, np.int64)),
         }[answer]
 
-        def scores_of(rows: np.ndarray, own: np.ndarray, removed: np.ndarray) -> np.ndarray:
-            groups = own if self.structure.per_class else np.zeros_like(own)
-            removal = Removal(own, groups, self.count[own], removed)
-            return tempered(function(rows, removal), temperature)
+        def scores_of(*of_rows: np.ndarray) -> np.ndarray:
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                return tempered(self._scores(*of_rows), temperature)
 
-        own = codes[first_row : first_row + n].astype(np.int64)
-        removed = np.ones(n) if weights is None else weights[first_row : first_row + n]
-        self._score(X, scores_of, finish, out, first_row, own, removed)
+        own, influential = codes[some].astype(np.int64), np.zeros(n, bool)
+        removed = () if weights is None else (weights[some],)
+        self._score(X, scores_of, finish, out, first_row, own, influential, *removed)
         if refitted is not None and refits is not None:
             some = slice(*np.searchsorted(refitted, [first_row, first_row + n]))
             known = np.empty_like(out, shape=(some.stop - some.start, *out.shape[1:]))
             finish(tempered(refits[some].T.copy(), temperature), known)
             out[refitted[some] - first_row] = known
         if answer == "right":
-            return np.asarray(out == own, np.float64)
+            out = np.asarray(out == own, np.float64)
+        if removed:
+            influential &= removed[0] > 0
+        out[influential] = np.nan
         return out
 
     # --- scores of a chunk of rows ------------------------------------------------------------
 
-    def _scores(self, X: np.ndarray, removal: Removal) -> np.ndarray:
-        """Return joint log-likelihoods, up to a term that all classes of a row share."""
-        changes, codes, each = self._changes(X, removal), removal.codes, np.arange(len(X))
-        counted = self.prior_kind == "counted"
-        gains = np.log(removal.left / removal.total) if counted else np.zeros(len(X))
-        if self.structure.per_class:
-            scores, distances, logs = self._by_classes(X, codes, changes)
-            own = self._offsets[codes] + gains - 0.5 * (logs + removal.stretch * distances)
-            if scores is None:
-                scores = self._other_scores(X, codes, changes[3], own)
-            scores[codes, each] = own
+    def _scores(
+        self, X: np.ndarray, codes: np.ndarray, influential: np.ndarray, *weights: np.ndarray
+    ) -> np.ndarray:
+        """Return joint log-likelihoods, up to a term that all classes of a row share.
+
+        True is written to `influential` for rows whose removal leaves nothing but rounding errors
+        of something, and whose scores have no meaning.
+        """
+        growth, matrix = self._growth(X, codes, *weights), self.structure.matrix
+        moves = bool(np.count_nonzero(growth))
+        if weights or self._uses_traces or (matrix and moves):
+            lost = self._lost_traces(X, codes, *weights) if self._uses_traces else None
+            w = weights[0] if weights else np.ones(len(X))
+            table = self._table(codes, w, growth, lost, X.dtype)
+            at = np.arange(len(X))
         else:
-            scores = self._pooled(X, codes, changes)
-            own = removal.stretch * scores[codes, each]
-            scores *= -0.5
-            scores += self.log_priors[:, None]
-            scores[codes, each] = self.log_priors[codes] + gains - 0.5 * own
+            table, at = self._of_classes(X.dtype == np.float32), codes
+        if self._regularised or self.structure.one_variance:
+            self._find_alone(X, codes, influential, *weights)
+        if not self.structure.per_class:
+            return self._pooled(X, codes, at, table, growth, influential)
+        if self._by_factors and not moves and not (matrix and self.features.size > PANEL_FEATURES):
+            scores = self._relative_scores(X)
+            logs = self.features.size * np.log(table[0])
+            kernels.own_by_factors(codes, at, table, logs, self._offsets, scores, influential)
+            return scores
+        own = self._own_scores(X, codes, at, table, growth, influential)
+        scores = self._other_scores(X, codes, growth, own)
+        scores[codes, np.arange(len(X))] = own
         return scores
 
-    def _by_classes(
-        self, X: np.ndarray, codes: np.ndarray, changes: np.ndarray
-    ) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
-        """Return scores if they are computed anyway, own distances, and log-determinants.
-
-        The distances are those to the means with the row, by covariances without it, and the
-        logarithms those of determinants without it, less those with it.
-        """
-        alpha, _, gamma, growth = changes
-        matrix, d = self.structure.matrix, self.features.size
-        narrow = not matrix or d <= PANEL_FEATURES
-        if self._by_factors and narrow and not growth.any():
-            scores = self._relative_scores(X)
-            own = 2 * (self._offsets[codes] - scores[codes, np.arange(len(X))]) / alpha
-            logs = d * np.log(alpha)
-            if matrix:
-                rest = 1 - gamma * own
-                own, logs = own / rest, logs + np.log(rest)
-            return scores, own, logs
-        own, logs = self._own_distances(X, codes, changes)
-        return None, own, logs - np.log1p(gamma * own) if matrix else logs
-
-    def _own_distances(
-        self, X: np.ndarray, codes: np.ndarray, changes: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return squared distances to the means of classes, by covariances without the row.
-
-        The others are log-determinants less the model's, without the last factor of matrices.
-        """
-        distances, logs = np.empty((2, len(X)))
+    def _own_scores(
+        self,
+        X: np.ndarray,
+        codes: np.ndarray,
+        at: np.ndarray,
+        table: np.ndarray,
+        growth: np.ndarray,
+        influential: np.ndarray,
+    ) -> np.ndarray:
+        """Return the scores of rows for their own classes, by covariances without the rows."""
+        own = np.empty(len(X))
         if not self.structure.matrix:
-            own = codes, self._class_means, self._lows, self._correlated[0], changes
-            kernels.own_variances(X, self._read_features, *own, distances, logs)
-            return distances, logs
+            given = self._class_means, self._lows, self._root_of_classes, self._offsets
+            if self.structure.one_variance:  # alpha includes it
+                growth = np.zeros_like(growth)
+            if self.features.size < X.shape[1]:
+                X = X.take(self.features, axis=1)
+            kernels.own_variances(X, codes, at, *given, table, growth, own, influential)
+            return own
+        changes = table.take(at, axis=1)
         for k in np.unique(codes):
             rows, group = np.flatnonzero(codes == k), self.structure.group(k)
             columns = self._coordinates[k](X if rows.size == len(X) else X[rows])
-            found, products, own_logs = np.empty((3, 1, rows.size))
+            alpha, beta, gamma, stretch, gain, limit = changes.take(rows, axis=1)
+            squares, products, logs = np.empty((3, 1, rows.size))
             centre, ridges = np.zeros((1, self.features.size)), self.axes[group][1]
-            terms = np.zeros(rows.size, np.int64), centre, ridges, *changes.take(rows, axis=1)[:3]
-            kernels.removed_squares(columns, *terms, found, products, own_logs[0])
-            distances[rows], logs[rows] = found[0], own_logs[0]
-        return distances, logs
+            terms = np.zeros(rows.size, np.int64), centre, ridges, alpha, beta, gamma
+            kernels.removed_squares(columns, *terms, squares, products, logs[0])
+            # With the row, the matrix has the distance squares / (1 + gamma squares).
+            rest = 1 / (1 + gamma * squares[0])
+            logs = logs[0] + np.log(np.abs(rest))
+            own[rows] = self._offsets[k] + gain - 0.5 * (logs + stretch * squares[0])
+            influential[rows] |= ~((rest > 0) & (squares[0] * rest < limit))
+        return own
 
     def _other_scores(
         self, X: np.ndarray, codes: np.ndarray, growth: np.ndarray, own: np.ndarray
@@ -315,37 +291,60 @@ class GaussianLeaveOneOut(GaussianModel):
             scores = self._from_means.others(X, -0.5, self._offsets, codes, own)
         else:
             scores = self._relative_scores(X)
-        zeros, rows = np.zeros(moved.size), X[moved]
-        changes = np.stack([zeros + 1, growth[moved], zeros, zeros])
-        for k in range(self.classes.size if moved.size else 0):
-            distances, logs = self._own_distances(rows, np.full(moved.size, k), changes)
-            scores[k, moved] = self._offsets[k] - 0.5 * (logs + distances)
+        n = moved.size
+        table = np.zeros((6, n))
+        table[0], table[1], table[3], table[5] = 1, growth[moved], 1, np.inf
+        rows, given = X[moved], (np.arange(n), table, np.zeros(n), np.zeros(n, bool))
+        for k in range(self.classes.size if n else 0):
+            scores[k, moved] = self._own_scores(rows, np.full(n, k), *given)
         return scores
 
-    def _pooled(self, X: np.ndarray, codes: np.ndarray, changes: np.ndarray) -> np.ndarray:
-        """Return squared distances to all means by a pooled covariance without the row.
+    def _pooled(
+        self,
+        X: np.ndarray,
+        codes: np.ndarray,
+        at: np.ndarray,
+        table: np.ndarray,
+        growth: np.ndarray,
+        influential: np.ndarray,
+    ) -> np.ndarray:
+        """Return the scores by a pooled covariance without the row.
 
         Its determinant is the same for all classes.
         """
-        alpha, _, gamma, _ = changes
-        if self.structure.one_variance:
-            return self._to_means(X) / alpha
-        if self._by_factors:
+        log_priors = self.log_priors
+        if self._by_factors and self.structure.matrix:
             # A row is multiplied by the root once, for its distance to `xbar`.
             scores = self._joint(X)
-            kernels.removed_products(codes, alpha, gamma, self._gaps, self._offsets, scores)
+            given = table, self._gaps, self._offsets, log_priors
+            kernels.removed_products(codes, at, *given, scores, influential)
             return scores
-        scores = np.empty((self.classes.size, len(X)))
-        products = np.empty_like(scores) if self.structure.matrix else scores[:0]
-        terms = codes, self._white_means, self.axes[0][1], *changes[:3]
-        if self.structure.matrix:
-            columns = self._coordinates[-1](X)
+        alpha, beta, gamma, stretch, gain, limit = table.take(at, axis=1)
+        each, squares = np.arange(len(X)), np.empty((self.classes.size, len(X)))
+        if self.structure.one_variance:
+            squares = self._to_means(X) / alpha
+            influential |= ~(limit > 0)
+        elif self.structure.matrix:
+            products, columns = np.empty_like(squares), self._coordinates[-1](X)
+            changes = self._white_means, self.axes[0][1], alpha, beta, gamma
+            kernels.removed_squares(columns, codes, *changes, squares, products, np.empty(0))
+            rest = 1 / (1 + gamma * squares[codes, each])
+            influential |= ~((rest > 0) & (squares[codes, each] * rest < limit))
         else:
             columns = np.ascontiguousarray(X[:, self.features].T, np.float64)
             columns -= self._centre[:, None]
             columns *= self.axes[0][0][:, None]
-        kernels.removed_squares(columns, *terms, scores, products, np.empty(0))
-        return scores
+            beta = beta + growth
+            changes = self._white_means, self.axes[0][1], alpha, beta, gamma
+            kernels.removed_squares(columns, codes, *changes, squares, squares[:0], np.empty(0))
+            largest = self._own_squares(X, codes, self._root_of_classes)[1]
+            kept = alpha + np.minimum(beta, 0.0) * self._largest_precisions[0]
+            influential |= ~((kept - gamma * largest > LEAST) & (limit > 0))
+        own = gain + (1 - stretch) * 0.5 * squares[codes, each]
+        squares *= -0.5
+        squares += log_priors[:, None]
+        squares[codes, each] += own
+        return squares
 
     @cached_property
     def _white_means(self) -> np.ndarray:
@@ -401,26 +400,22 @@ class GaussianLeaveOneOut(GaussianModel):
         return np.array([ridges.max() for _, ridges in self.axes])
 
     @cached_property
-    def _correlated(self) -> tuple[np.ndarray, np.ndarray]:
-        """Precisions of the classes' features, and factors of sums that bound distances by them.
+    def _root_of_classes(self) -> np.ndarray:
+        """Precisions of the features of each class."""
+        roots = self.roots[self.structure.groups(self.classes.size)]
+        return np.require(roots, requirements="W")
 
-        The factors are the largest eigenvalues of the inverse correlation matrices.
-        """
-        groups = self.structure.groups(self.classes.size)
-        if not self.structure.matrix:
-            return self.roots[groups], np.ones(groups.size)
+    @cached_property
+    def _inverse_correlations(self) -> np.ndarray:
+        """Largest eigenvalues of the inverse correlation matrices, shape (groups,)."""
 
-        def of_group(root: np.ndarray) -> tuple[np.ndarray, float]:
+        def of_group(root: np.ndarray) -> float:
             triangle, last = root.copy(), (len(root) - 1,) * 2
             lapack.invert_lower(triangle)
-            variances = np.einsum("ij,ij->i", triangle, triangle)
-            scaled = root * np.sqrt(variances)
-            largest = linalg.eigvalsh(scaled @ scaled.T, subset_by_index=last)
-            return 1 / variances, float(largest[0])
+            scaled = root * np.sqrt(np.einsum("ij,ij->i", triangle, triangle))
+            return float(linalg.eigvalsh(scaled @ scaled.T, subset_by_index=last)[0])
 
-        found = threads.run_serial_blas(of_group, ((root,) for root in self.roots))
-        precisions, largest = zip(*found, strict=True)
-        return np.array(precisions)[groups], np.array(largest)[groups]
+        return np.array(threads.run_serial_blas(of_group, ((root,) for root in self.roots)))
 
     # --- changes of covariances ---------------------------------------------------------------
 
@@ -472,12 +467,12 @@ class GaussianLeaveOneOut(GaussianModel):
         """Multiples of I in the covariances of the groups."""
         return self._ridge_of(self.traces, self._divisors)[1] + self._smoothing
 
-    def _growth(self, X: np.ndarray, removal: Removal) -> np.ndarray:
+    def _growth(self, X: np.ndarray, codes: np.ndarray, *weights: np.ndarray) -> np.ndarray:
         """Return what smoothing adds to the variances without the rows, less what it adds now."""
         growth = np.zeros(len(X))
         if self.how.var_smoothing:
             total, mean, squares = self._smoothed
-            w = removal.weights if self.unweighted is None else np.ones(len(X))
+            w = weights[0] if weights and self.unweighted is None else np.ones(len(X))
             order = np.argsort(-squares)
             given = mean, squares, order, total * w / (total - w), total - w
             kernels.largest_without(X, self._read_features, *given, growth)
@@ -497,103 +492,107 @@ class GaussianLeaveOneOut(GaussianModel):
         kernels.own_squares(X, self._read_features, codes, *points, precisions, *out)
         return out
 
-    def _lost_traces(self, X: np.ndarray, removal: Removal) -> np.ndarray:
+    def _lost_traces(self, X: np.ndarray, codes: np.ndarray, *weights: np.ndarray) -> np.ndarray:
         """Return what the traces of scatters lose."""
+        total, w = self.count[codes], weights[0] if weights else 1.0
         ones = np.ones_like(self._class_means)
-        return removal.factor * self._own_squares(X, removal.codes, ones)[0]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(total * w / (total - w) * self._own_squares(X, codes, ones)[0])
 
-    def _changes(
-        self, X: np.ndarray, removal: Removal, lost_traces: np.ndarray | None = None
+    @cached_property
+    def _tables(self) -> dict[bool, np.ndarray]:
+        return {}
+
+    def _of_classes(self, single: bool) -> np.ndarray:
+        """Return the table of rows of weight one, one of each class."""
+        if single not in self._tables:
+            k, kind = self.classes.size, np.dtype(np.float32 if single else np.float64)
+            self._tables[single] = self._table(np.arange(k), np.ones(k), np.zeros(k), None, kind)
+        return self._tables[single]
+
+    def _table(
+        self,
+        codes: np.ndarray,
+        weights: np.ndarray,
+        growth: np.ndarray,
+        lost: np.ndarray | None,
+        dtype: np.dtype,
     ) -> np.ndarray:
-        """Return the changes of the own covariances of rows by their removal, shape (4, n_rows).
+        """Return what the removal of rows changes, given their classes and weights, shape (6, n).
 
-        They are alpha, beta and gamma, and what smoothing adds to all variances, less what it adds
-        now.
+        They are alpha, beta and gamma; the squared distance to the own mean without the row, as a
+        multiple of that with it; what is added to the logarithm of the own prior; and the limit of
+        the distance, by D, beyond which a row is influential. Beta of variances lacks the
+        `growth`, what smoothing adds. `lost` is what the traces of scatters lose.
         """
-        how, growth, groups = self.how, self._growth(X, removal), removal.groups
-        before, none = self._divisors[groups], np.zeros(len(X))
-        after, lost = before - removal.weights, none
-        if self._uses_traces:
-            lost = self._lost_traces(X, removal) if lost_traces is None else lost_traces
-        variances, ridges = self._ridge_of(np.maximum(self.traces[groups] - lost, 0.0), after)
-        if self.structure.one_variance:  # which is what changes
-            alpha = (1 - how.reg_param) * variances + how.reg_param + self._smoothing + growth
-            return np.stack([alpha * self.roots[groups, 0], none, none, growth])
-        alpha, share = before / after, (1 - how.reg_param) * (1 - float(how.shrinkage or 0))
-        beta = ridges + self._smoothing + growth - alpha * self._ridges[groups]
-        return np.stack([alpha, beta, share * removal.factor / after, growth])
-
-    # --- rows that need a refit ---------------------------------------------------------------
-
-    def _influential(self, X: np.ndarray, removal: Removal) -> np.ndarray:
-        """Return True for rows whose removal leaves nothing but rounding errors of something."""
-        groups, weights, zeros = removal.groups, removal.weights, np.zeros(len(X), np.int64)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            safe = removal.left > _LEAST_WEIGHT * removal.total
-            safe &= self._divisors[groups] - weights > _LEAST_WEIGHT * self._divisors[groups]
-            if self.structure.one_variance or self._regularised:
-                # Features that are constant without a row, or nearly so, in all classes. Otherwise
-                # the covariance of the row's own class tells.
-                total, point = self.count.sum(), (self.mean[None], np.zeros((1, self.mean.size)))
-                largest = self._own_squares(X, zeros, 1 / self.squares[None], *point)[1]
-                safe &= 1 - total * weights / (total - weights) * largest > LEAST
-            lost = None
-            if self._uses_traces:
-                lost, traces = self._lost_traces(X, removal), self.traces[groups]
+        how, structure, d = self.how, self.structure, self.features.size
+        groups = structure.groups(self.classes.size)[codes]
+        share = (1 - how.reg_param) * (1 - float(how.shrinkage or 0))
+        with np.errstate(all="ignore"):
+            total, before = self.count[codes], self._divisors[groups]
+            left, after, traces = total - weights, before - weights, self.traces[groups]
+            safe = (left > _LEAST_WEIGHT * total) & (after > _LEAST_WEIGHT * before)
+            if lost is not None:
                 safe &= (lost == 0) | (traces - lost > LEAST * traces)
-            changes = self._changes(X, removal, lost)
-            if self.structure.one_variance:
-                safe &= changes[0] > LEAST
+                traces = np.maximum(traces - lost, 0.0)
+            variances, ridges = self._ridge_of(traces, after)
+            stretch, gamma = np.square(total / left), share * (total * weights / left) / after
+            gain = np.log(left / total) if self.prior_kind == "counted" else np.zeros(codes.size)
+            if structure.one_variance:  # which is what changes
+                alpha = (1 - how.reg_param) * variances + how.reg_param + self._smoothing + growth
+                alpha *= self.roots[groups, 0]
+                beta = gamma = np.zeros(codes.size)
+                limit = np.where(safe & (alpha > LEAST), np.inf, -1.0)
             else:
-                safe &= self._keeps_variance(X, removal, changes, safe)
-        return np.asarray(~safe & (weights > 0))
+                alpha = before / after
+                beta = ridges + self._smoothing - alpha * self._ridges[groups]
+                limit = np.where(safe, np.inf, -1.0)
+            if structure.matrix:
+                beta += growth
+                kept = alpha + np.minimum(beta, 0.0) * self._largest_precisions[groups]
+                least = 2 * rank_limit(how.tol, d) * self._inverse_correlations[groups]
+                least = np.maximum(_LEAST_SINGLE if dtype == np.float32 else LEAST, least)
+                limit = np.where(safe & (kept > LEAST), (1 - least) / gamma, -1.0)
+                limit = np.minimum(limit, self._limit_of_directions(codes, weights, gamma))
+            limit[weights == 0] = np.inf
+        return np.stack([alpha, beta, gamma, stretch, gain, limit])
 
-    def _keeps_variance(
-        self, X: np.ndarray, removal: Removal, changes: np.ndarray, safe: np.ndarray
-    ) -> np.ndarray:
-        """Return True for rows without which a covariance keeps its rank, by more than rounding.
+    def _find_alone(
+        self, X: np.ndarray, codes: np.ndarray, influential: np.ndarray, *weights: np.ndarray
+    ) -> None:
+        """Find features that are constant without a row, or nearly so, in all classes.
 
-        The least eigenvalue of a correlation matrix falls by no smaller ratio than the determinant.
-        Distances are computed for the rows whose upper bounds leave a doubt.
+        Without regularisation, the covariance of the row's own class tells.
         """
-        alpha, beta, gamma, _ = changes
-        precisions, factors = self._correlated
-        squares, largest = self._own_squares(X, removal.codes, precisions)
-        # The matrix alpha C + beta I is at least `kept` times C.
-        kept = alpha + np.minimum(beta, 0.0) * self._largest_precisions[removal.groups]
-        if not self.structure.matrix:
-            return np.asarray(kept - gamma * largest > LEAST)
-        single = row_type(X.dtype).floating != np.float64
-        least = 2 * rank_limit(self.how.tol, self.features.size) * factors[removal.codes]
-        least = np.maximum(_LEAST_SINGLE if single else LEAST, least)
+        rows = np.flatnonzero(self.alone[codes]) if self.alone.any() else ()
+        if len(rows):
+            total, point = self.count.sum(), (self.mean[None], np.zeros((1, self.mean.size)))
+            zeros, w = np.zeros(len(rows), np.int64), weights[0][rows] if weights else 1.0
+            largest = self._own_squares(X[rows], zeros, 1 / self.squares[None], *point)[1]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                influential[rows] |= ~(1 - total * w / (total - w) * largest > LEAST)
 
-        def keeps(distances: np.ndarray, some: np.ndarray) -> np.ndarray:
-            rest = 1 - gamma[some] * distances
-            own = Removal(*(values[some] for values in removal))
-            found = (rest > least[some]) & (kept[some] > LEAST)
-            return np.asarray(found & ~self._may_drop(own, distances, rest))
-
-        found = keeps(squares * factors[removal.codes] / kept, np.arange(len(X)))
-        at = np.flatnonzero(~found & safe & (removal.weights > 0))
-        without = changes.take(at, axis=1)
-        without[2] = 0.0  # distances by D
-        found[at] = keeps(self._own_distances(X[at], removal.codes[at], without)[0], at)
-        return found
-
-    def _may_drop(self, removal: Removal, distances: np.ndarray, rest: np.ndarray) -> Any:
-        """Return True for rows without which LDA may drop another discriminant direction.
+    def _limit_of_directions(
+        self, codes: np.ndarray, weights: np.ndarray, gamma: np.ndarray
+    ) -> np.ndarray:
+        """Return the distances of rows without which LDA keeps its discriminant directions.
 
         By the inequalities of Weyl: a class mean moves by a share of the way to the row, and the
         covariance loses no more than the share `rest` in any direction.
         """
         largest, smallest = self.separations
         if not largest:
-            return np.zeros(len(rest), bool)
-        left = removal.left / removal.total
-        share = self.priors[removal.codes] * left
-        step = removal.weights / removal.left * np.sqrt(share * distances)
-        kept = np.sqrt(left) * smallest - step
-        return ~(kept * np.sqrt(rest) > 2 * self.how.tol * (largest + step))
+            return np.full(codes.size, np.inf)
+        total, tol = self.count[codes], self.how.tol
+        left = (total - weights) / total
+        step = weights / (total - weights) * np.sqrt(self.priors[codes] * left)
+        limits = np.full(codes.size, -1.0)
+        for rest in (0.25, 0.05, 0.01, 1e-3, 1e-5):
+            root = np.sqrt(rest)
+            most = (np.sqrt(left) * smallest * root - 2 * tol * largest) / (root + 2 * tol)
+            most = np.where(most > 0, np.square(most / step), -1.0)
+            limits = np.maximum(limits, np.minimum(most, (1 - rest) / gamma))
+        return limits
 
 
 def _check(model: GaussianModel, how: Regularisation) -> None:
