@@ -28,7 +28,8 @@ def target_columns(y: Any) -> np.ndarray:
     try:
         if y.dtype.kind not in "biufO":
             raise TypeError(f"its dtype is {y.dtype}")
-        return y.reshape(len(y), -1).astype(np.float64, copy=False)
+        columns = math.prod(y.shape[1:])  # which -1 would not say of no rows
+        return y.reshape(len(y), columns).astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError) as error:
         kind = "Complex data not supported" if y.dtype.kind == "c" else "y holds no real numbers"
         raise InvalidDataError(

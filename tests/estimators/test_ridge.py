@@ -3,6 +3,7 @@
 import pickle
 
 import dask.array as da
+import dask.dataframe as dask_frames
 import naive
 import nist
 import numpy as np
@@ -327,3 +328,10 @@ def test_rows_without_a_target_are_refused_or_left_out():
 def test_failures(call, message):
     with pytest.raises((InvalidDataError, InvalidParameterError, MergeError), match=message):
         call()
+
+
+def test_partitions_without_rows_hold_no_targets():
+    frame = dask_frames.from_pandas(pd.DataFrame(X[:, :3], columns=[*"abc"]), npartitions=3)
+    frame = dask_frames.concat([frame.partitions[:1], frame[frame.a > 9], frame.partitions[1:]])
+    found = Ridge().fit(frame[["a", "b"]], frame["c"])
+    np.testing.assert_allclose(found.coef_, Ridge().fit(X[:, :2], X[:, 2]).coef_)
