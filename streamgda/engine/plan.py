@@ -335,7 +335,8 @@ def _coded(labels: RowSource, most: int) -> CodedLabels | None:
                 return None
             if len(numbers) > 1 << 8:
                 codes = codes.astype(np.uint16, copy=False)
-            codes[slab.first_row : slab.first_row + part.size] = found[part.codes]
+            narrow = found.astype(codes.dtype)
+            codes[slab.first_row : slab.first_row + part.size] = narrow[part.codes]
             number, first = np.unique(found, return_index=True)
             values.append(part.values[first[number >= known]])
     return CodedLabels(np.concatenate(values), codes) if codes.nbytes <= most else None

@@ -23,6 +23,7 @@ from streamgda.kernels.centred import (
     parts_for,
     sum_weights,
 )
+from streamgda.kernels.columns import write_rows
 from streamgda.kernels.vectors import (
     LANES,
     as_structures,
@@ -291,13 +292,17 @@ def _add_tile(builder, bucket, width, line, column, n_vectors, start, sums):
 
 @kernel
 def add_centred_narrow(
-    X, order, codes, weights, block_rows, limit, count, squares, mean, mean_low, scatter
-):
+    X, order, columns, start, codes, weights, block_rows, limit, count, squares, mean, mean_low,
+    scatter,
+):  # fmt: skip
     """Add narrow rows, in an order (see `take_rows`), as `add_centred` does, to scatter matrices.
 
     Each block is read once, for sums and products about pivots, from which the products of the
     means are subtracted. If the subtraction leaves too few digits, the block is read a second
     time, with its means as pivots.
+
+    If addresses of columns are given, each block is written to `X` first, which is as long. The
+    first row is that with the number `start`.
     """
     n_classes, d = mean.shape
     n_groups, width = scatter.shape[0], padded_width(d)
@@ -307,10 +312,22 @@ def add_centred_narrow(
     products = empty_vectors((n_groups, width, width))
     clear(vectors, 0, vectors.size)
     for first in range(0, codes.shape[0], block_rows):
-        last = min(first + block_rows, codes.shape[0])
-        begin_block(X, order, codes, weights, first, last, count, mean, numbers, totals, vectors)
+        n = min(block_rows, codes.shape[0] - first)
+        rows, stop = X[:n], first + n
+        if columns.shape[0] > 0:
+            write_rows(columns, start + first, rows)
+        else:
+            rows = X if order.shape[0] > 0 else X[first:stop]
+        own_order, own_codes, own_weights = (
+            order[first:stop],
+            codes[first:stop],
+            weights[first:stop],
+        )
+        begin_block(
+            rows, own_order, own_codes, own_weights, 0, n, count, mean, numbers, totals, vectors
+        )
         for times in range(2):
-            add_narrow_products(X, order, codes, weights, first, last, vectors, products)
+            add_narrow_products(rows, own_order, own_codes, own_weights, 0, n, vectors, products)
             # If the pivot was a mean, most of what is subtracted is added again for its distance.
             clear(lost, 0, lost.size)
             for k in range(n_classes):
@@ -330,7 +347,7 @@ def add_centred_narrow(
             if times == 0:
                 if not (within and merge_sums(limit, count, mean, mean_low, numbers, vectors)):
                     return False
-                add_squared_weights(codes, weights, first, last, squares)
+                add_squared_weights(own_codes, own_weights, 0, n, squares)
             if not again:
                 break
         for k in range(n_classes):

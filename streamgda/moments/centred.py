@@ -382,9 +382,10 @@ class Sums(ABC):
         (n, d), n_classes = rows.X.shape, self.count.size
         dtype = self._read_dtype(rows.X.dtype)
         segment = self._segment(n)
-        block_rows = segment
-        if self.structure.wide(d):  # read twice; every class has rows to multiply with each other
-            block_rows = max(LEAST_ROWS, _BLOCK_ELEMENTS // d, 64 * n_classes)
+        # Every class has rows to multiply with each other; of narrow rows, products take less time
+        # than to merge those of a block.
+        block_rows = max(LEAST_ROWS, _BLOCK_ELEMENTS // d, 64 * n_classes)
+        block_rows *= 1 if self.structure.wide(d) else 2
 
         def part(start: int) -> Sums:
             sums: Sums = self.empty(n_classes)

@@ -29,7 +29,7 @@ from streamgda.kernels.sums import copy_symmetric, triangle_size
 from streamgda.moments import cost
 from streamgda.moments import roots as roots_of
 from streamgda.moments.parallel import Coded, add_integers, triangle_ranges
-from streamgda.rows.arrays import byte_rows, copied, with_order
+from streamgda.rows.arrays import byte_rows, copied, with_columns, with_order
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import shown
@@ -383,8 +383,8 @@ class Matrix(Structure):
         X, codes, weights = rows
         (n_rows, d), n_classes = X.shape, state[1].size
         if not self.wide(d) and self._in_buckets(n_rows, d, n_classes, exact=False):
-            X, order = with_order(X)
-            return bool(add_centred_narrow(X, order, codes, weights, block_rows, *state))
+            X, *where = with_columns(X, block_rows)
+            return bool(add_centred_narrow(X, *where, codes, weights, block_rows, *state))
         return bool(add_centred(copied(X), codes, weights, block_rows, *state))
 
     def add_integers(self, X: Any, codes: np.ndarray, n_threads: int, *state: np.ndarray) -> None:

@@ -14,7 +14,7 @@ from streamgda.kernels.integers import PACKED_ROWS, TOGETHER, WIDTH
 from streamgda.kernels.products import BLOCK_ROWS as FLOAT_ROWS
 from streamgda.kernels.products import LEAST_ROWS, PRODUCT_ROWS
 from streamgda.kernels.sums import group_rows
-from streamgda.rows.arrays import WINDOW_BYTES, OrderedRows, as_kernel_rows, blocks
+from streamgda.rows.arrays import WINDOW_BYTES, ColumnRows, OrderedRows, as_kernel_rows, blocks
 from streamgda.runtime import threads
 
 LARGEST_TASK = 3  # times the size that is asked of `even_blocks` and `_tasks`; it is less
@@ -29,8 +29,11 @@ class Coded(NamedTuple):
     weights: np.ndarray
 
     def part(self, rows: slice, dtype: np.dtype) -> Coded:
-        """Return some of the rows, which kernels read in a data type."""
-        return Coded(as_kernel_rows(self.X[rows], dtype), self.codes[rows], self.weights[rows])
+        """Return some of the rows, which kernels read in a data type, or from their columns."""
+        X = self.X[rows]
+        if type(X) is not ColumnRows or not X.addressed(dtype):
+            X = as_kernel_rows(X, dtype)
+        return Coded(X, self.codes[rows], self.weights[rows])
 
     def blocks(self, dtype: np.dtype, beside: int = 0) -> Iterator[Coded]:
         """Yield blocks of the rows, which kernels read in a data type; see `rows.arrays.blocks`."""

@@ -256,18 +256,30 @@ class OrderedRows:
         return OrderedRows(self.values, self.order[rows])
 
 
-_NO_ORDER = np.empty(0, np.intp)
+_NO_ORDER, _NO_COLUMNS = np.empty(0, np.intp), np.empty(0, np.uint64)
 
 
 def with_order(X: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return rows that kernels read, and their order, empty if they are in order."""
-    return (X.values, X.order) if type(X) is OrderedRows else (X, _NO_ORDER)
+    return (X.values, X.order) if type(X) is OrderedRows else (np.asarray(X), _NO_ORDER)
+
+
+def with_columns(X: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """Return rows and their order as `with_order` does; or space for as many rows, and columns.
+
+    Kernels write them to that space from the columns, given by their addresses and the first row.
+    """
+    if type(X) is not ColumnRows:
+        return *with_order(X), _NO_COLUMNS, 0
+    (part,) = X._parts
+    space = np.empty((min(n_rows, len(X)), X.shape[1]), X.dtype)
+    return space, _NO_ORDER, part.addresses, part.first
 
 
 def copied(X: Any) -> Any:
     """Return rows in order, as kernels read them; a copy if they are not."""
     if type(X) is not OrderedRows:
-        return X
+        return np.asarray(X)
     rows = np.empty(X.shape, X.dtype)
     np.take(X.values, X.order, axis=0, out=rows, mode="clip")
     return as_kernel_rows(rows, X.dtype)
@@ -368,6 +380,11 @@ class ColumnRows:
     def nbytes(self) -> int:
         """Bytes of the rows as an array."""
         return self.shape[0] * self.shape[1] * self.dtype.itemsize
+
+    def addressed(self, dtype: np.dtype) -> bool:
+        """Return whether each column is one array of a type, which kernels read as it is."""
+        one = len(self._parts) == 1 and self._parts[0].addresses is not None
+        return one and self.dtype == dtype
 
     def __len__(self) -> int:
         return self.shape[0]

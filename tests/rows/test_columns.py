@@ -32,6 +32,7 @@ def test_any_rows_are_those_of_the_array(dtype):
     [
         (50, 3, 2, "f8"),
         (40_000, 3, 2, "f4"),
+        (60_000, 20, 3, "f8"),  # several blocks of a segment are written one after another
         (3000, 200, 2, "f8"),
         (4000, 40, 700, "f8"),
         (3000, 5, 3, "i8"),
@@ -52,6 +53,15 @@ def test_moments_of_a_table_in_chunks_have_the_bits_of_the_array(
             state_of(streamgda.accumulate(rows, y, **options))[1] for rows in (table, X)
         )
         assert all(np.array_equal(found[name], expected[name]) for name in expected)
+
+
+def test_covariances_of_a_table_in_many_blocks_are_those_of_numpy():
+    random = np.random.default_rng(0)
+    X, y = random.normal(300, 90, (60_000, 20)), random.integers(0, 3, 60_000)
+    moments = streamgda.accumulate(pa.table([*X.T], [f"f{j}" for j in range(20)]), y)
+    for k, covariance in enumerate(moments.covariance(ddof=1)):
+        np.testing.assert_allclose(covariance, np.cov(X[y == k].T), rtol=1e-11, atol=1e-9)
+        np.testing.assert_allclose(moments.means[k], X[y == k].mean(axis=0), rtol=1e-13)
 
 
 def test_an_invalid_value_is_named_by_its_row():
