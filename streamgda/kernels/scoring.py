@@ -38,6 +38,7 @@ from streamgda.kernels.vectors import (
     least,
     masked_store,
     padded_width,
+    prefetch_values,
     repeated,
     transposed,
     vector_at,
@@ -51,9 +52,10 @@ BLOCK = 128  # entries of W (x - centre) that are computed at a time
 # Largest numbers of rows and of values of a panel.
 _PANEL_ROWS = 96
 _PANEL_VALUES = 1 << 15
+_PREFETCHED = 16  # features of rows that no processor loads ahead while it computes so little
 
 FLOAT64_FEATURES = 12  # so few are multiplied in float64 whatever the rows are
-PANEL_FEATURES = BLOCK  # for more, classes are given up after a block
+PANEL_FEATURES = 192  # for more, rows whose classes are given up after a block save more
 _ROW_BYTES = 64  # of a feature of the rows that are computed together
 _VECTOR_BYTES = max(32, SHAPE.vector_bytes)
 # Side by side: an element of the matrix is loaded once for all of them. Eight sums are added to in
@@ -483,6 +485,8 @@ def panel_scores(X, features, centres, factors, scale, offsets, scores, labels):
         n = min(most, n_rows - start)
         width = _panel_width(n, columns, step)
         pack_panel(X, start, width, panel)
+        if columns <= _PREFETCHED:
+            prefetch_values(X, (start + n) * columns, n * columns)
         if scores.size == 0:
             score_panel(
                 panel, width, n, features, centres, factors, scale, offsets, scratch, some, 0

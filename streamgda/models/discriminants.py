@@ -27,7 +27,7 @@ from streamgda.moments.covariance_types import pooled, structure_of
 from streamgda.moments.fourth import TOTAL
 from streamgda.moments.roots import LinearFunctions
 from streamgda.rows.arrays import as_kernel_rows
-from streamgda.rows.invalid_rows import all_finite, as_matrix, refuse_not_finite
+from streamgda.rows.invalid_rows import as_matrix
 from streamgda.rows.labels import as_labels, find
 from streamgda.runtime.parameters import as_integer, as_numbers, check_type, shown
 from streamgda.storage.format import check_array, check_number
@@ -952,10 +952,7 @@ class LinearScores(Model):
         return LinearFunctions(self.coefficients, self.intercepts, np.arange(self.n_features))
 
     def _read(self, X: Any, first_row: int) -> np.ndarray:
-        rows = as_kernel_rows(X, np.dtype(np.float64))
-        if not all_finite(rows):
-            refuse_not_finite(rows, first_row)
-        return rows
+        return as_kernel_rows(X, np.dtype(np.float64))
 
     def _relative_scores(self, X: np.ndarray, margin: float = np.inf) -> np.ndarray:
         return self._functions(X)

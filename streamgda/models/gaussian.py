@@ -32,14 +32,12 @@ from streamgda.models.model import (
     check_priors,
     copied,
     length,
-    read_dense,
 )
 from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.covariance_types import Structure, structure_of
 from streamgda.moments.feature_maps import Lifting
 from streamgda.moments.roots import Distances, LinearFunctions, rank, valid_roots, writable
 from streamgda.rows.arrays import as_kernel_rows
-from streamgda.rows.invalid_rows import refuse_not_finite
 from streamgda.rows.labels import find, sorted_labels, with_label
 from streamgda.rows.sparse import CompressedRows
 from streamgda.rows.tensors import DeviceArray, in_columns
@@ -488,11 +486,8 @@ class GaussianModel(Model):
     # --- scores of a chunk of rows ------------------------------------------------------------
 
     def _read(self, X: Any, first_row: int) -> Any:
-        if type(X) is CompressedRows:
-            if not np.isfinite(X.values).all():
-                refuse_not_finite(X, first_row)
-            return as_kernel_rows(X, _FLOAT64)
-        return read_dense(X, first_row)
+        sparse = type(X) is CompressedRows
+        return as_kernel_rows(X, _FLOAT64) if sparse else super()._read(X, first_row)
 
     def _distances(
         self, X: np.ndarray, scale: float, offsets: np.ndarray, margin: float = np.inf

@@ -86,12 +86,11 @@ def checked_names(X: Any, names: tuple[str, ...] | None) -> Any:
     return X
 
 
-def read_dense(X: np.ndarray, first_row: int) -> np.ndarray:
-    """Return rows as kernels read them; raise `InvalidDataError` for NaN and infinity."""
-    rows = as_kernel_rows(X, row_type(X.dtype).dtype)
-    if rows.dtype.kind == "f" and not all_finite(rows):
+def check_finite(rows: Any, first_row: int) -> None:
+    """Raise `InvalidDataError` for NaN and infinity."""
+    values = rows.values if type(rows) is CompressedRows else rows
+    if values.dtype.kind == "f" and not all_finite(values):
         refuse_not_finite(rows, first_row)
-    return rows
 
 
 def check_width(X: np.ndarray, n_features: int) -> None:
@@ -223,8 +222,12 @@ class RowModel(Saved):
         return int(getattr(self, self._by_feature).shape[1])
 
     def _read(self, X: Any, first_row: int) -> Any:
-        """Return rows as the scoring kernels read them; refuse invalid ones."""
-        return read_dense(X, first_row)
+        """Return rows as the scoring kernels read them."""
+        return as_kernel_rows(X, row_type(X.dtype).dtype)
+
+    def _refuse_invalid(self, rows: Any, first_row: int) -> None:
+        """Raise `InvalidDataError` for NaN and infinity in rows that `_read` returned."""
+        check_finite(rows, first_row)
 
     def _score(
         self,
@@ -267,7 +270,10 @@ class RowModel(Saved):
         def work(start: int, stop: int) -> None:
             rows = slice(start, stop)
             read = self._read(X[rows], first_row + start)
-            finish(scores_of(read, *(values[rows] for values in of_rows)), out[rows])
+            with np.errstate(invalid="ignore", over="ignore"):  # of rows that are refused below
+                finish(scores_of(read, *(values[rows] for values in of_rows)), out[rows])
+            # Now that they are in a cache: a pass before would only wait for memory.
+            self._refuse_invalid(read, first_row + start)
 
         n_rows, products = X.shape[0], X.shape[0] * self._row_products
         if not n_rows:
@@ -275,7 +281,9 @@ class RowModel(Saved):
         # For so few products, BLAS uses one thread anyway.
         serial = (self._by_blas and products > _FEW_PRODUCTS) or type(X) is LiftedRows
         if n_rows <= _BLOCK and not serial:
-            work(0, n_rows)
+            read = self._read(X, first_row)
+            self._refuse_invalid(read, first_row)
+            finish(scores_of(read, *of_rows), out)
             return out
         width = X.row_elements if type(X) is CompressedRows else X.shape[1]
         parts = products // _PART_PRODUCTS
@@ -427,7 +435,9 @@ class Model(RowModel):
         >>> right, round(log_likelihood, 2)
         (1.0, -2.58)
         """
-        scores = self._relative_scores(self._read(np.asarray(lifted(X, self.feature_map)), 0))
+        rows = self._read(np.asarray(lifted(X, self.feature_map)), 0)
+        self._refuse_invalid(rows, 0)
+        scores = self._relative_scores(rows)
         if sums is not None:
             sums += likelihoods(scores, truth, weights)
         scores = tempered(scores, temperature)
