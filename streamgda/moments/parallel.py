@@ -353,8 +353,9 @@ def add_integers(
     if n_threads == 1:
         integers.add_integers(rows, codes, order, starts, np.arange(n_groups), *state)
         return
-    first, last, owner = even_blocks(starts, np.arange(n_groups), PACKED_ROWS)
-    tasks = _tasks(last - first, owner, PACKED_ROWS)
+    size = max(PACKED_ROWS, min(_TASK_ELEMENTS // rows.shape[1], codes.size // _BLOCKS))
+    first, last, owner = even_blocks(starts, np.arange(n_groups), size)
+    tasks = _tasks(last - first, owner, size)
     n_panels, at_a_time = _panels(rows.shape[1])
     columns = n_panels * WIDTH
     words = columns * -(
@@ -391,5 +392,6 @@ def _panels(n_bytes: int) -> tuple[int, int]:
 def _integer_bytes(n_features: int) -> int:
     """Return the most bytes of the panels and products of 16-bit integers that all threads hold."""
     n_panels, at_a_time = _panels(2 * n_features)
-    entries = LARGEST_TASK * PACKED_ROWS // TOGETHER
+    most = LARGEST_TASK * max(PACKED_ROWS, _TASK_ELEMENTS // n_features)
+    entries = most // TOGETHER
     return threads.n_threads() * 4 * n_panels * WIDTH * (entries + at_a_time * WIDTH + 3)
