@@ -263,17 +263,28 @@ def add_integers(rows, codes, order, starts, groups, size, sign, count, total, s
         for piece in range(pieces if n > 0 else 0):
             first, last = starts[g] + piece * n // pieces, starts[g] + (piece + 1) * n // pieces
             own = order[first:last]
-            add_totals(rows, codes, own, size, sign, count, total)
             active = pack_block(rows, own, size, sign, words, places, totals)
+            add_totals(rows, codes, own, places, totals, active, size, sign, count, total)
             for i in range((active + WIDTH - 1) // WIDTH):
                 multiply_panels(words, last - first, i, i + 1, P)
                 add_tiles(P, i, i + 1, places, totals, active, last - first, size, sign, scatter[g])
 
 
 @kernel
-def add_totals(rows, codes, own, size, sign, count, total):
-    """Add at most ``2**15`` rows to the counts and sums of their classes."""
-    d = total.shape[1]
+def add_totals(rows, codes, own, places, totals, active, size, sign, count, total):
+    """Add at most ``2**15`` rows, in the order of classes, to the counts and sums of these.
+
+    The sums of all, of those of a single class, are known, see `pack_block`.
+    """
+    d, k, high = total.shape[1], codes[own[0]], np.uint64(size - 1)
+    if codes[own[-1]] == k:
+        count[k] += own.shape[0]
+        for c in range(active):
+            f = np.uint64(places[c])
+            place = np.int64(f & high)
+            zero = np.int64(sign) * own.shape[0] if place == high else 0
+            total[k, f >> high] += totals[c] - zero << 8 * place
+        return
     sums, held = np.zeros(d, np.int32), 0
     zero = np.int64(sign) << 8 * (size - 1)
     for q in range(own.shape[0]):
@@ -299,9 +310,9 @@ def add_totals(rows, codes, own, size, sign, count, total):
 def pack_block(rows, own, size, sign, words, places, totals):
     """Pack some rows into panels of words; return the number of packed bytes of a row.
 
-    Their places in a row go to `places`, and their sums over the rows, where products need them, to
-    `totals`. Bytes are copied in words, each of which starts with one that is packed: a later word
-    overwrites those of an earlier one that are not.
+    Their places in a row go to `places`, and their sums over the rows to `totals`. Bytes are copied
+    in words, each of which starts with one that is packed: a later word overwrites those of an
+    earlier one that are not.
     """
     n_bytes, n = rows.shape[1], own.shape[0]
     line = (n_bytes + WIDTH - 1) // WIDTH * WIDTH + WORD
@@ -338,9 +349,8 @@ def pack_block(rows, own, size, sign, words, places, totals):
                 values = rows[np.uint64(own[q])]
                 for f in range(n_bytes):
                     row[f] = values[f] ^ lowest[f]
-                if LOWERED or sign:
-                    for f in range(n_bytes):
-                        sums[f] += row[f]
+                for f in range(n_bytes):
+                    sums[f] += row[f]
             else:
                 for f in range(n_bytes):
                     row[f] = 0
@@ -350,12 +360,11 @@ def pack_block(rows, own, size, sign, words, places, totals):
             at = (p * entries + entry) * WIDTH
             out = words[at : at + WIDTH]
             for c in range(WIDTH):
-                out[c] = 0
-            for t in range(TOGETHER):
-                at = t * line + p * WIDTH
-                part, shift = lines[at : at + WIDTH], 32 // TOGETHER * t
-                for c in range(WIDTH):
-                    out[c] |= np.int32(part[c]) << shift
+                word = np.int32(0)
+                for t in range(TOGETHER):  # unsigned: no check for negative indices
+                    part = lines[np.uint64(t * line + p * WIDTH + c)]
+                    word |= np.int32(part) << 32 // TOGETHER * t
+                out[c] = word
     for c in range(active):
         totals[c] = sums[places[c]]
     return active

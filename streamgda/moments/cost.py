@@ -18,16 +18,15 @@ from streamgda.kernels.products import FEW_ROWS
 from streamgda.kernels.vectors import LANES
 
 # Of a row, of each of its values, and of each product of two by instructions of one product; and
-# more of a row and of each value if rows are read class by class, half as much of bytes.
+# more of a row and of each value if rows are read class by class, half as much of integers.
 _ROW, _VALUE, _PRODUCT = 1.5, 0.3, 0.16
 _ORDERED_ROW, _ORDERED_VALUE = 25.0, 0.9
 _BYTE_LANES = SHAPE.vector_bytes * SHAPE.together // 8  # half of those of an instruction
 
-HAND_OVER = 350_000.0  # of rows to another thread, and of their sums back
-# Of a byte of sums that are made for a segment, and added afterwards; and of sums that change in
-# place: with means to merge, or exact.
-_SEGMENT_BYTE, _BYTE, _EXACT_BYTE = 1.0, 0.12, 0.05
-_RANGE = 70_000.0  # of rows to a thread that adds those of some classes
+HAND_OVER = 250_000.0  # of rows to another thread, and of their sums back
+_GAIN = 1.5  # of two threads: those of two cores gain 1.9, and those of a single one 1.1
+_SEGMENT_BYTE = 1.0  # of sums that are made for a segment, and added afterwards
+_RANGE = 15_000.0  # of rows to a thread that adds those of some classes
 
 SEGMENT_STATE = 1 << 22  # bytes of sums that a segment may have of its own
 _CACHE = 12 << 20  # bytes of the last cache that a thread can count on
@@ -95,8 +94,7 @@ class Load(NamedTuple):
     @property
     def ordered(self) -> float:
         """Time that a row takes beside `row` if it is read in the order of classes."""
-        value = (_ORDERED_VALUE if self.products else 0.5) * self.n_features
-        return (_ORDERED_ROW + value) / (2 if self.exact else 1)
+        return (_ORDERED_ROW + _ORDERED_VALUE * self.n_features) / (2 if self.exact else 1)
 
     @property
     def row_alone(self) -> float:
@@ -113,30 +111,28 @@ class Load(NamedTuple):
         d = self.n_features
         if not self.products:
             return 4.6 * d
-        each = 200 + 20 * d + 0.33 * d**2
+        each = 200 + 20 * d + 0.33 * d**2 * (self.n_groups == self.n_classes)
         return each if self.state_bytes <= _CACHE else 1.75 * each
 
 
 def in_passes(load: Load, n_rows: int, in_float32: bool = False) -> float:
     """Return the time of two threads that add rows to the same sums, of many features."""
-    byte, value, times = (_EXACT_BYTE, 0.3, 2) if load.exact else (_BYTE, 2.0, 3)
-    each = byte * load.state_bytes + load.each_class * load.n_classes
-    row = load.row + value * load.n_features
+    row = load.row + (0.3 if load.exact else 2.0) * load.n_features
     if in_float32:  # of which a vector holds twice as many
         row -= _PRODUCT / LANES / 2 * load.n_features**2
-    return times * HAND_OVER + each + n_rows / 2 * row
+    return 3 * HAND_OVER + (load.each_class * load.n_classes + n_rows * row) / _GAIN
 
 
 def in_segments(load: Load, n_rows: int, n_segments: int = 2) -> float:
     """Return the time of two threads if each segment of rows has sums of its own."""
     each = _SEGMENT_BYTE * load.state_bytes + load.each_class * load.n_classes
-    return HAND_OVER + n_segments / 2 * each + n_rows / 2 * (load.row + load.far)
+    return HAND_OVER + (n_segments * each + n_rows * (load.row + load.far)) / _GAIN
 
 
 def in_ranges(load: Load, n_rows: int, n_ranges: int) -> float:
     """Return the time of two threads if those of each range of classes are added apart."""
     rows = n_rows * (load.row + load.ordered) + load.n_classes * load.each_class
-    return HAND_OVER + n_ranges * _RANGE + rows / 2
+    return HAND_OVER + n_ranges * _RANGE + rows / _GAIN
 
 
 def most_alone(load: Load, time: Callable[[int], float]) -> int:

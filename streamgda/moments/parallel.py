@@ -375,10 +375,10 @@ def add_integers(
                 part = i, min(i + at_a_time, -(-active // WIDTH))
                 integers.multiply_panels(words, own.size, *part, tiles)
                 with turns.turn((g, i), turn):
+                    block = places, totals, active
                     if i == 0:
-                        integers.add_totals(rows, codes, own, *form, count, total)
-                    block = places, totals, active, own.size
-                    integers.add_tiles(tiles, *part, *block, *form, scatter[g])
+                        integers.add_totals(rows, codes, own, *block, *form, count, total)
+                    integers.add_tiles(tiles, *part, *block, own.size, *form, scatter[g])
 
     threads.run_in_turns(add, tasks)
 
