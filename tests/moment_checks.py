@@ -102,13 +102,12 @@ def assert_close(a, b, rtol=1e-10):
 # As one block, or in segments of blocks; or in place: of narrow rows in ranges of classes, of wide
 # ones pass by pass, in windows that are grouped by class, parts that one thread sums, tasks of one
 # or several blocks, and tiles of what they are added to.
-LARGE_STATE = {"_SMALL_STATE": 0, "SEGMENT_STATE": 0, "HAND_OVER": -1e15}
+LARGE_STATE = {"_SMALL_STATE": 0, "SEGMENT_STATE": 0, "HAND_OVER": -1e15, "_PASSES": -1e15}
 WIDE = LARGE_STATE | {"BUCKET_FEATURES": 0}
 TASKS = {"FLOAT_ROWS": 100, "PRODUCT_ROWS": 50, "PACKED_ROWS": 100, "_BLOCKS": 1}
 TILES = {"_PART_FEATURES": 7, "_ADDED_FEATURES": 3, "_WIDE_BYTES": 1 << 16, "_TILES_BYTES": 1}
 PIECES = WIDE | TASKS | TILES | {"WINDOW_BYTES": 1, "_PART_ELEMENTS": 1}
-SEGMENTS = {"_BLOCK_ELEMENTS": 1, "_LEAST_SEGMENT": 256, "HAND_OVER": -1e15}
-SEGMENTS |= {"_BYTE": 1e15, "_EXACT_BYTE": 1e15}  # of sums that change in place
+SEGMENTS = {"_BLOCK_ELEMENTS": 1, "_LEAST_SEGMENT": 256, "HAND_OVER": -1e15, "_PASSES": 1e15}
 PATHS = {
     "whole": {},
     "segments": SEGMENTS,

@@ -26,6 +26,7 @@ _BYTE_LANES = SHAPE.vector_bytes * SHAPE.together // 8  # half of those of an in
 HAND_OVER = 250_000.0  # of rows to another thread, and of their sums back
 _GAIN = 1.5  # of two threads: those of two cores gain 1.9, and those of a single one 1.1
 _SEGMENT_BYTE = 1.0  # of sums that are made for a segment, and added afterwards
+_PASSES = 750_000.0  # of rows to other threads: to sum, to centre and to multiply them
 _RANGE = 15_000.0  # of rows to a thread that adds those of some classes
 
 SEGMENT_STATE = 1 << 22  # bytes of sums that a segment may have of its own
@@ -107,12 +108,11 @@ class Load(NamedTuple):
 
     @property
     def each_class(self) -> float:
-        """Time of a class beside its rows: that of its sums in a cache, or in memory."""
+        """Time of a class beside its rows."""
         d = self.n_features
         if not self.products:
             return 4.6 * d
-        each = 200 + 20 * d + 0.33 * d**2 * (self.n_groups == self.n_classes)
-        return each if self.state_bytes <= _CACHE else 1.75 * each
+        return 200 + 20 * d + 0.5 * d**2 * (self.n_groups == self.n_classes)
 
 
 def in_passes(load: Load, n_rows: int, in_float32: bool = False) -> float:
@@ -120,7 +120,7 @@ def in_passes(load: Load, n_rows: int, in_float32: bool = False) -> float:
     row = load.row + (0.3 if load.exact else 2.0) * load.n_features
     if in_float32:  # of which a vector holds twice as many
         row -= _PRODUCT / LANES / 2 * load.n_features**2
-    return 3 * HAND_OVER + (load.each_class * load.n_classes + n_rows * row) / _GAIN
+    return _PASSES + (load.each_class * load.n_classes + n_rows * row) / _GAIN
 
 
 def in_segments(load: Load, n_rows: int, n_segments: int = 2) -> float:
