@@ -120,7 +120,7 @@ def assert_way(covariance_type, d, n_classes, n, **expected):
     assert_moments(moments, X, y)
 
 
-@pytest.mark.parametrize(("covariance_type", "d"), [("full", 8), ("full", 150), ("diag", 64)])
+@pytest.mark.parametrize(("covariance_type", "d"), [("full", 8), ("full", 140), ("diag", 64)])
 def test_most_rows_of_one_thread(covariance_type, d, use_threads):
     use_threads(2)
     most = most_few(covariance_type, d, 5)
@@ -140,7 +140,7 @@ SQUARES = pytest.param("diag", 200, 40_000, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(
-    ("covariance_type", "d", "n"), [("full", 64, 30_000), ("tied", 60, 20_000), SQUARES]
+    ("covariance_type", "d", "n"), [("full", 64, 30_000), ("tied", 60, 30_000), SQUARES]
 )
 def test_most_classes_of_segments(covariance_type, d, n, use_threads):
     use_threads(2)
