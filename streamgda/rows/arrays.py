@@ -272,6 +272,7 @@ def with_columns(X: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarra
     if type(X) is not ColumnRows:
         return *with_order(X), _NO_COLUMNS, 0
     (part,) = X._parts
+    assert part.addresses is not None  # see `ColumnRows.addressed`
     space = np.empty((min(n_rows, len(X)), X.shape[1]), X.dtype)
     return space, _NO_ORDER, part.addresses, part.first
 
