@@ -59,7 +59,7 @@ from streamgda.rows.labels import (
     sorted_labels,
 )
 from streamgda.rows.names import ATTRIBUTE, Names, restored_names
-from streamgda.rows.sources import Slab, check_lengths
+from streamgda.rows.sources import Slab, check_lengths, how_to_count
 from streamgda.runtime.interruption import Lock
 from streamgda.runtime.memory import readable, spare_memory
 from streamgda.runtime.parameters import LEAST, as_integer, as_number, as_numbers, check_type, shown
@@ -1631,8 +1631,8 @@ def half_life_weights(
     half_life = as_number("half_life", half_life, expected, LEAST)
     if math.isnan(n_rows):
         raise InvalidDataError(
-            "X has row chunks of unknown size, and half_life needs the age of each row; call "
-            "X.compute_chunk_sizes() first"
+            f"X has row chunks of unknown size, and half_life needs the age of each row; "
+            f"{how_to_count('X')}"
         )
     with np.errstate(over="ignore"):
         weights = np.exp2(np.arange(1 - n_rows, 1) / half_life)

@@ -491,13 +491,17 @@ def refuse_shape(shape: tuple[int, ...]) -> NoReturn:
     )
 
 
+def how_to_count(name: str) -> str:
+    """Return what to do about an array, or a frame, of dask whose number of rows is not known."""
+    return f"call {name}.compute_chunk_sizes(), or {name}.to_dask_array(lengths=True) of a frame"
+
+
 def check_lengths(rows: RowSource, *companions: RowSource) -> None:
     """Raise `InvalidDataError` unless there are rows, and one label and weight for each."""
     for source in (rows, *companions):
         if math.isnan(source.n_rows):
             raise InvalidDataError(
-                f"{source.name} has row chunks of unknown size; call "
-                f"{source.name}.compute_chunk_sizes() first"
+                f"{source.name} has row chunks of unknown size; {how_to_count(source.name)}"
             )
     for companion in companions:
         name = _PLURALS.get(companion.name, companion.name)

@@ -17,7 +17,7 @@ from streamgda.errors import InvalidDataError
 from streamgda.rows import FIELDS, Rows, as_source
 from streamgda.rows.arrays import CodedLabels
 from streamgda.rows.dask import DaskRows
-from streamgda.rows.sources import RowSource, Transformation, refuse_shape
+from streamgda.rows.sources import RowSource, Transformation, how_to_count, refuse_shape
 from streamgda.rows.targets import side_by_side
 from streamgda.runtime import threads
 
@@ -94,7 +94,7 @@ def beside(X: Any, source: RowSource) -> Any:
     elif unknown:
         raise InvalidDataError(
             f"X has row chunks of unknown size, so {what} must be a dask array with the same "
-            f"blocks; or call X.compute_chunk_sizes() first"
+            f"blocks; or {how_to_count('X')}"
         )
     else:
         y = _whole(source) if source.in_memory or not hasattr(y, "ndim") else y

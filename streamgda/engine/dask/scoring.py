@@ -21,7 +21,7 @@ from streamgda.engine.scoring import Scoring
 from streamgda.errors import InvalidDataError
 from streamgda.rows import Rows
 from streamgda.rows.grids import Grid, in_type_of
-from streamgda.rows.sources import RowSource
+from streamgda.rows.sources import RowSource, how_to_count
 
 
 def score(asked: Scoring, rows: RowSource, out: Any = None) -> Any:
@@ -59,8 +59,7 @@ def store(scores: Any, output: Output) -> Any:
     """
     if np.isnan(scores.shape[0]):
         raise InvalidDataError(
-            "X has row chunks of unknown size, and out needs the number of rows: call "
-            "X.compute_chunk_sizes() first"
+            f"X has row chunks of unknown size, and out needs their number: {how_to_count('X')}"
         )
     output.check()
     width = scores.shape[len(scores.shape) - (output.columns is not None) :]
