@@ -16,6 +16,7 @@ from streamgda.kernels.products import LEAST_ROWS, PRODUCT_ROWS
 from streamgda.kernels.sums import group_rows
 from streamgda.rows.arrays import WINDOW_BYTES, ColumnRows, OrderedRows, as_kernel_rows, blocks
 from streamgda.runtime import threads
+from streamgda.runtime.interruption import Lock
 
 LARGEST_TASK = 3  # times the size that is asked of `even_blocks` and `_tasks`; it is less
 _PART_ELEMENTS = 1 << 21  # of a part of the rows that is summed by one thread
@@ -364,7 +365,9 @@ def add_integers(
     sizes = words, columns, at_a_time * columns * WIDTH
     spaces = _Spaces(lambda: (np.empty(columns, np.intp), *(np.empty(n, np.int32) for n in sizes)))
 
-    def add(turns: threads.Turns, some: slice, turn: int | None) -> None:
+    locks = [Lock() for _ in range(n_groups)]
+
+    def add(some: slice, turn: int | None) -> None:
         if turn is None:
             integers.add_integers(rows, codes, order, starts, owner[some], *state)
             return
@@ -374,13 +377,14 @@ def add_integers(
             for i in range(0, n_panels, at_a_time):
                 part = i, min(i + at_a_time, -(-active // WIDTH))
                 integers.multiply_panels(words, own.size, *part, tiles)
-                with turns.turn((g, i), turn):
+                # In any order, but one at a time: other features are in a panel of another block.
+                with locks[g]:
                     block = places, totals, active
                     if i == 0:
                         integers.add_totals(rows, codes, own, *block, *form, count, total)
                     integers.add_tiles(tiles, *part, *block, own.size, *form, scatter[g])
 
-    threads.run_in_turns(add, tasks)
+    threads.run(add, tasks)
 
 
 def _panels(n_bytes: int) -> tuple[int, int]:

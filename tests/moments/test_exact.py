@@ -1,5 +1,6 @@
 """8- and 16-bit integers: bit for bit the same in any order, and rounded once."""
 
+import time
 from fractions import Fraction
 
 import naive
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from moment_checks import PATHS, take_path
 from states import bits
 
-from streamgda.moments import ClassMoments
+from streamgda.kernels import integers
+from streamgda.moments import ClassMoments, parallel
 from streamgda.moments import exact as exact_module
 
 TYPES = naive.COVARIANCE_TYPES
@@ -302,3 +304,25 @@ def test_no_room_left_becomes_centred(covariance_type, limit, rows_before, monke
     total = total + parts[2]
     assert not total.exact
     check(total + parts[3] + parts[4], exact=False)
+
+
+def test_threads_add_to_a_scatter_one_at_a_time(monkeypatch, use_threads):
+    """The panels of two blocks hold other features, so that their products may meet in an entry."""
+    use_threads(2)
+    take_path("large in tasks", monkeypatch)
+    monkeypatch.setattr(parallel, "_TILES_BYTES", 1)  # a panel at a time
+    add, adding, together = integers.add_tiles, [], []
+
+    def slowly(*given):
+        adding.append(1)
+        together.append(len(adding))
+        time.sleep(0.002)
+        add(*given)
+        adding.pop()
+
+    monkeypatch.setattr(integers, "add_tiles", slowly)
+    X, y = sample(1000, 100, "uint8", n_classes=1)
+    found = held(ClassMoments().update(X, y))
+    assert max(together) == 1 < len(together)
+    monkeypatch.undo()
+    assert found == held(ClassMoments().update(X, y))
