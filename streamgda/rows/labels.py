@@ -29,8 +29,8 @@ _PART = 1 << 18  # labels that a thread looks up at a time
 _INT64 = np.dtype(np.int64)
 _MOST = np.iinfo(np.int64).max
 _EXACT = 1 << 53  # to which float64 holds all integers
-_SOME = 1 << 10  # labels that often include all classes
-_PLACES = np.random.default_rng(0).random(_SOME)  # of these: labels may repeat in a period
+_SOME, _MORE = 1 << 10, 1 << 13  # labels that often include all of dozens, or hundreds, of classes
+_PLACES = np.random.default_rng(0).random(_MORE)  # of these: labels may repeat in a period
 _FEW = 1 << 9  # labels for which it is not worth finding the distinct ones first
 _ONE_LABEL = (str, bytes, Number, np.generic, datetime.date)
 _OF_NO_CLASS = {"U": "", "S": b"", "M": np.datetime64("NaT", "s"), "m": np.timedelta64("NaT", "s")}
@@ -462,11 +462,11 @@ def encode(y: Labels, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if type(y) is not CodedLabels:
         if y.dtype.kind in "biu" and y.dtype != np.uint64:
             # In most cases all labels are classes already, or are among some of them.
-            known = classes if classes.size else _of_some(y)
-            table = integer_table(known)
-            codes = None if table is None else look_up(y, *table)
-            if codes is not None:
-                return codes, known
+            for known in (classes,) if classes.size else (_of_some(y, n) for n in (_SOME, _MORE)):
+                table = integer_table(known)
+                codes = None if table is None else look_up(y, *table)
+                if codes is not None:
+                    return codes, known
         if y.size <= _FEW:
             codes = _search(y, classes)
             unknown = codes < 0
@@ -475,7 +475,7 @@ def encode(y: Labels, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
                 codes = _search(y, classes)
             return codes, classes
         y = distinct(y)
-    known = classes if classes.size else _of_some(y)
+    known = classes if classes.size else _of_some(y, _SOME)
     codes = look_up(y.codes, 0, _search(y.values, known))
     if codes is None:
         occurs = np.zeros(y.values.size, bool)
@@ -486,9 +486,9 @@ def encode(y: Labels, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return codes, known
 
 
-def _of_some(y: Labels) -> np.ndarray:
-    """Return the different ones of some labels."""
-    return np.unique(y if y.size <= _SOME else y[(_PLACES * y.size).astype(np.intp)])
+def _of_some(y: Labels, n: int) -> np.ndarray:
+    """Return the different ones of `n` labels, or of all if there are few more."""
+    return np.unique(y if y.size <= 2 * n else y[(_PLACES[:n] * y.size).astype(np.intp)])
 
 
 def integer_table(classes: np.ndarray) -> tuple[int, np.ndarray, bool] | None:
