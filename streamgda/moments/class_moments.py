@@ -621,7 +621,7 @@ class ClassMoments(Moments):
         with self._lock:
             few = self._few
             if few is None or few.changes != self.changes or few.sums is not self._sums:
-                if self._sums is None or self._keeps_fourth or self._lifting is not None:
+                if self._keeps_fourth or self._lifting is not None or not self._classes.size:
                     return False
                 self._few = few = FewRows(self._sums, self._classes, self.changes)
             codes = few.codes(X, y)
