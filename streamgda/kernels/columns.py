@@ -22,25 +22,34 @@ def numbers_at(typing, address, like):
     def generate(context, builder, signature, arguments):
         return builder.inttoptr(arguments[0], context.get_value_type(kind))
 
-    return kind(types.uint64, like), generate
+    return kind(types.intp, like), generate
 
 
 @kernel
-def write_rows(addresses, first, out):
-    """Write rows from the row `first` on of columns, given by the addresses of these."""
+def write_rows(addresses, stops, first, out):
+    """Write rows from the row `first` on of columns that consist of parts.
+
+    The rows of part i end before the row ``stops[i]``, and ``addresses[i, j]`` is where the first
+    row of all would be if all of column j were where this part is.
+    """
     n, d = out.shape
-    for start in range(0, n, _BLOCK_ROWS):
-        rows, at = out[start : start + _BLOCK_ROWS], first + start
-        m = rows.shape[0]
+    start, part = 0, 0
+    while start < n:
+        at = first + start
+        while stops[part] <= at:
+            part += 1
+        m = min(_BLOCK_ROWS, n - start, stops[part] - at)
+        rows, places, skipped = out[start : start + m], addresses[part], at * out.itemsize
         for j in range(0, d - 3, 4):  # fewer writes to the same line of a cache
             some = rows[:, j : j + 4]
-            a = carray(numbers_at(addresses[j], out), first + n)[at:]
-            b = carray(numbers_at(addresses[j + 1], out), first + n)[at:]
-            c = carray(numbers_at(addresses[j + 2], out), first + n)[at:]
-            e = carray(numbers_at(addresses[j + 3], out), first + n)[at:]
+            a = carray(numbers_at(places[j] + skipped, out), m)
+            b = carray(numbers_at(places[j + 1] + skipped, out), m)
+            c = carray(numbers_at(places[j + 2] + skipped, out), m)
+            e = carray(numbers_at(places[j + 3] + skipped, out), m)
             for r in range(m):
                 some[r, 0], some[r, 1], some[r, 2], some[r, 3] = a[r], b[r], c[r], e[r]
         for j in range(d // 4 * 4, d):
-            a = carray(numbers_at(addresses[j], out), first + n)[at:]
+            a = carray(numbers_at(places[j] + skipped, out), m)
             for r in range(m):
                 rows[r, j] = a[r]
+        start += m

@@ -292,7 +292,7 @@ def _add_tile(builder, bucket, width, line, column, n_vectors, start, sums):
 
 @kernel
 def add_centred_narrow(
-    X, order, columns, start, codes, weights, block_rows, limit, count, squares, mean, mean_low,
+    X, order, columns, stops, codes, weights, block_rows, limit, count, squares, mean, mean_low,
     scatter,
 ):  # fmt: skip
     """Add narrow rows, in an order (see `take_rows`), as `add_centred` does, to scatter matrices.
@@ -301,8 +301,8 @@ def add_centred_narrow(
     means are subtracted. If the subtraction leaves too few digits, the block is read a second
     time, with its means as pivots.
 
-    If addresses of columns are given, each block is written to `X` first, which is as long. The
-    first row is that with the number `start`.
+    If addresses of columns in parts are given (see `write_rows`), each block is written to `X`
+    first, which is as long.
     """
     n_classes, d = mean.shape
     n_groups, width = scatter.shape[0], padded_width(d)
@@ -315,7 +315,7 @@ def add_centred_narrow(
         n = min(block_rows, codes.shape[0] - first)
         rows, stop = X[:n], first + n
         if columns.shape[0] > 0:
-            write_rows(columns, start + first, rows)
+            write_rows(columns, stops, first, rows)
         else:
             rows = X if order.shape[0] > 0 else X[first:stop]
         own_order, own_codes, own_weights = (

@@ -32,7 +32,7 @@ class Coded(NamedTuple):
     def part(self, rows: slice, dtype: np.dtype) -> Coded:
         """Return some of the rows, which kernels read in a data type, or from their columns."""
         X = self.X[rows]
-        if type(X) is not ColumnRows or not X.addressed(dtype):
+        if type(X) is not ColumnRows or X.dtype != dtype:
             X = as_kernel_rows(X, dtype)
         return Coded(X, self.codes[rows], self.weights[rows])
 

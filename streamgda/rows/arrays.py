@@ -256,7 +256,7 @@ class OrderedRows:
         return OrderedRows(self.values, self.order[rows])
 
 
-_NO_ORDER, _NO_COLUMNS = np.empty(0, np.intp), np.empty(0, np.uint64)
+_NO_ORDER, _NO_COLUMNS = np.empty(0, np.intp), (np.empty((0, 0), np.intp), np.empty(0, np.intp))
 
 
 def with_order(X: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -264,17 +264,14 @@ def with_order(X: Any) -> tuple[np.ndarray, np.ndarray]:
     return (X.values, X.order) if type(X) is OrderedRows else (np.asarray(X), _NO_ORDER)
 
 
-def with_columns(X: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+def with_columns(X: Any, n_rows: int) -> tuple[np.ndarray, ...]:
     """Return rows and their order as `with_order` does; or space for as many rows, and columns.
 
-    Kernels write them to that space from the columns, given by their addresses and the first row.
+    Kernels write them to that space from the columns, given as `ColumnRows.addresses`.
     """
     if type(X) is not ColumnRows:
-        return *with_order(X), _NO_COLUMNS, 0
-    (part,) = X._parts
-    assert part.addresses is not None  # see `ColumnRows.addressed`
-    space = np.empty((min(n_rows, len(X)), X.shape[1]), X.dtype)
-    return space, _NO_ORDER, part.addresses, part.first
+        return *with_order(X), *_NO_COLUMNS
+    return np.empty((min(n_rows, len(X)), X.shape[1]), X.dtype), _NO_ORDER, *X.addresses()
 
 
 def copied(X: Any) -> Any:
@@ -333,9 +330,20 @@ class _Part(NamedTuple):
     first: int
     last: int
 
+    @classmethod
+    def of(cls, columns: Sequence[np.ndarray], dtype: np.dtype) -> _Part:
+        """Return all rows of columns."""
+        plain = all(each.dtype == dtype and each.flags.c_contiguous for each in columns)
+        found = [each.__array_interface__["data"][0] for each in columns] if plain else None
+        addresses = None if found is None else np.array(found, np.intp)
+        return cls([*columns], addresses, 0, len(columns[0]))
 
-def _addresses(columns: Sequence[np.ndarray]) -> np.ndarray:
-    return np.array([c.__array_interface__["data"][0] for c in columns], np.uint64)
+    def converted(self, dtype: np.dtype) -> _Part:
+        """Return the rows with columns that are read as they are: copies of others."""
+        if self.addresses is not None:
+            return self
+        rows = slice(self.first, self.last)
+        return self.of([np.ascontiguousarray(each[rows], dtype) for each in self.columns], dtype)
 
 
 class ColumnRows:
@@ -367,9 +375,7 @@ class ColumnRows:
     @classmethod
     def of(cls, columns: Sequence[np.ndarray], dtype: np.dtype) -> ColumnRows:
         """Return the rows of columns, which are converted to a type as rows are read."""
-        plain = all(each.dtype == dtype and each.flags.c_contiguous for each in columns)
-        part = _Part([*columns], _addresses(columns) if plain else None, 0, len(columns[0]))
-        return cls([part], len(columns), dtype)
+        return cls([_Part.of(columns, dtype)], len(columns), dtype)
 
     @classmethod
     def concatenated(cls, rows: Sequence[ColumnRows]) -> ColumnRows:
@@ -382,10 +388,16 @@ class ColumnRows:
         """Bytes of the rows as an array."""
         return self.shape[0] * self.shape[1] * self.dtype.itemsize
 
-    def addressed(self, dtype: np.dtype) -> bool:
-        """Return whether each column is one array of a type, which kernels read as it is."""
-        one = len(self._parts) == 1 and self._parts[0].addresses is not None
-        return one and self.dtype == dtype
+    def addresses(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the columns as `kernels.columns.write_rows` reads them, while the rows exist.
+
+        Those that kernels cannot read are copied, and the rows keep the copies.
+        """
+        self._parts = [part.converted(self.dtype) for part in self._parts]
+        firsts, lasts = np.array([part[2:] for part in self._parts], np.intp).T
+        stops = np.cumsum(lasts - firsts)
+        skipped = self.dtype.itemsize * (lasts - stops)
+        return np.array([part.addresses for part in self._parts]) + skipped[:, np.newaxis], stops
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -394,23 +406,16 @@ class ColumnRows:
         """Return consecutive rows by their columns, and others as an array."""
         if isinstance(rows, slice) and rows.step in (None, 1):
             start, stop, _ = rows.indices(len(self))
-            found = [
-                part._replace(
-                    first=max(part.first, part.first + start - at),
-                    last=min(part.last, part.first + stop - at),
+            kept, at = [], 0  # the number of the first row of a part
+            for part in self._parts:
+                first, last = (
+                    min(max(part.first, part.first + row - at), part.last) for row in (start, stop)
                 )
-                for at, part in self._placed()
-            ]
-            kept = [part for part in found if part.first < part.last]
+                if first < last:
+                    kept.append(part._replace(first=first, last=last))
+                at += part.last - part.first
             return ColumnRows(kept, self.shape[1], self.dtype)
         return np.asarray(self)[rows]
-
-    def _placed(self) -> Iterator[tuple[int, _Part]]:
-        """Yield the number of the first row of each part, and the part."""
-        at = 0
-        for part in self._parts:
-            yield at, part
-            at += part.last - part.first
 
     def row(self, number: int) -> np.ndarray:
         """Return a row."""
@@ -422,22 +427,14 @@ class ColumnRows:
         step = max(1, _TASK_ELEMENTS // max(1, self.shape[1]))
         threads.run(
             self._write,
-            (
-                (part, start, rows[at + start - part.first :][: min(step, part.last - start)])
-                for at, part in self._placed()
-                for start in range(part.first, part.last, step)
-            ),
+            ((start, rows[start : start + step]) for start in range(0, len(rows), step)),
         )
         return rows if dtype is None else rows.astype(dtype, copy=False)
 
-    def _write(self, part: _Part, start: int, out: np.ndarray) -> None:
-        """Write rows of a part from the row `start` on."""
-        addresses = part.addresses
-        if addresses is None:
-            some = slice(start, start + len(out))
-            columns = [np.ascontiguousarray(each[some], self.dtype) for each in part.columns]
-            addresses, start = _addresses(columns), 0
-        write_rows(addresses, start, out.view(f"u{out.itemsize}"))  # one kernel for several types
+    def _write(self, start: int, out: np.ndarray) -> None:
+        """Write rows from the row `start` on."""
+        some = self[start : start + len(out)]
+        write_rows(*some.addresses(), 0, out.view(f"u{out.itemsize}"))  # one kernel for some types
 
 
 # --- labels by codes ------------------------------------------------------------------------------
