@@ -914,7 +914,7 @@ class CentredSums(Sums):
         if counted:
             impossible |= alone[:, None] & (squares > bound)
         self.packed[alone] = 0
-        # The mean of such a row has the errors of what was subtracted, as rows taken next will show.
+        # The mean of such a row has the errors of what was subtracted, as rows taken next show.
         bound[self.structure.group_sums(self.count) == 0] = 0
         self.rounding = bound if bound.any() else None
         return impossible
