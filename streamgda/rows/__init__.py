@@ -243,7 +243,7 @@ class Rows:
         return Slab(X, y, groups, weight, start)
 
     def slabs(self, n_rows: int, first: int = 0, wanted: Wanted | None = None) -> Generator[Slab]:
-        """Yield slabs of `n_rows`; read one slab ahead.
+        """Yield slabs of `n_rows`; read one slab ahead, and labels that are apart beside it.
 
         Each slab is released when the next one is requested; at the end the sources are closed.
 
@@ -259,19 +259,25 @@ class Rows:
         """
         sources = self.sources
         starts = range(first, sources[0].n_rows, n_rows)
-        calls = ((start, start + n_rows, wanted) for start in starts)
-        read = (self.read(*call) for call in calls)
-        if starts and not all(source.read_as_views for source in sources):
-            read = threads.one_ahead(self.read, calls)
-        try:
-            with contextlib.closing(read):
-                for slab in read:
-                    yield slab
-                    for source in sources:
-                        source.release()
-        finally:
+        apart = self.X is not None and wanted is None and self.y is not None and self.y.apart
+        together = replace(self, y=None) if apart else self
+        with contextlib.ExitStack() as stack:
             for source in sources:
-                source.close()
+                stack.callback(source.close)
+
+            def ahead(read: Callable[..., Any], *more: Any) -> Generator[Any]:
+                calls = ((start, start + n_rows, *more) for start in starts)
+                return stack.enter_context(contextlib.closing(threads.one_ahead(read, calls)))
+
+            read: Any = (self.read(start, start + n_rows, wanted) for start in starts)
+            if starts and not all(source.read_as_views for source in sources):
+                read = ahead(together.read, wanted)
+            if apart:
+                read = (s._replace(y=y) for s, y in zip(read, ahead(self.y.read), strict=True))
+            for slab in read:
+                yield slab
+                for source in sources:
+                    source.release()
 
 
 def _recognised(values: Any, name: str) -> Any:

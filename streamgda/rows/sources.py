@@ -122,6 +122,8 @@ class RowSource:
     in_memory: ClassVar[bool] = False
     # True if slices of the container are views, which cost neither time nor memory.
     sliced_as_views: ClassVar[bool] = False
+    # True if rows may be read while another source, of the same container, is read, too.
+    apart: ClassVar[bool] = False
     # The executor of a pass over the rows: this process, or dask, which evaluates them.
     executor: ClassVar[Literal["process", "dask"]] = "process"
 

@@ -805,6 +805,7 @@ class TableRows(ForwardRows):
         Bytes of remote files that may be requested beyond those that are read.
     """
 
+    apart = True
     fields: tuple[str, ...] = ()
     ahead: int = 0
 
