@@ -295,8 +295,10 @@ def boundaries(case: Case, first: int = 0, step: int = 1) -> Iterator[tuple[int,
         yield number, case.judge(state, before, after)
 
 
-def signalled(function: Callable[[], Any], moment: float, again: float = 0.0) -> bool:
+def signalled(function: Callable[[], Any], moment: float = 60.0, again: float = 0.0) -> bool:
     """Call a function that a signal interrupts at a moment, and again and again until it ends.
+
+    The function may set another moment by `signal.setitimer`.
 
     Returns
     -------

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import signal
 import threading
 import time
 from _thread import get_ident
@@ -65,15 +66,15 @@ def test_a_large_update_is_completed_before_the_exception_is_raised(monkeypatch,
     add, ended = CentredSums._add_by_ranges, []
 
     def slowly(*given):
+        signal.setitimer(signal.ITIMER_REAL, 0.02, again)
         time.sleep(0.08)
         add(*given)
         ended.append(get_ident())
 
-    monkeypatch.setattr(CentredSums, "_add_by_ranges", slowly)
     expected = ClassMoments().update(X, Y).update(X, Y, WEIGHTS)
     moments = ClassMoments().update(X, Y)
-    ended.clear()
-    assert signalled(lambda: moments.update(X, Y, WEIGHTS), 0.02, again)
+    monkeypatch.setattr(CentredSums, "_add_by_ranges", slowly)
+    assert signalled(lambda: moments.update(X, Y, WEIGHTS))
     assert len(ended) == 1
     assert ended[0] != get_ident()
     assert bits(moments) == bits(expected)
@@ -92,12 +93,14 @@ def test_an_interrupted_caller_waits_for_running_calls(use_threads, n, again):
     running, started = set(), []
 
     def call(i):
+        if not started:
+            signal.setitimer(signal.ITIMER_REAL, 0.02, again)
         started.append(i)
         running.add((i, get_ident()))
         time.sleep(0.04)
         running.discard((i, get_ident()))
 
-    assert signalled(lambda: threads.run(call, [(i,) for i in range(50)]), 0.02, again)
+    assert signalled(lambda: threads.run(call, [(i,) for i in range(50)]))
     assert all(thread == get_ident() for _, thread in running)  # that is interrupted half-way
     before = len(started)
     assert threads.run(abs, [(-1,)] * 9) == [1] * 9  # which comes after what was cancelled
@@ -108,11 +111,13 @@ def test_a_background_thread_has_ended():
     written = []
 
     def write(i):
+        if i == 0:
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
         time.sleep(0.04)
         written.append(i)
 
     numbers = ((i,) for i in range(50))
-    assert signalled(lambda: threads.in_background(write, numbers), 0.02)
+    assert signalled(lambda: threads.in_background(write, numbers))
     before = len(written)
     assert before < 50
     time.sleep(0.06)
@@ -149,18 +154,20 @@ def test_an_interruption_leaves_no_limit_of_the_blas_behind(use_threads, again):
         return {i["num_threads"] for i in threadpool_info() if i["user_api"] == "blas"}
 
     def call(i):
+        if not started:
+            signal.setitimer(signal.ITIMER_REAL, 0.01, again)
         started.append(i)
         time.sleep(0.02)
 
     calls = [(i,) for i in range(50)]
     with threadpool_limits(2):
-        assert signalled(lambda: threads.run_serial_blas(call, calls), 0.1, again)
+        assert signalled(lambda: threads.run_serial_blas(call, calls))
         assert blas_threads() == {2}
     assert 0 < len(started) < 50
     # Part of a call that must not stop, it does not stop either.
     started.clear()
     whole = lambda: uninterrupted(threads.run_serial_blas, call, calls[:4])  # noqa: E731
-    assert signalled(whole, 0.01, again)
+    assert signalled(whole)
     assert len(started) == 4
 
 
