@@ -58,7 +58,6 @@ _AHEAD = 2  # segments that wait for a thread
 _SMALL_STATE = 1 << 20  # bytes: states up to this size are copied rather than changed in place
 _RANGE_STATE = 1 << 18  # bytes of the sums of a range of classes, which stay in a near cache
 _LARGE_RANGE = 1 / 8  # share of all rows from which on those of a range are added on all threads
-_ORDER_BYTES = 32  # of the place, class and weight of a row that is added by ranges
 _SAFE = 1e60  # squares of smaller values and weights can be summed, however many there are
 
 
@@ -457,7 +456,7 @@ class Sums(ABC):
         shared = self.count.size // len(self.packed)
         apart = bool(edges[1] % shared)
         range_of = np.repeat(np.arange(edges.size - 1), np.diff(edges))
-        for window in rows.blocks(self._read_dtype(rows.X.dtype), _ORDER_BYTES):
+        for window in rows.blocks(self._read_dtype(rows.X.dtype)):
             ordered, starts = by_ranges(window, range_of)
 
             def add(i: int, large: bool, ordered: Coded = ordered, starts: Any = starts) -> Any:

@@ -18,6 +18,7 @@ from streamgda.rows.arrays import WINDOW_BYTES, ColumnRows, OrderedRows, as_kern
 from streamgda.runtime import threads
 from streamgda.runtime.interruption import Lock
 
+_ORDER_BYTES = 32  # of the place, class and weight of a row that is added in another order
 LARGEST_TASK = 3  # times the size that is asked of `even_blocks` and `_tasks`; it is less
 _PART_ELEMENTS = 1 << 21  # of a part of the rows that is summed by one thread
 
@@ -36,9 +37,9 @@ class Coded(NamedTuple):
             X = as_kernel_rows(X, dtype)
         return Coded(X, self.codes[rows], self.weights[rows])
 
-    def blocks(self, dtype: np.dtype, beside: int = 0) -> Iterator[Coded]:
+    def blocks(self, dtype: np.dtype) -> Iterator[Coded]:
         """Yield blocks of the rows, which kernels read in a data type; see `rows.arrays.blocks`."""
-        for rows, block in blocks(self.X, dtype, beside):
+        for rows, block in blocks(self.X, dtype, _ORDER_BYTES):
             yield Coded(block, self.codes[rows], self.weights[rows])
 
 

@@ -230,16 +230,18 @@ def is_plain(X: Any) -> bool:
 NO_WEIGHTS = np.empty(0)
 _HALF, _SINGLE = np.dtype(np.float16), np.dtype(np.float32)
 _WIDENED_ELEMENTS = 1 << 18  # that are worth a call on another thread
-WINDOW_BYTES = 1 << 26  # rows that are grouped by class at a time
+WINDOW_BYTES = 1 << 26  # held of rows that are grouped by class at a time
 
 
-def blocks(X: np.ndarray, dtype: np.dtype, beside: int = 0) -> Iterator[tuple[slice, np.ndarray]]:
+def blocks(X: Any, dtype: np.dtype, beside: int) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield blocks of rows as `as_kernel_rows` returns them, each with its place in `X`.
 
-    `beside` are the bytes that are held beside each row.
+    They are as large as memory for copies, and for the bytes that are held beside each row, allows:
+    large sums are read and written once for each block.
     """
-    row_bytes = beside + dtype.itemsize * max(1, X.shape[1])
-    n_rows = max(LEAST_ROWS, WINDOW_BYTES // row_bytes)
+    as_it_is = isinstance(X, np.ndarray) and X.dtype == dtype and X.flags.c_contiguous
+    row_bytes = beside + (0 if as_it_is else dtype.itemsize * X.shape[1])
+    n_rows = max(LEAST_ROWS, WINDOW_BYTES // max(1, row_bytes))
     for start in range(0, X.shape[0], n_rows):
         rows = slice(start, min(start + n_rows, X.shape[0]))
         yield rows, as_kernel_rows(X[rows], dtype)

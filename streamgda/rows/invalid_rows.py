@@ -280,7 +280,7 @@ class RowRule:
         if type(X) is DeviceArray:
             return np.flatnonzero(X.invalid(self.nodata))
         found = [np.empty(0, np.intp)]
-        for part, block in blocks(X, row_type(X.dtype).dtype):
+        for part, block in blocks(X, row_type(X.dtype).dtype, 2 * X.shape[1]):  # two masks
             bad = np.zeros(len(block), bool)
             if X.dtype.kind == "f" and not all_finite(block):
                 _mark_rows(~np.isfinite(block), bad)
