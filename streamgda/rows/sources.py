@@ -245,7 +245,7 @@ class RowSource:
     @property
     def n_rows(self) -> int:
         """Number of rows; NaN if it is unknown."""
-        return self.shape[0]
+        return self.shape[0] if self.shape else 0
 
     @property
     def row_bytes(self) -> int:

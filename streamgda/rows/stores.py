@@ -15,6 +15,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError, ReadError, SourceError, cause_of
 from streamgda.rows.arrays import as_slab
+from streamgda.rows.grids import nodata_of
 from streamgda.rows.names import ATTRIBUTE, as_names
 from streamgda.rows.sources import RowSource
 from streamgda.runtime.retry import brief, with_retries
@@ -59,10 +60,11 @@ class StoredRows(RowSource):
                 f"{', '.join(sorted(X.array_keys())) or 'it has none'}"
             )
         X = retried_array(X)
-        shape, chunks = tuple(X.shape), X.chunks or X.shape
-        n_rows = max(1, *shape[:1])
-        unit = min(max(1, *chunks[:1]), n_rows)
-        shard = min(max(unit, *(getattr(X, "shards", None) or chunks)[:1]), n_rows)
+        shape = tuple(X.shape or ())  # of HDF5 without values, it is None
+        chunks = X.chunks or shape
+        n_rows = max([1, *shape[:1]])
+        unit = min(max([1, *chunks[:1]]), n_rows)
+        shard = min(max([unit, *(getattr(X, "shards", None) or chunks)[:1]]), n_rows)
         columns = math.prod(-(-n // max(1, c)) for n, c in zip(shape[1:], chunks[1:], strict=True))
         dtype = X.dtype if isinstance(X.dtype, np.dtype) else np.dtype(X.dtype)
         return cls(X, shape, dtype, name, unit, shard, max(1, columns))
@@ -90,6 +92,12 @@ class StoredRows(RowSource):
                 f"{self.shape}; expected a name for each column: correct or delete the attribute"
             )
         return names
+
+    @property
+    def nodata(self) -> float | None:
+        """Number that marks missing measurements, from the attribute ``_FillValue``."""
+        marked = "_FillValue" in getattr(self.values, "attrs", ())
+        return nodata_of(self.values) if marked and self.mapping is None else None
 
     @property
     def shareable(self) -> bool:

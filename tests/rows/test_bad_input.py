@@ -333,3 +333,26 @@ def test_a_path_in_place_of_rows_or_labels_is_to_be_opened(learn, X, y):
         match=rf"{name} is the path 'rows.csv'; open .* first: X, y = open_store\(path\)",
     ):
         learn(X, y)
+
+
+def test_an_array_in_a_store_without_dimensions_is_refused():
+    scalar, rows = zarr.array(3.0), zarr.array(np.zeros((4, 2)))
+    with pytest.raises(InvalidDataError, match=r"X has shape \(\); expected a 2D array"):
+        accumulate(scalar, np.zeros(4))
+    with pytest.raises(InvalidDataError, match=r"labels have shape \(\)"):
+        accumulate(rows, scalar)
+
+
+def test_the_fill_value_of_rows_in_a_store_marks_missing_values():
+    X, y = blobs()
+    X = np.array(X)
+    X[3, 1] = -9999
+    rows = zarr.array(X, chunks=(10, X.shape[1]))
+    rows.attrs["_FillValue"] = -9999
+    with pytest.raises(InvalidDataError, match="row 3 holds NaN, infinity or nodata=-9999"):
+        accumulate(rows, y)
+    found = accumulate(rows, y, on_invalid="skip")
+    kept = np.arange(len(X)) != 3
+    np.testing.assert_allclose(found.means, accumulate(X[kept], y[kept]).means)
+    model = GaussianNB().fit(X[kept], y[kept])
+    assert model.predict(rows, on_invalid="fill", fill=-7).tolist().index(-7) == 3
