@@ -115,11 +115,14 @@ def sparse_scores(
     """
     starts, positions, centres, second, one = far
     n_classes = base.shape[0]
-    square, centred = quadratic.shape[0] > 0, slots.shape[0] > 0
-    row = np.zeros(slots.max() + 1 if centred else 0)
+    square, centred, n_slots = quadratic.shape[0] > 0, slots.shape[0] > 0, 0
+    for slot in slots:
+        n_slots = max(n_slots, slot + 1)
+    row = np.zeros(n_slots)
     sums = np.empty(n_classes)
     for r in range(first.shape[0]):
-        sums[:] = base
+        for k in range(n_classes):  # a slice would compile for seconds, with its message of errors
+            sums[k] = base[k]
         p = first[r]
         while not square and p + 4 <= last[r]:  # sums are loaded and stored once for four entries
             a, b, c, d = values[p], values[p + 1], values[p + 2], values[p + 3]

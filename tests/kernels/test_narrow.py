@@ -16,11 +16,15 @@ N_CLASSES = 3
 
 
 @kernel
-def added(X, order, codes, weights, first, last, pivots, totals, sums, products):
+def add_twice(X, order, codes, weights, first, last, totals, vectors, products):
     sum_weights(codes, weights, first, last, totals)
-    vectors = np.stack((pivots, sums))
     for _ in range(2):  # the second call writes the same
         add_narrow_products(X, order, codes, weights, first, last, vectors, products)
+
+
+def added(X, order, codes, weights, first, last, pivots, totals, sums, products):
+    vectors = np.stack((pivots, sums))
+    add_twice(X, order, codes, weights, first, last, totals, vectors, products)
     sums[:] = vectors[1]
 
 
