@@ -241,6 +241,18 @@ def nodata_of(array: Any) -> float | None:
     return number
 
 
+def warn_if_scaled(array: Any, name: str) -> None:
+    """Warn that what the attributes of an array in a store say of its values is not applied."""
+    attributes = getattr(array, "attrs", ())
+    scaled = [each for each in ("scale_factor", "add_offset") if each in attributes]
+    if scaled:
+        warnings.warn(
+            f"{name} has {' and '.join(scaled)} among its attributes, and its values are "
+            f"read as they are stored; an xarray.DataArray applies these",
+            stacklevel=3,
+        )
+
+
 def georeference(array: Any) -> tuple[Any, Any]:
     """Return the coordinate reference system and the transform of an array, None if unknown."""
     with contextlib.suppress(ImportError):

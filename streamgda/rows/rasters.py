@@ -36,6 +36,7 @@ from streamgda.rows.grids import (
     is_lazy,
     is_polygons,
     nodata_of,
+    warn_if_scaled,
 )
 from streamgda.rows.in_memory import as_array
 from streamgda.rows.polygons import PolygonGrid, Polygons
@@ -109,13 +110,7 @@ class GridRows(RowSource):
         dims = _dims(X)
         stored = () if is_labelled(X) else _stored_names(X)
         if not is_labelled(X):
-            scaled = [n for n in ("scale_factor", "add_offset") if n in getattr(X, "attrs", ())]
-            if scaled:
-                warnings.warn(
-                    f"{name} has {' and '.join(scaled)} among its attributes, and its values are "
-                    f"read as they are stored; an xarray.DataArray applies these",
-                    stacklevel=2,
-                )
+            warn_if_scaled(X, name)
             if features in stored:
                 features = stored.index(features)
             elif type(features) is int and -X.ndim <= features < 0:

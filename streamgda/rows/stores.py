@@ -15,7 +15,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError, ReadError, SourceError, cause_of
 from streamgda.rows.arrays import as_slab
-from streamgda.rows.grids import nodata_of
+from streamgda.rows.grids import nodata_of, warn_if_scaled
 from streamgda.rows.names import ATTRIBUTE, as_names
 from streamgda.rows.sources import RowSource
 from streamgda.runtime.retry import brief, with_retries
@@ -60,6 +60,7 @@ class StoredRows(RowSource):
                 f"{', '.join(sorted(X.array_keys())) or 'it has none'}"
             )
         X = retried_array(X)
+        warn_if_scaled(X, name)
         shape = tuple(X.shape or ())  # of HDF5 without values, it is None
         chunks = X.chunks or shape
         n_rows = max([1, *shape[:1]])
@@ -209,11 +210,13 @@ class StoredRows(RowSource):
             self.requests.end()
 
     def _with_missing(self, part: np.ndarray) -> np.ndarray:
-        """Return strings with None in place of the missing label that the array names, if any.
+        """Return labels, groups or weights with those masked that the array marks as missing.
 
         zarr's strings have no missing value: `streamgda.datasets.convert` writes "" instead, and
-        that this is no label to the attribute.
+        that this is no label to the attribute ``missing_label``. Such labels become None.
         """
+        if part.dtype.kind in "iuf" and part.ndim == 1 and self.nodata is not None:
+            return as_slab(np.ma.masked_equal(part, self.nodata))
         marker = None
         if part.dtype.kind in "TO":
             marker = getattr(self.values, "attrs", {}).get("missing_label")

@@ -356,3 +356,30 @@ def test_the_fill_value_of_rows_in_a_store_marks_missing_values():
     np.testing.assert_allclose(found.means, accumulate(X[kept], y[kept]).means)
     model = GaussianNB().fit(X[kept], y[kept])
     assert model.predict(rows, on_invalid="fill", fill=-7).tolist().index(-7) == 3
+
+
+@pytest.mark.parametrize("on_invalid", ["raise", "skip"])
+def test_the_fill_value_of_labels_in_a_store_is_no_class(on_invalid):
+    X, y = (np.array(each) for each in blobs())
+    marked = y.astype(np.int64)
+    marked[[3, 8]] = -1
+    labels = zarr.array(marked, chunks=(10,))
+    labels.attrs["_FillValue"] = -1
+    kept = marked != -1
+    for rows in (X, zarr.array(X, chunks=(10, X.shape[1]))):
+        found = accumulate(rows, labels, on_invalid=on_invalid)
+        expected = accumulate(X[kept], y[kept])
+        np.testing.assert_array_equal(found.class_count, expected.class_count)
+        np.testing.assert_allclose(found.means, expected.means)
+        model = GaussianNB().fit(rows, labels)
+        assert model.classes_.tolist() == np.unique(y).tolist()
+        found = model.score(rows, labels, on_invalid="skip")
+        assert found == pytest.approx(model.score(X[kept], y[kept]))
+
+
+def test_scaled_rows_in_a_store_are_learnt_with_a_warning():
+    X, y = blobs()
+    rows = zarr.array(np.asarray(X))
+    rows.attrs["scale_factor"] = 0.1
+    with pytest.warns(UserWarning, match="X has scale_factor among its attributes"):
+        accumulate(rows, y)
