@@ -8,7 +8,7 @@ import numpy as np
 
 from streamgda.kernels import inline_kernel, inner_kernel, kernel, shared_kernel
 from streamgda.kernels.blas import cross, gram
-from streamgda.kernels.sums import row_start
+from streamgda.kernels.sums import number_of, row_start
 from streamgda.kernels.vectors import prefetch_values
 
 # Rows of a product. float32 products are summed in float32 in a block: about four of these.
@@ -50,8 +50,8 @@ def empty_rows(n_rows, n_features, n_classes):
 def centre_rows(X, codes, order, weights, high, low, rows, magnitude):
     """Write each row numbered by `order`, less its class's centre, times the root of its weight.
 
-    The centre is ``high + low``; rows are centred in the type of these and of `magnitude`, to
-    which the sums of the magnitudes of each feature go.
+    Values are read by `number_of`. The centre is ``high + low``; rows are centred in the type of
+    these and of `magnitude`, to which the sums of the magnitudes of each feature go.
     """
     number = high.dtype.type
     for j in range(magnitude.shape[0]):
@@ -64,12 +64,12 @@ def centre_rows(X, codes, order, weights, high, low, rows, magnitude):
         if weights.shape[0] > 0:
             root = number(np.sqrt(weights[r]))
             for j in range(X.shape[1]):  # values that float32 rounds to zero are nonzero here
-                value = root * ((X[r, j] - high[k, j]) - low[k, j])
+                value = root * ((number_of(X[r, j]) - high[k, j]) - low[k, j])
                 rows[q, j] = value
                 magnitude[j] += abs(value)
         else:
             for j in range(X.shape[1]):
-                rows[q, j] = (X[r, j] - high[k, j]) - low[k, j]
+                rows[q, j] = (number_of(X[r, j]) - high[k, j]) - low[k, j]
             for j in range(X.shape[1]):
                 magnitude[j] += abs(rows[q, j])
 

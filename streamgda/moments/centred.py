@@ -38,7 +38,14 @@ from streamgda.moments.parallel import (
     rows_by_group,
     sums_of_weights,
 )
-from streamgda.rows.arrays import NO_WEIGHTS, WINDOW_BYTES, as_kernel_rows, read_only, row_type
+from streamgda.rows.arrays import (
+    NO_WEIGHTS,
+    WINDOW_BYTES,
+    as_kernel_rows,
+    as_numbers,
+    read_only,
+    row_type,
+)
 from streamgda.rows.invalid_rows import FORGOTTEN
 from streamgda.rows.lifted import LiftedRows
 from streamgda.rows.sparse import CompressedRows
@@ -689,7 +696,8 @@ class CentredSums(Sums):
         if type(X) is DeviceArray:
             X.add_sums(codes, weights, pivot, sums, beyond)
         else:
-            dtype = self._read_dtype(X.dtype)
+            X, dtype = as_numbers(X, self._read_dtype(X.dtype))
+            rows = Coded(X, codes, weights)
             add_in_parts(rows, dtype, add_sums, (pivot,), sums, beyond)
         within = not beyond.any() and (number + self.count).max() < LARGE
         if not (within and means_of_sums(LARGE, number, pivot, sums)):
@@ -726,7 +734,8 @@ class CentredSums(Sums):
         rounded = self.structure.matrix and dtype != _FLOAT64
         before = self._square_sums.copy() if rounded else _NO_SQUARES
         if scatters is None:
-            for block in rows.blocks(dtype):
+            X, read = as_numbers(X, dtype)
+            for block in Coded(X, codes, weights).blocks(read):
                 parallel.add_scatter(block, centre, centre_low, dtype, self.packed)
         else:
             for group, scatter in zip(*scatters, strict=True):

@@ -247,6 +247,23 @@ def blocks(X: Any, dtype: np.dtype, beside: int) -> Iterator[tuple[slice, np.nda
         yield rows, as_kernel_rows(X[rows], dtype)
 
 
+_NUMBERS = frozenset(np.dtype(kind) for kind in ("f4", "f8", "i4", "u4", "i8", "u8"))
+
+
+def as_numbers(X: Any, dtype: np.dtype) -> tuple[Any, np.dtype]:
+    """Return rows, and the type in which kernels read them that convert each value for themselves.
+
+    That is float16 as its bits, see `kernels.sums.number_of`, or the type of the rows. Those that
+    have to be copied anyway are converted to a data type first.
+    """
+    if not isinstance(X, np.ndarray) or not X.flags.c_contiguous:
+        return X, dtype
+    if X.dtype == _HALF and dtype == _SINGLE:
+        X = X.view(np.uint16)
+        return X, X.dtype
+    return X, X.dtype if X.dtype in _NUMBERS else dtype
+
+
 class OrderedRows:
     """Rows as kernels read them, in another order, which some kernels follow without a copy."""
 

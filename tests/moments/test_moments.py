@@ -11,6 +11,7 @@ from moment_checks import (
     NATIVE,
     TYPES,
     assert_moments,
+    assert_same,
     sample,
     take_path,
 )
@@ -58,6 +59,21 @@ def test_rows_of_any_kind(covariance_type, dtype, layout, path, tmp_path, monkey
     # Twice, to cover the second batch.
     moments.update(rows, y)
     assert_moments(moments, np.vstack([X, X]), np.append(y, y), rtol=rtol)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dtype", ["float16", "int32", "uint32", "int64", "uint64", "uint16"])
+def test_wide_rows_that_kernels_convert_have_the_bits_of_others(dtype, weighted, monkeypatch):
+    take_path("large", monkeypatch)
+    X, y = sample(300, 30)
+    scale = 1 if dtype == "float16" else 2**9 if dtype == "uint16" else np.iinfo(dtype).max / 100
+    X = ((X if dtype[0] in "if" else np.abs(X)) * scale).astype(dtype)
+    weights = np.linspace(0.5, 2, len(y)) if weighted else None
+    floats = X.astype("f4" if dtype == "float16" else "f8")
+    if weighted or dtype != "uint16":  # which has exact sums
+        converted = ClassMoments().update(floats, y, weights)
+        for layout in (np.ascontiguousarray, np.asfortranarray):
+            assert_same(ClassMoments().update(layout(X), y, weights), converted)
 
 
 @pairs(
