@@ -464,38 +464,46 @@ def _score_writer(builder, vector, n, scale, stride, offsets, out):
 
 
 @kernel
-def panel_scores(X, features, centres, factors, scale, offsets, scores, labels):
-    """Write scores to ``scores[k, r]``, or the classes of the largest, the first of equal ones.
+def panel_scores(X, features, centres, factors, scale, offsets, scores, labels, rows, shares):
+    """Write scores to ``scores[k, r]``, or what follows from them panel by panel, in a cache.
 
     They are ``offsets[k] + scale * sum``, where the sum is that of the squares of ``factors[k] t``
     for lower triangular matrices, that of ``factors[k] * t^2`` for vectors, and with a single
     centre, a vector, that of ``factors[k] * t``; t is x less ``centres[k]``. x holds the given
     features of a row of `X`. Factors of a single class serve all of them.
 
-    If `scores` is empty, `labels` are written. Sums are in float64, as are products but for those
-    with matrices of float32.
+    If `scores` is empty, the classes of the largest are written to `labels`, the first of equal
+    ones. If that is empty, too, the scores are written to ``rows[r, k]``, or posteriors with
+    `shares`, as by `normalise`. Sums are in float64, as are products but for those with matrices of
+    float32.
     """
     n_rows, columns = X.shape
     step = _ROW_BYTES // factors.itemsize
     most = _panel_width(n_rows, columns, step)
     panel = empty_vectors(padded_width(max(1, columns)) * most)  # a vector is written in any case
     scratch = np.empty(features.size * step, factors.dtype)
-    some = np.empty((offsets.size if scores.size == 0 else 0, most))
+    some = empty_vectors((offsets.size if scores.size == 0 else 0, most))
+    tops, sums = empty_vectors(most), empty_vectors(most)
+    for r in range(most):
+        sums[r] = 1.0
     for start in range(0, n_rows, most):
         n = min(most, n_rows - start)
         width = _panel_width(n, columns, step)
         pack_panel(X, start, width, panel)
         if columns <= _PREFETCHED:
             prefetch_values(X, (start + n) * columns, n * columns)
-        if scores.size == 0:
-            score_panel(
-                panel, width, n, features, centres, factors, scale, offsets, scratch, some, 0
-            )
-            write_largest(some, n, labels, start)
-        else:
+        if scores.size > 0:
             score_panel(
                 panel, width, n, features, centres, factors, scale, offsets, scratch, scores, start
             )
+            continue
+        score_panel(panel, width, n, features, centres, factors, scale, offsets, scratch, some, 0)
+        if labels.size > 0:
+            write_largest(some, n, labels, start)
+            continue
+        if shares:
+            put_exponentials(some, 0, n, some, tops, sums)
+        put_shares(some, sums, rows[start : start + n])
 
 
 def _write_largest(scores, n, labels, start):

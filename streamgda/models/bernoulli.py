@@ -14,7 +14,7 @@ from streamgda.models.sampling import codes_to_sample
 from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.exact import ExactSums
 from streamgda.moments.feature_maps import Lifting
-from streamgda.moments.roots import LinearFunctions
+from streamgda.moments.roots import Answers, LinearFunctions
 from streamgda.rows.arrays import as_kernel_rows
 from streamgda.rows.invalid_rows import as_matrix, refuse_not_finite
 from streamgda.rows.sparse import CompressedRows
@@ -267,6 +267,9 @@ class BernoulliModel(Model):
 
     def _relative_scores(self, X: Any, margin: float = np.inf) -> np.ndarray:
         return self._joint(X)
+
+    def _write(self, X: Any, out: Answers, temperature: float = 1.0) -> bool:
+        return self._impossible is None and self._functions[0].write(X, out, temperature)
 
     def sample(self, labels: np.ndarray, random: np.random.RandomState) -> np.ndarray:
         """Draw one row of zeros and ones for each label: float64, shape (n_rows, n_features)."""

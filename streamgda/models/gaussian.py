@@ -36,11 +36,19 @@ from streamgda.models.model import (
 from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.covariance_types import Structure, structure_of
 from streamgda.moments.feature_maps import Lifting
-from streamgda.moments.roots import Distances, LinearFunctions, rank, valid_roots, writable
+from streamgda.moments.roots import (
+    NO_LABELS,
+    Answers,
+    Distances,
+    LinearFunctions,
+    rank,
+    valid_roots,
+    writable,
+)
 from streamgda.rows.arrays import as_kernel_rows
 from streamgda.rows.labels import find, sorted_labels, with_label
 from streamgda.rows.sparse import CompressedRows
-from streamgda.rows.tensors import DeviceArray, in_columns
+from streamgda.rows.tensors import in_columns
 from streamgda.runtime.parameters import as_numbers, check_type
 from streamgda.storage.format import check_array
 from streamgda.storage.saved import State
@@ -523,16 +531,11 @@ class GaussianModel(Model):
             scores += self._shared_scores(X)
         return scores
 
-    def _most_probable(self, X: Any) -> Any:
-        per_class = self.structure.per_class
-        if type(X) is DeviceArray or (per_class and self.means_low is not None):
-            return super()._most_probable(X)
-        codes = np.empty(X.shape[0], np.int64)
-        if per_class:
-            self._from_means.closest(X, -0.5, self._offsets, codes)
-        else:
-            self._linear_functions.largest(X, codes)
-        return codes
+    def _write(self, X: Any, out: Answers, temperature: float = 1.0) -> bool:
+        if not self.structure.per_class:
+            return self._linear_functions.write(X, out, temperature)
+        scale, offsets = -0.5 / temperature, self._offsets / temperature
+        return self.means_low is None and self._from_means.write(X, scale, offsets, out)
 
     # --- scores of arrays ---------------------------------------------------------------------
 
@@ -569,11 +572,16 @@ class GaussianModel(Model):
         >>> (scores[:, 1] - scores[:, 0]).round(3), model.log_odds([[5.0]]).round(3)
         (array([2.5]), array([2.5]))
         """
-        if not self.structure.per_class:
-            return self._by_class(X, self._discriminant_functions, copied, first_row, out)
-        scores = super().relative_scores(X, first_row, out)
-        scores += 0.5 * self.features.size * math.log(2 * math.pi)
-        return scores
+        if self.structure.per_class:
+            scores = super().relative_scores(X, first_row, out)
+            scores += 0.5 * self.features.size * math.log(2 * math.pi)
+            return scores
+        functions = self._discriminant_functions
+
+        def write(rows: Any, out: np.ndarray) -> bool:
+            return functions.write(rows, (NO_LABELS, out, False))
+
+        return self._by_class(X, functions, copied, first_row, out, write)
 
     def project(
         self, X: Any, first_row: int = 0, *, directions: np.ndarray, centred: bool = True

@@ -19,7 +19,7 @@ from streamgda.kernels import scoring
 from streamgda.kernels.scoring import normalise
 from streamgda.models.calibration import likelihoods
 from streamgda.moments.feature_maps import Lifting, restored_map
-from streamgda.moments.roots import NO_SCORES
+from streamgda.moments.roots import NO_LABELS, NO_SCORES, Answers
 from streamgda.rows import named_rows, tensors
 from streamgda.rows.arrays import ColumnRows, as_kernel_rows, read_only, row_type
 from streamgda.rows.invalid_rows import all_finite, as_matrix, refuse_not_finite
@@ -44,6 +44,7 @@ _BLOCK = 96  # chunks are multiples of it: whole panels of every kind
 _NO_DENSITIES = np.empty(0)
 
 Finish = Callable[[np.ndarray, np.ndarray], None]  # called as ``finish(scores, part of out)``
+Write = Callable[[Any, np.ndarray], bool]  # called as ``write(rows, part of out)``
 
 
 def scratch_bytes(n_features: int) -> int:
@@ -54,12 +55,10 @@ def scratch_bytes(n_features: int) -> int:
 # --- answers from scores, which are overwritten --------------------------------------------------
 
 
-def labelled(classes: np.ndarray) -> Finish:
-    """Return a function that writes the classes with given numbers."""
-    return partial(_write_labels, classes)
-
-
-def _write_labels(classes: np.ndarray, codes: np.ndarray, out: np.ndarray) -> None:
+def _write_labels(classes: np.ndarray, scores: np.ndarray, out: np.ndarray) -> None:
+    """Write the class of the largest score."""
+    codes = np.empty(out.size, np.int64)
+    scoring.largest(scores, codes)
     classes.take(codes, out=out, mode="clip")  # other modes make a copy
 
 
@@ -237,6 +236,7 @@ class RowModel(Saved):
         out: np.ndarray | None,
         first_row: int,
         *of_rows: np.ndarray,
+        write: Write | None = None,
     ) -> Any:
         """Check rows, and score them as `_by_chunks` does; those on a device there.
 
@@ -251,7 +251,7 @@ class RowModel(Saved):
             scores = X.scored(scores_of, there, self.classes.size)
             return tensors.as_labels(scores, self.classes) if there is tensors.as_codes else scores
         out = np.empty(X.shape[0]) if out is None else out
-        return self._by_chunks(X, scores_of, finish, out, first_row, *of_rows)
+        return self._by_chunks(X, scores_of, finish, out, first_row, *of_rows, write=write)
 
     def _by_chunks(
         self,
@@ -261,17 +261,23 @@ class RowModel(Saved):
         out: np.ndarray,
         first_row: int,
         *of_rows: np.ndarray,
+        write: Write | None = None,
     ) -> np.ndarray:
         """Score rows chunk by chunk, on all threads, into `out`, which is returned.
 
-        Arrays with an entry for each row are passed to `scores_of` with the rows.
+        Arrays with an entry for each row are passed to `scores_of` with the rows. `write` does what
+        it and `finish` do without holding scores, unless it returns False.
         """
+
+        def answer(read: Any, out: np.ndarray, *of_rows: np.ndarray) -> None:
+            if write is None or not write(read, out):
+                finish(scores_of(read, *of_rows), out)
 
         def work(start: int, stop: int) -> None:
             rows = slice(start, stop)
             read = self._read(X[rows], first_row + start)
             with np.errstate(invalid="ignore", over="ignore"):  # of rows that are refused below
-                finish(scores_of(read, *(values[rows] for values in of_rows)), out[rows])
+                answer(read, out[rows], *(values[rows] for values in of_rows))
             # Now that they are in a cache: a pass before would only wait for memory.
             self._refuse_invalid(read, first_row + start)
 
@@ -283,7 +289,7 @@ class RowModel(Saved):
         if n_rows <= _BLOCK and not serial:
             read = self._read(X, first_row)
             self._refuse_invalid(read, first_row)
-            finish(scores_of(read, *of_rows), out)
+            answer(read, out, *of_rows)
             return out
         width = X.row_elements if type(X) is CompressedRows else X.shape[1]
         parts = products // _PART_PRODUCTS
@@ -377,14 +383,9 @@ class Model(RowModel):
     def _joint(self, X: np.ndarray) -> np.ndarray:
         """Return joint log-likelihoods."""
 
-    def _most_probable(self, X: Any) -> Any:
-        """Return the number of each row's most probable class, shape (n_rows,)."""
-        scores = self._relative_scores(X, margin=0.0)
-        if type(X) is DeviceArray:
-            return X.xp.argmax(scores, axis=0)
-        codes = np.empty(X.shape[0], np.int64)
-        scoring.largest(scores, codes)
-        return codes
+    def _write(self, X: Any, out: Answers, temperature: float = 1.0) -> bool:
+        """Write what follows from `_relative_scores`; return False if scores have to be held."""
+        return False
 
     # --- scores of arrays ---------------------------------------------------------------------
 
@@ -455,10 +456,11 @@ class Model(RowModel):
         finish: Finish,
         first_row: int,
         out: np.ndarray | None = None,
+        write: Write | None = None,
     ) -> Any:
         """Score rows as `_score` does, into an array of shape (n_rows, n_classes)."""
         out = np.empty((length(X), self.classes.size)) if out is None else out
-        return self._score(X, scores_of, finish, out, first_row)
+        return self._score(X, scores_of, finish, out, first_row, write=write)
 
     def predict(self, X: Any, first_row: int = 0, out: Any = None) -> np.ndarray:
         """Return each row's most probable class.
@@ -491,7 +493,18 @@ class Model(RowModel):
         array(['ant', 'bee'], dtype='<U3')
         """
         out = np.empty(length(X), self.classes.dtype) if out is None else out
-        return self._score(X, self._most_probable, labelled(self.classes), out, first_row)
+        classes = self.classes
+
+        def write(rows: Any, out: np.ndarray) -> bool:
+            codes = np.empty(out.size, np.int64)
+            done = self._write(rows, (codes, NO_SCORES, False))
+            if done:
+                classes.take(codes, out=out, mode="clip")  # other modes make a copy
+            return done
+
+        scores_of = partial(self._relative_scores, margin=0.0)
+        finish = partial(_write_labels, classes)
+        return self._score(X, scores_of, finish, out, first_row, write=write)
 
     def posterior(
         self, X: Any, first_row: int = 0, temperature: float = 1.0, out: Any = None
@@ -534,7 +547,10 @@ class Model(RowModel):
                 self._relative_scores(rows, margin=scoring.FAR * temperature), temperature
             )
 
-        return self._by_class(X, scores_of, posterior, first_row, out)
+        def write(rows: Any, out: np.ndarray) -> bool:
+            return self._write(rows, (NO_LABELS, out, True), temperature)
+
+        return self._by_class(X, scores_of, posterior, first_row, out, write)
 
     def log_posterior(
         self, X: Any, first_row: int = 0, temperature: float = 1.0, out: Any = None
@@ -625,7 +641,11 @@ class Model(RowModel):
         ndarray, shape (n_rows, n_classes)
             Discriminants.
         """
-        return self._by_class(X, self._relative_scores, copied, first_row, out)
+
+        def write(rows: Any, out: np.ndarray) -> bool:
+            return self._write(rows, (NO_LABELS, out, False))
+
+        return self._by_class(X, self._relative_scores, copied, first_row, out, write)
 
     def log_odds(self, X: Any, first_row: int = 0, out: Any = None) -> np.ndarray:
         """Return the log-odds of the second of two classes; zero if there is one class only.

@@ -28,8 +28,11 @@ _FLOAT64 = np.dtype(np.float64)
 _FAR = 16.0  # squared distance of a centre from zero, in units of its variance
 _SPARED = 2  # features of which one counts: the others are packed with it
 
-# Handed to kernels that write either scores or labels, in place of the others.
+# Handed to kernels that write one of several arrays, in place of the others.
 NO_SCORES, NO_LABELS = np.empty((0, 0)), np.empty(0, np.int64)
+
+# As `scoring.panel_scores` takes it: labels, scores row by row, and if these become posteriors.
+Answers = tuple[np.ndarray, np.ndarray, bool]
 
 
 # --- roots of matrices ------------------------------------------------------------------------
@@ -386,26 +389,26 @@ class LinearFunctions:
             return self._sparse.scores(X, 1.0, self._offsets)
         if self._few:
             out = np.empty((self._offsets.size, len(X)))
-            if out.size:  # for no scores, the kernel would write labels
-                self._compute(X, out, NO_LABELS)
+            if out.size:  # for no scores, the kernel would write rows
+                self._compute(X, 1.0, (out, NO_LABELS, NO_SCORES, False))
             return out
         if self._features.size <= FLOAT64_FEATURES and row_type(X.dtype).floating != _FLOAT64:
             X = X.astype(_FLOAT64)
         return in_row_type(self._scores, X, self._offsets)
 
-    def largest(self, X: Any, out: np.ndarray) -> None:
-        """Write the number of the largest function of each row, the first of equal ones."""
-        if self._few and type(X) is np.ndarray:
-            self._compute(X, NO_SCORES, out)
-        else:
-            scoring.largest(self(X), out)
+    def write(self, X: Any, out: Answers, temperature: float = 1.0) -> bool:
+        """Write what follows from the functions; return False if they have to be held."""
+        direct = self._few and type(X) is np.ndarray and self._offsets.size > 0
+        if direct:
+            self._compute(X, 1 / temperature, (NO_SCORES, *out))
+        return direct
 
     @property
     def _few(self) -> bool:
         return self._offsets.size <= scoring.MOST_FUNCTIONS
 
-    def _compute(self, X: np.ndarray, *out: np.ndarray) -> None:
-        given = self._centre, self._vectors.whole, 1.0, self._offsets
+    def _compute(self, X: np.ndarray, scale: float, out: tuple[Any, ...]) -> None:
+        given = self._centre, self._vectors.whole, scale, scale * self._offsets
         scoring.panel_scores(*among(X, self._features), *given, *out)
 
     def _scores(self, X: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -453,13 +456,13 @@ class Distances(ABC):
     def _scores(self, X: Any, scale: float, offsets: np.ndarray, margin: float) -> np.ndarray:
         """Return `scores` of rows on the host."""
 
-    def closest(self, X: Any, scale: float, offsets: np.ndarray, out: np.ndarray) -> None:
-        """Write the number of the largest of the `scores`, the first of equal ones."""
-        scoring.largest(self.scores(X, scale, offsets, 0.0), out)
+    def write(self, X: Any, scale: float, offsets: np.ndarray, out: Answers) -> bool:
+        """Write what follows from the `scores`; return False if scores have to be held."""
+        return False
 
 
 class DirectDistances(Distances):
-    """Distances by matrices of few features, by a kernel that finds the closest centres, too."""
+    """Distances by matrices of few features, by a kernel that holds scores of few rows."""
 
     _most_in_float64 = FLOAT64_FEATURES  # features of float32 rows that are multiplied in float64
 
@@ -470,18 +473,18 @@ class DirectDistances(Distances):
     def _scores(self, X: Any, scale: float, offsets: np.ndarray, margin: float) -> np.ndarray:
         def scores_of(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
             out = np.empty((offsets.size, len(rows)))
-            self._compute(rows, dtype, scale, offsets, out, NO_LABELS)
+            self._compute(rows, dtype, scale, offsets, (out, NO_LABELS, NO_SCORES, False))
             return out
 
         if self._floating(X) == _FLOAT64:
             return scores_of(X, _FLOAT64)
         return in_row_type(scores_of, X, offsets)
 
-    def closest(self, X: Any, scale: float, offsets: np.ndarray, out: np.ndarray) -> None:
-        if self._floating(X) == _FLOAT64:
-            self._compute(X, _FLOAT64, scale, offsets, NO_SCORES, out)
-        else:
-            super().closest(X, scale, offsets, out)
+    def write(self, X: Any, scale: float, offsets: np.ndarray, out: Answers) -> bool:
+        direct = type(X) is np.ndarray and self._floating(X) == _FLOAT64
+        if direct:
+            self._compute(X, _FLOAT64, scale, offsets, (NO_SCORES, *out))
+        return direct
 
     def _floating(self, X: np.ndarray) -> np.dtype:
         """Return the type in which rows are multiplied."""
@@ -489,7 +492,7 @@ class DirectDistances(Distances):
         return _FLOAT64 if narrow else row_type(X.dtype).floating
 
     def _compute(
-        self, X: Any, dtype: np.dtype, scale: float, offsets: np.ndarray, *out: np.ndarray
+        self, X: Any, dtype: np.dtype, scale: float, offsets: np.ndarray, out: tuple[Any, ...]
     ) -> None:
         given = self._centres, self._rounded[dtype], scale, offsets
         scoring.panel_scores(*among(X, self._features), *given, *out)
@@ -511,10 +514,6 @@ class DiagonalDistances(DirectDistances):
             terms = self._centres, self._roots, None, self._roots
             self._sparse = SparseTerms(self._features, X.shape[1], *terms)
         return self._sparse.scores(X, scale, offsets)
-
-    def closest(self, X: Any, scale: float, offsets: np.ndarray, out: np.ndarray) -> None:
-        kind = Distances if type(X) is CompressedRows else DirectDistances
-        kind.closest(self, X, scale, offsets, out)
 
 
 class PooledDistances(Distances):

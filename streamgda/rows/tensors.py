@@ -542,9 +542,9 @@ def transposed(xp: Any, scores: Any) -> Any:
     return xp.matrix_transpose(scores)
 
 
-def as_codes(xp: Any, numbers: Any) -> Any:
-    """Return numbers of classes as they are."""
-    return numbers
+def as_codes(xp: Any, scores: Any) -> Any:
+    """Return the numbers of the classes of the largest scores."""
+    return xp.argmax(scores, axis=0)
 
 
 def difference(xp: Any, scores: Any) -> Any:

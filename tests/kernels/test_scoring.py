@@ -118,12 +118,17 @@ FEW_ROWS = [1, STEP - 1, STEP, 2 * STEP + 1, 97, 200]  # up to several panels
 
 
 def panel_scores(*source):
-    """Return scores, and check that labels alone are those of the largest, the first of equals."""
+    """Return scores, and check that what is written in their place follows from them."""
     out = np.full((source[-1].size, len(source[0])), np.nan)
-    scoring.panel_scores(*source, out, NO_LABELS)
-    labels = np.full(len(source[0]), -1)
-    scoring.panel_scores(*source, NO_SCORES, labels)
+    scoring.panel_scores(*source, out, NO_LABELS, NO_SCORES, False)
+    labels, rows, shares = np.full(len(source[0]), -1), *np.full((2, *out.T.shape), np.nan)
+    scoring.panel_scores(*source, NO_SCORES, labels, NO_SCORES, False)
     assert (labels == out.argmax(axis=0)).all()
+    scoring.panel_scores(*source, NO_SCORES, NO_LABELS, rows, False)
+    assert (rows == out.T).all()
+    scoring.panel_scores(*source, NO_SCORES, NO_LABELS, rows, True)
+    scores.posterior(out, shares)
+    assert (rows == shares).all()
     return out
 
 
@@ -157,8 +162,9 @@ def test_linear_scores(d, n_vectors, dtype):
         gaps = X[:, features].astype(float) - centre
         expected = offsets[:, None] + vectors @ gaps.T
         assert (functions(frozen(X)) == expected).all()
-        functions.largest(frozen(X), labels)
-        assert (labels == expected.argmax(axis=0)).all()
+        if functions.write(frozen(X), (labels, NO_SCORES, False)):
+            assert (labels == expected.argmax(axis=0)).all()
+        assert (labels[0] >= 0) == (n_vectors <= MOST_FUNCTIONS)
 
 
 @EVERY_TYPE
@@ -188,7 +194,7 @@ def test_few_of_many_features(kind, dtype):
     out, labels = kind(roots, features, centres).scores(X, -0.5, np.zeros(3)), np.full(20, -1)
     matrices = roots if roots.ndim == 3 else np.stack([np.eye(2)] * 3)
     assert (out == expected_scores(X[:, features], centres, matrices, np.zeros(3))).all()
-    kind(roots, features, centres).closest(X, -0.5, np.zeros(3), labels)
+    assert kind(roots, features, centres).write(X, -0.5, np.zeros(3), (labels, NO_SCORES, False))
     assert (labels == out.argmax(axis=0)).all()
 
 
