@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
+import scipy.sparse
 from sklearn import discriminant_analysis as sklearn
 from sklearn.naive_bayes import BernoulliNB as SklearnBernoulliNB
 from sklearn.naive_bayes import GaussianNB as SklearnNB
@@ -27,6 +28,8 @@ WIDE = SHAPE.name.startswith("avx512")
 def run(plan: Plan) -> Iterator[Row]:
     yield from images(plan)
     yield from few_features(plan)
+    yield from widths(plan)
+    yield from sparse_rows(plan)
     yield from leave_one_out(plan)
 
 
@@ -98,6 +101,63 @@ def few_features(plan: Plan) -> Iterator[Row]:
                         times * (1 if labels else SHARE_OF_PREDICT), WHERE_TIME_GOES
                     )
                 },
+            )
+
+
+def widths(plan: Plan) -> Iterator[Row]:
+    """Compare with reading rows, and with BLAS's product of as many multiply-adds.
+
+    Labels are random, so that no class is so far away that its distance need not be computed.
+    """
+    few = "rows are packed, and the product has a dozen columns: BLAS needs more time"
+    for d in (32, 64, 128, 192, 256, 384, 784):
+        for kind in ("float64", "float32"):
+            X, _ = data.rows(plan.rows(max(3000, 100_000_000 // d**2)), d, 1, kind)
+            y, columns = np.arange(len(X)) % 10, np.ones((d, 5 * (d + 1)), kind)
+            model = streamgda.QuadraticDiscriminantAnalysis(reg_param=0.1).fit(X, y)
+            yield from compare(
+                plan,
+                f"{len(X):,} x {d} {kind}, 10 alike classes, QDA predict",
+                limits.score(X, d, 10, "full"),
+                lambda X=X, model=model: model.predict(X),
+                {"gemm of as many products": lambda X=X, columns=columns: X @ columns},
+                {"gemm": faster(0.5)},
+            )
+    for d in (8, 64, 784):
+        for kind in ("float64", "float32"):
+            X, _ = data.rows(plan.rows(16_000_000 // d), d, 1, kind)
+            y, columns = np.arange(len(X)) % 10, np.ones((d, 10), kind)
+            linear = streamgda.LinearDiscriminantAnalysis().fit(X, y)
+            yield from compare(
+                plan,
+                f"{len(X):,} x {d} {kind}, 10 classes, LDA predict",
+                limits.score(X, d, 10, "tied"),
+                lambda X=X, linear=linear: linear.predict(X),
+                {
+                    "reading the rows": lambda X=X: limits.read(X),
+                    "gemm": lambda X=X, columns=columns: X @ columns,
+                },
+                {"reading": of_its_time(1.0, few)},
+            )
+
+
+def sparse_rows(plan: Plan) -> Iterator[Row]:
+    """Compare Bernoulli models of sparse rows, as of words in documents."""
+    for most, d, per_row, n_classes in ((11_000, 100_000, 100, 20), (200_000, 1000, 20, 5)):
+        n = plan.rows(most)
+        X = scipy.sparse.random(n, d, per_row / d, "csr", random_state=0)
+        y = np.arange(n) % n_classes
+        ours, peer = streamgda.BernoulliNB().fit(X, y), SklearnBernoulliNB().fit(X, y)
+        for method in ("fit", "predict", "predict_proba"):
+            labels = (y,) if method == "fit" else ()
+            yield from compare(
+                plan,
+                f"{n:,} x {d:,} CSR, {per_row} entries a row, {n_classes} classes, "
+                f"BernoulliNB {method}",
+                limits.Work(12.0 * X.nnz, {"float64": float(X.nnz)}, 1),
+                partial(getattr(ours, method), X, *labels),
+                {"scikit-learn": partial(getattr(peer, method), X, *labels)},
+                {"scikit-learn": of_its_time(0.7)},
             )
 
 
