@@ -534,7 +534,8 @@ class GaussianModel(Model):
     def _write(self, X: Any, out: Answers, temperature: float = 1.0) -> bool:
         if not self.structure.per_class:
             return self._linear_functions.write(X, out, temperature)
-        scale, offsets = -0.5 / temperature, self._offsets / temperature
+        scale, offsets = -0.5 / temperature, self._offsets
+        offsets = offsets if temperature == 1.0 else offsets / temperature
         return self.means_low is None and self._from_means.write(X, scale, offsets, out)
 
     # --- scores of arrays ---------------------------------------------------------------------

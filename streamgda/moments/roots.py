@@ -408,7 +408,8 @@ class LinearFunctions:
         return self._offsets.size <= scoring.MOST_FUNCTIONS
 
     def _compute(self, X: np.ndarray, scale: float, out: tuple[Any, ...]) -> None:
-        given = self._centre, self._vectors.whole, scale, scale * self._offsets
+        offsets = self._offsets if scale == 1.0 else scale * self._offsets
+        given = self._centre, self._vectors.whole, scale, offsets
         scoring.panel_scores(*among(X, self._features), *given, *out)
 
     def _scores(self, X: np.ndarray, dtype: np.dtype) -> np.ndarray:
