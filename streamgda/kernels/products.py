@@ -4,6 +4,8 @@ The centred rows of a block of one group are multiplied with each other. Feature
 all of them are left out, so that border pixels of images cost no multiplication.
 """
 
+import sys
+
 import numpy as np
 
 from streamgda.kernels import inline_kernel, inner_kernel, kernel, shared_kernel
@@ -31,9 +33,9 @@ FEW_ROWS = 5  # up to here, not worth a call of BLAS
 _LEAST, _MOST = 1e-15, 1e17
 
 
-def may_use_blas_threads(n_rows, n_features):
-    """Return True if a product of rows in `empty_rows` may have too much work for one thread."""
-    return n_features > _FEW_FEATURES and n_rows * n_features**2 > _SERIAL_WORK
+def most_serial_rows(n_features):
+    """Return the most rows in `empty_rows` whose product BLAS computes on one thread."""
+    return _SERIAL_WORK // n_features**2 if n_features > _FEW_FEATURES else sys.maxsize
 
 
 @shared_kernel

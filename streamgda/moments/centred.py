@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -20,7 +21,7 @@ from scipy.linalg import blas
 
 from streamgda.errors import InvalidDataError, MergeError
 from streamgda.kernels.centred import add_norms, means_of_sums
-from streamgda.kernels.products import LEAST_ROWS, may_use_blas_threads
+from streamgda.kernels.products import LEAST_ROWS, most_serial_rows
 from streamgda.kernels.sums import (
     LARGE,
     add_outer,
@@ -229,10 +230,8 @@ class Sums(ABC):
     @property
     def most_at_once(self) -> int:
         """Rows that a single kernel call adds, on one thread."""
-        n_rows = self._most_few
-        while self._uses_blas_threads(n_rows):
-            n_rows //= 2
-        return n_rows
+        most = most_serial_rows(self.n_features)  # and more if they are multiplied in buckets
+        return min(self._most_few, most) if self._uses_blas_threads(most + 1) else self._most_few
 
     @property
     def _state_bytes(self) -> int:
@@ -393,23 +392,32 @@ class Sums(ABC):
         block_rows = max(LEAST_ROWS, _BLOCK_ELEMENTS // d, 64 * n_classes)
         block_rows *= 1 if self.structure.wide(d) else 2
 
-        def part(start: int) -> Sums:
-            sums: Sums = self.empty(n_classes)
+        in_copy, everyone = held and self.small, np.arange(n_classes)
+
+        def part(start: int, sums: Sums) -> Sums:
             sums._add_few(rows.part(slice(start, start + segment), dtype), block_rows)
             return sums
 
         def whole() -> Sums:
+            first = self.copy() if in_copy else self.empty(n_classes)
             if n <= segment:
-                return part(0)
-            starts = ((start,) for start in range(0, n, segment))
-            with closing(threads.imap(part, starts, ahead=_AHEAD)) as parts:
+                return part(0, first)
+            others = ((start, self.empty(n_classes)) for start in range(segment, n, segment))
+            with closing(threads.imap(part, chain([(0, first)], others), ahead=_AHEAD)) as parts:
                 total = next(parts)
-                for sums in parts:
-                    total.add(sums, np.arange(n_classes))
+                with np.errstate(over="ignore", invalid="ignore"):
+                    for sums in parts:
+                        total.add(sums, everyone)
             return total
 
-        added = threads.call_serial_blas(whole) if self._uses_blas_threads(n) else whole()
-        return self._with_added(added, held)
+        sizes = min(n, segment), n % segment
+        serial = any(self._uses_blas_threads(size) for size in sizes)
+        added = threads.call_serial_blas(whole) if serial else whole()
+        if not in_copy:
+            return self._with_added(added, held)
+        if not added.finite:
+            raise NotFinite
+        return added
 
     def _with_added(self, added: Any, held: bool) -> Any:
         """Return sums with others of the same classes added: these, or a copy of small ones."""
@@ -643,7 +651,10 @@ class CentredSums(Sums):
         return add_rows, _FLOATS, np.inf
 
     def _uses_blas_threads(self, n_rows: int) -> bool:
-        return self.structure.matrix and may_use_blas_threads(n_rows, self.n_features)
+        if not self.structure.matrix or n_rows <= most_serial_rows(self.n_features):
+            return False
+        load = self._load
+        return not (load.buckets and cost.in_buckets(load, n_rows))
 
     def _add_few(self, rows: Coded, block_rows: int, limit: float = LARGE) -> None:
         weighted = rows.weights.size > 0
@@ -820,10 +831,12 @@ class CentredSums(Sums):
     @property
     def finite(self) -> bool:
         """True if no sum has overflowed, and means may be summed, too."""
-        # Products of features are less than their squares.
-        held = self.count.sum(), self._squares().sum(), self._square_sums
-        finite = all(bool(np.isfinite(values).all()) for values in held)
-        return finite and bool((np.abs(self.mean) <= _MOST).all())
+        # Products of features are less than their squares, which take longer to find in a few.
+        squares = self.packed if self.small else self._square_sums
+        weights = [self.count] if self.squares is None else [self.count, self.squares]
+        held = squares.max(initial=0), *(values.sum() for values in weights)
+        finite = all(value < np.inf for value in held)
+        return finite and bool(np.abs(self.mean).max(initial=0) <= _MOST)
 
     def has_room_for(self, other: CentredSums, at: np.ndarray) -> bool:
         """Return True if no sum overflows with `other` added, see `add`."""

@@ -89,24 +89,26 @@ class FewRows:
         Adds rows for which there are `codes`; see `AddingAtOnce`.
     left : float
         Number of rows that may be added.
+    most : int
+        Number of rows that are added in a single call.
     """
 
-    __slots__ = ("_dtypes", "_most", "_table", "_width", "add", "changes", "left", "sums")
+    __slots__ = ("_dtypes", "_table", "_width", "add", "changes", "classes", "left", "most", "sums")
 
     def __init__(self, sums: Any, classes: np.ndarray, changes: int) -> None:
-        self.sums, self.changes = sums, changes
+        self.sums, self.classes, self.changes = sums, classes, changes
         self.add, self._dtypes, self.left = sums.adding_at_once()
         self._width = sums.n_features
-        self._most = sums.most_at_once
+        self.most = sums.most_at_once
         self._table: Any = label_codes.integer_table(classes)
         if self._table is None:
-            self._most = 0
+            self.most = 0
 
     def codes(self, X: np.ndarray, y: np.ndarray) -> np.ndarray | None:
         """Return the class of each row of a matrix; None unless `add` takes rows and labels."""
         n_rows = len(X)
         if (
-            not 0 < n_rows <= self._most
+            not 0 < n_rows <= self.most
             or X.shape[1] != self._width
             or y.shape != (n_rows,)
             or y.dtype != _INT64
@@ -620,6 +622,8 @@ class ClassMoments(Moments):
             return False
         with self._lock:
             few = self._few
+            if few is not None and few.classes is self._classes and len(X) > few.most:
+                return False
             if few is None or few.changes != self.changes or few.sums is not self._sums:
                 if self._keeps_fourth or self._lifting is not None or not self._classes.size:
                     return False

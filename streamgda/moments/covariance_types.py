@@ -45,6 +45,15 @@ def symmetric(triangles: np.ndarray) -> np.ndarray:
     return matrices
 
 
+def add_entries(held: np.ndarray, others: np.ndarray, at: np.ndarray, sign: int) -> None:
+    """Add entry k of others to entry ``at[k]`` of an array, or subtract it."""
+    if at.size == len(held) and (at == np.arange(at.size)).all():
+        (np.add if sign > 0 else np.subtract)(held, others, out=held)
+        return
+    for entry, k in zip(others, at.tolist(), strict=True):
+        held[k] += sign * entry
+
+
 def _places_of_squares(triangles: np.ndarray) -> np.ndarray:
     features = np.arange(math.isqrt(2 * triangles.shape[1]))
     return triangle_size(features) + features
@@ -135,12 +144,7 @@ class Structure:
         if not self.per_class:  # those of the first class of each group
             first = at[:: max(1, at.size // max(1, len(other)))]
             groups = first // self.sharing if self.sharing else np.zeros(len(other), np.int64)
-        if np.array_equal(groups, np.arange(len(scatter))):
-            add = np.add if sign > 0 else np.subtract
-            add(scatter, other, out=scatter)
-        else:
-            for k, g in enumerate(groups):
-                scatter[g] += sign * other[k]
+        add_entries(scatter, other, groups, sign)
 
     def n_groups(self, n_classes: int) -> int:
         """Return the number of groups of that many classes."""

@@ -11,7 +11,7 @@ from streamgda.kernels.narrow import BUCKET_FEATURES
 from streamgda.kernels.sums import two_sum
 from streamgda.moments import cost
 from streamgda.moments.centred import AddingAtOnce, CentredSums, Sums, check_fourth
-from streamgda.moments.covariance_types import Structure
+from streamgda.moments.covariance_types import Structure, add_entries
 from streamgda.moments.parallel import Coded
 from streamgda.rows.arrays import INTEGERS, RowType, row_type
 from streamgda.runtime import threads
@@ -175,8 +175,8 @@ class ExactSums(Sums):
 
     def _add_signed(self, other: ExactSums, at: np.ndarray, sign: int) -> None:
         self.reach = max(self.reach, other.reach)
-        np.add.at(self.count, at, sign * other.count)
-        np.add.at(self.total, at, sign * other.total)
+        add_entries(self.count, other.count, at, sign)
+        add_entries(self.total, other.total, at, sign)
         self.structure.add_groups(self.packed, other.packed, at, sign)
 
     def centred(self) -> CentredSums:

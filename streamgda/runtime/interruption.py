@@ -164,7 +164,8 @@ def results(
     try:
         for function, arguments in calls:
             waiting.append(_Call(gate, function, arguments))
-            submit(waiting[-1].run)
+            if len(waiting) > 1 or not helping:  # the first one is soonest begun by this thread
+                submit(waiting[-1].run)
             if most is not None and len(waiting) >= most:
                 yield first()
         while waiting:
