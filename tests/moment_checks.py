@@ -112,7 +112,7 @@ PATHS = {
     "whole": {},
     "segments": SEGMENTS,
     "ranges of classes": LARGE_STATE | {"_RANGE_STATE": 1},
-    "ranges of groups": LARGE_STATE | {"WINDOW_BYTES": 1, "_LARGE_RANGE": 1},
+    "ranges of groups": LARGE_STATE | {"WINDOW_BYTES": 1, "LARGE_RANGE": 1},
     "large": WIDE,
     "large in windows": WIDE | {"WINDOW_BYTES": 1},
     "large in parts": WIDE | {"_PART_ELEMENTS": 1},
@@ -131,6 +131,7 @@ def take_path(path, monkeypatch):
 
 def set_sizes(sizes, monkeypatch):
     """Set the sizes from which on rows take another path, in the modules that hold them."""
+    monkeypatch.setattr(sums_module, "ways_of", sums_module.Ways)  # without a cache
     for name, value in sizes.items():
         modules = sums_module, cost, parallel, arrays, covariance_types
         owners = [module for module in modules if hasattr(module, name)]

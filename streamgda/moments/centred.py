@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -65,7 +65,6 @@ _RANGES = 16  # at least, if there are as many classes
 _AHEAD = 2  # segments that wait for a thread
 _SMALL_STATE = 1 << 20  # bytes: states up to this size are copied rather than changed in place
 _RANGE_STATE = 1 << 18  # bytes of the sums of a range of classes, which stay in a near cache
-_LARGE_RANGE = 1 / 8  # share of all rows from which on those of a range are added on all threads
 _SAFE = 1e60  # squares of smaller values and weights can be summed, however many there are
 
 
@@ -95,6 +94,91 @@ class _TooLarge(Exception):  # noqa: N818
 # rows that it takes, and how many rows in all. Rows are C-contiguous. It returns False, with
 # nothing changed, for values that may be too large.
 AddingAtOnce = tuple[Callable[[np.ndarray, np.ndarray], bool], tuple[np.dtype, ...], float]
+
+
+class Ways:
+    """Ways in which rows can be added to sums of a size, and the time of each.
+
+    Attributes
+    ----------
+    load : Load
+        Size of the sums, on which the times depend.
+    most_few : int
+        Rows that are added as one block, or block by block, to the sums themselves.
+    """
+
+    def __init__(
+        self, structure: Structure, n_classes: int, n_features: int, exact: bool, in_bytes: bool
+    ) -> None:
+        self._structure = structure
+        wide, n_groups = structure.wide(n_features, exact), structure.n_groups(n_classes)
+        held = structure.state_bytes(n_classes, n_features), exact, in_bytes
+        self.load = cost.Load(
+            *(n_classes, n_groups, n_features, structure.matrix),
+            *(*held, not (wide or in_bytes)),
+        )
+        times = self.times(_FLOAT64).values()
+        most = min(cost.most_alone(self.load, time) for time in times)
+        self.most_few = min(most, max(LEAST_ROWS, 2 * _MOST_SEGMENT_ELEMENTS // max(1, n_features)))
+
+    def times(self, dtype: np.dtype, n_segments: int = 2) -> dict[str, Callable[[int], float]]:
+        """Return the time of rows read in a data type by the ways in which two threads add them."""
+        load, structure = self.load, self._structure
+        d, state, exact = load.n_features, load.state_bytes, load.exact
+        wide, small = structure.wide(d, exact), state <= _SMALL_STATE
+        in_float32 = dtype.itemsize == 4
+        times: dict[str, Callable[[int], float]] = {}
+        if structure.wide(2 * d, exact) and not (small and in_float32):
+            times["passes"] = partial(cost.in_passes, load, in_float32=in_float32)
+        # Few classes have their sums in a near cache in any order.
+        few = state <= min(_RANGE_STATE, cost.SEGMENT_STATE) and not load.far
+        if not (wide or few) and (n_ranges := self.ranges().size - 1) > 1:
+            times["ranges"] = partial(cost.in_ranges, load, n_ranges=n_ranges)
+        # Products of wide rows by BLAS need large blocks of a class, which segments do not have.
+        if not times or (state <= cost.SEGMENT_STATE and (exact or not wide)):
+            times["segments"] = partial(cost.in_segments, load, n_segments=n_segments)
+        return times
+
+    def way(self, n_rows: int, dtype: np.dtype) -> str:
+        """Return how that many rows, read in a data type, are added.
+
+        Either "alone", by one thread; or in "segments", or "ranges" of classes, or, of many
+        features, in "passes" over the rows: see `Sums`.
+        """
+        if n_rows <= self.most_few or self.load.alone(n_rows) <= cost.HAND_OVER:
+            return "alone"
+        times = self.times(dtype)
+        if len(times) > 1 and "segments" in times:
+            times = self.times(dtype, -(-n_rows // self.segment(n_rows)))
+        return min(times, key=lambda way: times[way](n_rows))
+
+    def segment(self, n_rows: int) -> int:
+        """Return the number of rows of each segment of them."""
+        # An even number, so that threads have equally many. There are twice as many segments of
+        # twice as many rows if there are four times as many: each costs some time beside its rows.
+        least = max(_LEAST_SEGMENT, self.most_few // 2)
+        n_segments = 1 << ((n_rows // (2 * least)).bit_length() + 1) // 2
+        most = max(least, _MOST_SEGMENT_ELEMENTS // self.load.n_features)
+        pairs = -(-n_rows // (2 * most))
+        return -(-n_rows // max(n_segments, 2 * pairs if n_rows > most else 1))
+
+    def ranges(self) -> np.ndarray:
+        """Cut the classes into ranges whose sums stay in a near cache; return the first of each.
+
+        A range has whole groups, unless a single group has too many classes.
+        """
+        n_classes, n_groups, d = self.load.n_classes, self.load.n_groups, self.load.n_features
+        shared = n_classes // n_groups  # number of classes that share a scatter
+        group_bytes = self._structure.state_bytes(shared, d)
+        if shared == 1 or group_bytes <= _RANGE_STATE:
+            size = shared * max(1, min(_RANGE_STATE // group_bytes, n_groups // _RANGES))
+            return np.append(np.arange(0, n_classes, size), n_classes)
+        size = max(1, min(_RANGE_STATE // (16 * d), shared // _RANGES))
+        firsts = np.arange(0, n_classes, shared)[:, None] + np.arange(0, shared, size)
+        return np.append(firsts, n_classes)
+
+
+ways_of = lru_cache(Ways)
 
 
 class Sums(ABC):
@@ -128,6 +212,7 @@ class Sums(ABC):
     rounding: np.ndarray | None = None
     fourth: np.ndarray | None = None
     _exact: ClassVar[bool] = False
+    _in_bytes = False  # products are those of bytes
 
     @property
     @abstractmethod
@@ -234,42 +319,16 @@ class Sums(ABC):
         return min(self._most_few, most) if self._uses_blas_threads(most + 1) else self._most_few
 
     @property
-    def _state_bytes(self) -> int:
-        return self.structure.state_bytes(self.count.size, self.n_features)
+    def _ways(self) -> Ways:
+        """Ways in which rows can be added to these sums."""
+        return ways_of(
+            self.structure, self.count.size, self.n_features, self._exact, self._in_bytes
+        )
 
     @property
     def _most_few(self) -> int:
         """Rows that are added as one block, or block by block, to the sums themselves."""
-        load = self._load
-        most = min(cost.most_alone(load, time) for time in self._times(load, _FLOAT64).values())
-        return min(most, max(LEAST_ROWS, 2 * _MOST_SEGMENT_ELEMENTS // self.n_features))
-
-    def _times(
-        self, load: cost.Load, dtype: np.dtype, n_segments: int = 2
-    ) -> dict[str, Callable[[int], float]]:
-        """Return the time of rows of a data type by the ways in which two threads add them."""
-        d, state = load.n_features, load.state_bytes
-        wide, small = self.structure.wide(d, self._exact), state <= _SMALL_STATE
-        in_float32 = self._read_dtype(dtype).itemsize == 4
-        times: dict[str, Callable[[int], float]] = {}
-        if self.structure.wide(2 * d, self._exact) and not (small and in_float32):
-            times["passes"] = partial(cost.in_passes, load, in_float32=in_float32)
-        # Few classes have their sums in a near cache in any order.
-        few = state <= min(_RANGE_STATE, cost.SEGMENT_STATE) and not load.far
-        if not (wide or few) and (n_ranges := self._n_ranges) > 1:
-            times["ranges"] = partial(cost.in_ranges, load, n_ranges=n_ranges)
-        # Products of wide rows by BLAS need large blocks of a class, which segments do not have.
-        if not times or (state <= cost.SEGMENT_STATE and (self._exact or not wide)):
-            times["segments"] = partial(cost.in_segments, load, n_segments=n_segments)
-        return times
-
-    @property
-    def _load(self) -> cost.Load:
-        """Size of the sums, on which the time of adding rows depends."""
-        sizes = self.count.size, len(self.packed), self.n_features
-        buckets = not self.structure.wide(self.n_features, self._exact)
-        held = self._state_bytes, self._exact
-        return cost.Load(*sizes, self.structure.matrix, *held, buckets=buckets)
+        return self._ways.most_few
 
     @abstractmethod
     def adding_at_once(self) -> AddingAtOnce:
@@ -282,7 +341,7 @@ class Sums(ABC):
     @property
     def small(self) -> bool:
         """True if it takes little time and memory to copy these sums."""
-        return self._state_bytes <= _SMALL_STATE
+        return self._ways.load.state_bytes <= _SMALL_STATE
 
     def placed(self, at: np.ndarray, n_classes: int) -> Self:
         """Return a copy in which class k is class ``at[k]`` of `n_classes`.
@@ -355,38 +414,18 @@ class Sums(ABC):
         if way == "passes":
             uninterrupted(self._add_many, rows)
         else:
-            uninterrupted(self._add_by_ranges, rows, self._ranges())
+            uninterrupted(self._add_by_ranges, rows, self._ways.ranges())
         return self
 
     def way(self, n_rows: int, dtype: np.dtype) -> str:
-        """Return how that many rows are added.
-
-        Either "alone", by one thread; or in "segments", or "ranges" of classes, or, of many
-        features, in "passes" over the rows: see `Sums`.
-        """
-        load = self._load
-        if load.alone(n_rows) <= cost.HAND_OVER or n_rows <= self._most_few:
-            return "alone"
-        times = self._times(load, dtype)
-        if len(times) > 1 and "segments" in times:
-            times = self._times(load, dtype, -(-n_rows // self._segment(n_rows)))
-        return min(times, key=lambda way: times[way](n_rows))
-
-    def _segment(self, n_rows: int) -> int:
-        """Return the number of rows of each segment of them."""
-        # An even number, so that threads have equally many. There are twice as many segments of
-        # twice as many rows if there are four times as many: each costs some time beside its rows.
-        least = max(_LEAST_SEGMENT, self._most_few // 2)
-        n_segments = 1 << ((n_rows // (2 * least)).bit_length() + 1) // 2
-        most = max(least, _MOST_SEGMENT_ELEMENTS // self.n_features)
-        pairs = -(-n_rows // (2 * most))
-        return -(-n_rows // max(n_segments, 2 * pairs if n_rows > most else 1))
+        """Return how that many rows are added; see `Ways.way`."""
+        return self._ways.way(n_rows, self._read_dtype(dtype))
 
     def _updated_by_segments(self, rows: Coded, held: bool) -> Any:
         """Return the sums with rows added, each segment to sums of its own; see `updated`."""
         (n, d), n_classes = rows.X.shape, self.count.size
         dtype = self._read_dtype(rows.X.dtype)
-        segment = self._segment(n)
+        segment = self._ways.segment(n)
         # Every class has rows to multiply with each other; of narrow rows, products take less time
         # than to merge those of a block.
         block_rows = max(LEAST_ROWS, _BLOCK_ELEMENTS // d, 64 * n_classes)
@@ -434,34 +473,6 @@ class Sums(ABC):
         uninterrupted(self.add, added, everyone)
         return self
 
-    def _ranges(self) -> np.ndarray:
-        """Cut the classes into ranges whose sums stay in a near cache; return the first of each.
-
-        A range has whole groups, unless a single group has too many classes.
-        """
-        n_classes, shared, size = self.count.size, *self._range_sizes
-        if size >= shared:
-            return np.append(np.arange(0, n_classes, size), n_classes)
-        firsts = np.arange(0, n_classes, shared)[:, None] + np.arange(0, shared, size)
-        return np.append(firsts, n_classes)
-
-    @property
-    def _range_sizes(self) -> tuple[int, int]:
-        """Number of classes that share a scatter, and of those of a range."""
-        n_groups, d = len(self.packed), self.n_features
-        shared = self.count.size // n_groups
-        group_bytes = self.structure.state_bytes(shared, d)
-        if shared == 1 or group_bytes <= _RANGE_STATE:
-            return shared, shared * max(1, min(_RANGE_STATE // group_bytes, n_groups // _RANGES))
-        return shared, max(1, min(_RANGE_STATE // (16 * d), shared // _RANGES))
-
-    @property
-    def _n_ranges(self) -> int:
-        """Number of ranges of classes."""
-        shared, size = self._range_sizes
-        n_groups = len(self.packed)
-        return n_groups * -(-shared // size) if size < shared else -(-n_groups // (size // shared))
-
     def _add_by_ranges(self, rows: Coded, edges: np.ndarray) -> None:
         """Add the rows of each range of classes to its part of these sums; see `_ranges`.
 
@@ -489,7 +500,7 @@ class Sums(ABC):
                 return part.packed
 
             sizes = np.diff(starts)
-            large = sizes > _LARGE_RANGE * len(window.codes)
+            large = sizes > cost.LARGE_RANGE * len(window.codes)
             first, others = (np.flatnonzero(a).tolist() for a in (large, ~large & (sizes > 0)))
             with threads.serial_blas():
                 triangles = [add(i, True) for i in first]
@@ -653,7 +664,7 @@ class CentredSums(Sums):
     def _uses_blas_threads(self, n_rows: int) -> bool:
         if not self.structure.matrix or n_rows <= most_serial_rows(self.n_features):
             return False
-        load = self._load
+        load = self._ways.load
         return not (load.buckets and cost.in_buckets(load, n_rows))
 
     def _add_few(self, rows: Coded, block_rows: int, limit: float = LARGE) -> None:

@@ -28,6 +28,7 @@ _GAIN = 1.5  # of two threads: those of two cores gain 1.9, and those of a singl
 _SEGMENT_BYTE = 1.0  # of sums that are made for a segment, and added afterwards
 _PASSES = 750_000.0  # of rows to other threads: to sum, to centre and to multiply them
 _RANGE = 15_000.0  # of rows to a thread that adds those of some classes
+LARGE_RANGE = 1 / 8  # share of all rows from which on those of a range are added on all threads
 
 SEGMENT_STATE = 1 << 22  # bytes of sums that a segment may have of its own
 _CACHE = 12 << 20  # bytes of the last cache that a thread can count on
@@ -132,7 +133,8 @@ def in_segments(load: Load, n_rows: int, n_segments: int = 2) -> float:
 def in_ranges(load: Load, n_rows: int, n_ranges: int) -> float:
     """Return the time of two threads if those of each range of classes are added apart."""
     rows = n_rows * (load.row + load.ordered) + load.n_classes * load.each_class
-    return HAND_OVER + n_ranges * _RANGE + rows / _GAIN
+    large = n_ranges * LARGE_RANGE < 1  # these are handed over one after another
+    return HAND_OVER * (n_ranges if large else 1) + n_ranges * _RANGE + rows / _GAIN
 
 
 def most_alone(load: Load, time: Callable[[int], float]) -> int:

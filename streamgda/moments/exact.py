@@ -9,7 +9,6 @@ import numpy as np
 
 from streamgda.kernels.narrow import BUCKET_FEATURES
 from streamgda.kernels.sums import two_sum
-from streamgda.moments import cost
 from streamgda.moments.centred import AddingAtOnce, CentredSums, Sums, check_fourth
 from streamgda.moments.covariance_types import Structure, add_entries
 from streamgda.moments.parallel import Coded
@@ -105,9 +104,8 @@ class ExactSums(Sums):
         return row_type(dtype).reach <= self.reach
 
     @property
-    def _load(self) -> cost.Load:
-        load, in_bytes = super()._load, self.reach < 256 and 4 * self.n_features > BUCKET_FEATURES
-        return load._replace(in_bytes=in_bytes, buckets=load.buckets and not in_bytes)
+    def _in_bytes(self) -> bool:  # type: ignore[override]
+        return self.reach < 256 and 4 * self.n_features > BUCKET_FEATURES
 
     def adding_at_once(self) -> AddingAtOnce:
         """Return a function of types that do not widen the reach, while sums stay exact."""

@@ -175,10 +175,10 @@ STEP = 1.3  # the most that the model of the cost predicts where the way changes
 
 def predicted(sums, n_rows):
     """The time that the model of the cost predicts, in the way that is chosen."""
-    load, way = sums._load, sums.way(n_rows, _DTYPE)
+    ways, way = sums._ways, sums.way(n_rows, _DTYPE)
     if way == "alone":
-        return load.alone(n_rows)
-    return sums._times(load, _DTYPE, -(-n_rows // sums._segment(n_rows)))[way](n_rows)
+        return ways.load.alone(n_rows)
+    return ways.times(_DTYPE, -(-n_rows // ways.segment(n_rows)))[way](n_rows)
 
 
 @pytest.mark.parametrize("kind", [CentredSums, ExactSums])
