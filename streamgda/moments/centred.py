@@ -105,6 +105,8 @@ class Ways:
         Size of the sums, on which the times depend.
     most_few : int
         Rows that are added as one block, or block by block, to the sums themselves.
+    way : callable
+        Returns how a number of rows, read in a data type, is added; see `_way`.
     """
 
     def __init__(
@@ -119,7 +121,9 @@ class Ways:
         )
         times = self.times(_FLOAT64).values()
         most = min(cost.most_alone(self.load, time) for time in times)
-        self.most_few = min(most, max(LEAST_ROWS, 2 * _MOST_SEGMENT_ELEMENTS // max(1, n_features)))
+        self._most = max(LEAST_ROWS, 2 * _MOST_SEGMENT_ELEMENTS // max(1, n_features))
+        self.most_few = min(most, self._most)
+        self.way = lru_cache(self._way)  # batches often have as many rows
 
     def times(self, dtype: np.dtype, n_segments: int = 2) -> dict[str, Callable[[int], float]]:
         """Return the time of rows read in a data type by the ways in which two threads add them."""
@@ -139,7 +143,7 @@ class Ways:
             times["segments"] = partial(cost.in_segments, load, n_segments=n_segments)
         return times
 
-    def way(self, n_rows: int, dtype: np.dtype) -> str:
+    def _way(self, n_rows: int, dtype: np.dtype) -> str:
         """Return how that many rows, read in a data type, are added.
 
         Either "alone", by one thread; or in "segments", or "ranges" of classes, or, of many
@@ -147,9 +151,9 @@ class Ways:
         """
         if n_rows <= self.most_few or self.load.alone(n_rows) <= cost.HAND_OVER:
             return "alone"
-        times = self.times(dtype)
-        if len(times) > 1 and "segments" in times:
-            times = self.times(dtype, -(-n_rows // self.segment(n_rows)))
+        times = self.times(dtype, -(-n_rows // self.segment(n_rows)))
+        if n_rows <= self._most:  # it may take less time again, after the first rows of all classes
+            times["alone"] = self.load.alone
         return min(times, key=lambda way: times[way](n_rows))
 
     def segment(self, n_rows: int) -> int:
@@ -418,7 +422,7 @@ class Sums(ABC):
         return self
 
     def way(self, n_rows: int, dtype: np.dtype) -> str:
-        """Return how that many rows are added; see `Ways.way`."""
+        """Return how that many rows are added; see `Ways`."""
         return self._ways.way(n_rows, self._read_dtype(dtype))
 
     def _updated_by_segments(self, rows: Coded, held: bool) -> Any:

@@ -23,7 +23,7 @@ _ROW, _VALUE, _PRODUCT = 1.5, 0.3, 0.16
 _ORDERED_ROW, _ORDERED_VALUE = 25.0, 0.9
 _BYTE_LANES = SHAPE.vector_bytes * SHAPE.together // 8  # half of those of an instruction
 
-HAND_OVER = 100_000.0  # of rows to another thread, and of their sums back
+HAND_OVER = 200_000.0  # of rows to another thread, and of their sums back
 _GAIN = 1.5  # of two threads: those of two cores gain 1.9, and those of a single one 1.1
 _SEGMENT_BYTE = 1.0  # of sums that are made for a segment, and added afterwards
 _PASSES = 750_000.0  # of rows to other threads: to sum, to centre and to multiply them
