@@ -14,6 +14,7 @@ import numpy as np
 
 from bench.measure import PAUSE, Call, Plan
 from streamgda import ClassMoments, GaussianDiscriminantAnalysis
+from streamgda.kernels.vectors import LANES
 
 FEATURES = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65)
 FEATURES += (127, 128, 129, 255, 256, 784, 785)
@@ -30,6 +31,7 @@ WIDTH, CALLS = 64, 20  # features when rows vary, and calls of a measurement
 N, NUMBERS = 200_000, 10_000_000  # limits of a measurement: rows, and values
 FEWER = 8  # scoring takes longer per row, so it uses this many times fewer rows
 STEP = 1.3  # a factor between neighbours from which on it is measured again
+PAUSES = (PAUSE, 0.5, 2.0)  # seconds before each time that it is
 SECONDS, LEAST, MOST = 0.006, 2, 10  # of a pair of neighbours for each repeat, and their calls
 
 
@@ -95,8 +97,10 @@ def curves(
         for name in before.keys() & after.keys():
             pair = before[name], after[name]
             took = in_turn(pair, plan.repeats)
-            if jump_of(took, pair) > STEP and not plan.quick:  # or something else was running
-                took = np.minimum(took, in_turn(pair, 3 * plan.repeats))
+            for pause in () if plan.quick else PAUSES:  # or something else was running
+                if jump_of(took, pair) > STEP:
+                    time.sleep(pause)
+                    took = np.minimum(took, in_turn(pair, 3 * plan.repeats))
             jumps.setdefault(name, {})[a, b] = jump_of(took, pair)
             for number, some in zip((a, b), took.tolist(), strict=True):
                 own = seconds.setdefault(name, {})
@@ -177,11 +181,14 @@ def points(plan: Plan, d: int, n_classes: int) -> Points:
     # The first rows are scored; they contain all classes equally.
     y = np.concatenate([np.arange(few), np.arange(n - few)]) % n_classes
     numbers = np.random.default_rng(0).integers(0, 256, (n, d)).astype(np.uint8)
-    products = d * (d + 1) / 2
+    products, padded = (
+        d * (d + 1) / 2,
+        -(-d // LANES) * LANES,
+    )  # values of sums are in whole vectors
     made: Points = {}
     for X in (numbers.astype(np.float64), numbers):
         for kind in ("full", "tied", "diag"):
-            operations = d if kind == "diag" else products
+            operations = padded if kind == "diag" else padded * (padded + 1) / 2
             made[f"{kind} {X.dtype}, moments"] = Point(
                 lambda X=X, kind=kind: ClassMoments(kind).update(X, y), n, operations
             )

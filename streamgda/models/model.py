@@ -39,6 +39,7 @@ _CHUNK_ELEMENTS = 1 << 19
 _CHUNK_ROWS = 384
 _FEW_PRODUCTS = 1 << 18
 _PART_PRODUCTS = 1 << 21  # that take longer than to wake up a thread
+_VALUE_PRODUCTS = 16  # that take as long as to read a value of a row, or to write a score
 _BLOCK = 96  # chunks are multiples of it: whole panels of every kind
 
 _NO_DENSITIES = np.empty(0)
@@ -292,7 +293,7 @@ class RowModel(Saved):
             answer(read, out, *of_rows)
             return out
         width = X.row_elements if type(X) is CompressedRows else X.shape[1]
-        parts = products // _PART_PRODUCTS
+        parts = (products + n_rows * _VALUE_PRODUCTS * (width + self._row_scores)) // _PART_PRODUCTS
         if parts > 1:  # otherwise they take less time than to count threads
             parts = min(parts, threads.n_threads())
         step = max(_CHUNK_ELEMENTS // (width + self._row_scores), _CHUNK_ROWS)
