@@ -17,12 +17,12 @@ from streamgda import ClassMoments, GaussianDiscriminantAnalysis
 from streamgda.kernels.vectors import LANES
 
 FEATURES = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65)
-FEATURES += (127, 128, 129, 255, 256, 784, 785)
-CLASSES = (1, 2, 3, 5, 7, 10, 20, 50, 100, 200, 500, 1000)
+FEATURES += (80, 100, 127, 128, 129, 160, 200, 255, 256, 320, 400, 512, 640, 784, 785)
 ROWS = (1, 2, 4, 8, 9, 16, 32, 64, 96, 97, 128, 192, 193, 256, 500, 1000)
 # Each a quarter more than the one before, so that each limit between two methods is passed. Where
 # the model of the cost changes the method, there are two neighbours more.
 STEPS = (1, 2, 3, 4, 5, 6, 8, 10, 13, *(round(16 * 1.25**i) for i in range(24)))  # classes
+CLASSES = STEPS[:28]  # up to 888, of many rows
 BATCHES = tuple(round(250 * 1.25**i) for i in range(31))  # rows: 250 to 201,948
 UPDATED = (8, 16, 32, 64)  # features of the rows of updates
 DTYPES = ("float64", "float32", "uint8")
