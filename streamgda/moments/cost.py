@@ -67,7 +67,12 @@ class Load(NamedTuple):
         """Time of a row whose sums are in a near cache."""
         lanes = _BYTE_LANES if self.in_bytes else LANES
         d, blas = self.n_features, not (self.buckets or self.exact)
-        return _ROW + (_VALUE + blas) * d + self.products * _PRODUCT / lanes * d**2
+        squares = self.exact and not self.products  # of 64 bits, not in whole vectors
+        return (
+            _ROW
+            + (_VALUE * (3 if squares else 1) + blas) * d
+            + self.products * _PRODUCT / lanes * d**2
+        )
 
     @property
     def held(self) -> int:
