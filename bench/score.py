@@ -145,7 +145,10 @@ def sparse_rows(plan: Plan) -> Iterator[Row]:
     """Compare Bernoulli models of sparse rows, as of words in documents."""
     for most, d, per_row, n_classes in ((11_000, 100_000, 100, 20), (200_000, 1000, 20, 5)):
         n = plan.rows(most)
-        X = scipy.sparse.random(n, d, per_row / d, "csr", random_state=0)
+        columns = np.random.default_rng(0).integers(0, d, n * per_row)
+        starts = np.arange(0, columns.size + 1, per_row)
+        X = scipy.sparse.csr_matrix((np.ones(columns.size), columns, starts), (n, d))
+        X.sum_duplicates()
         y = np.arange(n) % n_classes
         ours, peer = streamgda.BernoulliNB().fit(X, y), SklearnBernoulliNB().fit(X, y)
         for method in ("fit", "predict", "predict_proba"):
