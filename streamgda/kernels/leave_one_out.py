@@ -178,10 +178,10 @@ def largest_without(X, features, mean, squares, order, factor, divisor, out):
     `order` sorts `squares`, the largest first: for most rows, none but the first is looked at.
     """
     for r in range(out.size):
-        best = 0.0
-        for j in order:
-            if squares[j] <= best:
-                break
+        best, i = 0.0, 0
+        while i < order.size and squares[order[i]] > best:
+            j = order[i]
             t = X[r, features[j]] - mean[j]
             best = max(best, squares[j] - factor[r] * (t * t))
+            i += 1
         out[r] = best / divisor[r]

@@ -7,9 +7,11 @@ all of them are left out, so that border pixels of images cost no multiplication
 import sys
 
 import numpy as np
+from numba import types
 
 from streamgda.kernels import inline_kernel, inner_kernel, kernel, shared_kernel
 from streamgda.kernels.blas import cross, gram
+from streamgda.kernels.loops import loops
 from streamgda.kernels.sums import number_of, row_start
 from streamgda.kernels.vectors import prefetch_values
 
@@ -34,18 +36,18 @@ _LEAST, _MOST = 1e-15, 1e17
 
 
 def most_serial_rows(n_features):
-    """Return the most rows in `empty_rows` whose product BLAS computes on one thread."""
+    """Return the most rows of `rows_held` whose product BLAS computes on one thread."""
     return _SERIAL_WORK // n_features**2 if n_features > _FEW_FEATURES else sys.maxsize
 
 
 @shared_kernel
-def empty_rows(n_rows, n_features, n_classes):
-    """Return empty scratch space for the centred rows of a product, and the gaps between means.
+def rows_held(n_rows, n_features, n_classes):
+    """Return how many centred rows of a product are held, with the gaps between means.
 
-    For few features, it is so small that BLAS uses a single thread without being told.
+    For few features, these are so few that BLAS uses a single thread without being told.
     """
     most = BLOCK_ROWS if n_features > _FEW_FEATURES else _SERIAL_WORK // n_features**2
-    return np.empty((max(FEW_ROWS, min(most, n_rows + min(n_classes, n_rows))), n_features))
+    return max(FEW_ROWS, min(most, n_rows + min(n_classes, n_rows)))
 
 
 @inner_kernel
@@ -214,36 +216,52 @@ def add_gram(rows, n, magnitude, features, product, S):
 
     The rows are overwritten, like `features` and `product`; see `squeeze` and `add_lower`.
     """
-    active = 0
-    for j in range(magnitude.shape[0]):
+    active = keep_active(rows, n, magnitude, features)
+    gram(rows[:n, :active], 0.0, product[:active, :active])
+    add_triangle(product, active, features, S)
+
+
+@loops(types.intp)
+def keep_active(rows, n, magnitude, features):
+    """Move the features that are not zero in all rows to their beginning; return their number."""
+    active, d = 0, magnitude.shape[0]
+    for j in range(d):
         features[active] = j
         active += magnitude[j] != 0
-    if active < magnitude.shape[0]:
+    if active < d:
         for q in range(n):
+            row = rows[q]
             for a in range(active):
-                rows[q, a] = rows[q, np.uint64(features[a])]
-    gram(rows[:n, :active], 0.0, product[:active, :active])
+                row[a] = row[features[a]]
+    return active
+
+
+@loops()
+def add_triangle(product, active, features, S):
+    """Add the lower triangle of a matrix to the rows and columns of some features of `S`."""
     for a in range(active):
         i, first = features[a], features[0]
-        row = S[row_start(i) :]
+        start = row_start(i)
         if i == first + a:
+            start += first
             for b in range(a + 1):
-                row[first + b] += product[a, b]
+                S[start + b] += product[a, b]
         else:
             for b in range(a + 1):
-                row[np.uint64(features[b])] += product[a, b]
+                S[start + features[b]] += product[a, b]
 
 
-@inline_kernel
+@loops()
 def add_few(rows, n, S):
     """Add the products of the first `n` of at most `FEW_ROWS` rows to the triangle `S`, at once."""
+    d = rows.shape[1]
     for q in range(n, FEW_ROWS):
-        for j in range(rows.shape[1]):
+        for j in range(d):
             rows[q, j] = 0.0
-    for i in range(rows.shape[1]):
-        a, b, c, d, e = rows[0, i], rows[1, i], rows[2, i], rows[3, i], rows[4, i]
-        row = S[row_start(i) :]
+    for i in range(d):
+        a, b, c, e, f = rows[0, i], rows[1, i], rows[2, i], rows[3, i], rows[4, i]
+        start = row_start(i)
         for j in range(i + 1):
-            row[j] += (
-                (a * rows[0, j] + b * rows[1, j]) + (c * rows[2, j] + d * rows[3, j])
-            ) + e * rows[4, j]
+            S[start + j] += (
+                (a * rows[0, j] + b * rows[1, j]) + (c * rows[2, j] + e * rows[3, j])
+            ) + f * rows[4, j]

@@ -291,10 +291,10 @@ def score_panel(
 ):
     """Write `panel_scores` of the first `n` rows of a panel to `out`, from column `start` on.
 
-    `scratch` has the type of the factors, and `row_step` numbers for each feature.
+    `scratch` is memory for `row_step` numbers of each feature, in the type of the factors.
     """
     arrays = panel, features, centres, factors, offsets, scratch, out
-    if {array.layout for array in arrays} != {"C"} or scratch.dtype != factors.dtype:
+    if {array.layout for array in arrays} != {"C"}:
         return None  # no match: the function is given pointers and no strides
     write = _write_triangles if factors.ndim == 3 else partial(_write_sums, centres.ndim == 2)
     name = f"score_panel_{centres.ndim}_{factors.ndim}_{factors.dtype}"
@@ -308,8 +308,9 @@ def score_panel(
         _, stride = cgutils.unpack_tuple(builder, out.shape)
         numbers = width, n, features.nitems, n_factors, offsets.nitems, scale, stride
         first = builder.gep(out.data, [start])
-        places = (a.data for a in (panel, features, centres, factors, offsets, scratch))
-        given = [*numbers, *places, first]
+        places = (a.data for a in (panel, features, centres, factors, offsets))
+        memory = builder.bitcast(scratch.data, factors.data.type)
+        given = [*numbers, *places, memory, first]
         kinds = [value.type for value in given]
         builder.call(function_of(builder.module, name, kinds, write), given)
         return context.get_dummy_value()
@@ -481,7 +482,7 @@ def panel_scores(X, features, centres, factors, scale, offsets, scores, labels, 
     step = _ROW_BYTES // factors.itemsize
     most = _panel_width(n_rows, columns, step)
     panel = empty_vectors(padded_width(max(1, columns)) * most)  # a vector is written in any case
-    scratch = np.empty(features.size * step, factors.dtype)
+    scratch = empty_vectors(features.size * step)
     some = empty_vectors((offsets.size if scores.size == 0 else 0, most))
     tops, sums = empty_vectors(most), empty_vectors(most)
     for r in range(most):
@@ -753,7 +754,7 @@ def normalise(scores, logarithmic, densities, out):
     n_classes, n_rows = scores.shape
     most = max(1, min(n_rows, _EXP_ROWS, max(LANES, _EXP_VALUES // n_classes)))
     width = padded_width(most)
-    every = empty_vectors(n_classes * width).reshape((n_classes, width))
+    every = empty_vectors((n_classes, width))
     tops, sums = empty_vectors(width), empty_vectors(width)
     for first in range(0, n_rows, most):
         n = min(most, n_rows - first)
