@@ -120,7 +120,7 @@ def assert_way(covariance_type, d, n_classes, n, **expected):
     assert_moments(moments, X, y)
 
 
-@pytest.mark.parametrize(("covariance_type", "d"), [("full", 8), ("full", 140), ("diag", 64)])
+@pytest.mark.parametrize(("covariance_type", "d"), [("full", 8), ("full", 60), ("diag", 64)])
 def test_most_rows_of_one_thread(covariance_type, d, use_threads):
     use_threads(2)
     most = most_few(covariance_type, d, 5)
