@@ -12,15 +12,13 @@ from streamgda.kernels import (
     kernel,
     shared_kernel,
 )
-from streamgda.kernels.loops import loops
-from streamgda.kernels.products import FEW_ROWS, add_few, add_gram, rows_held
+from streamgda.kernels.products import FEW_ROWS, add_few, add_gram, empty_rows
 from streamgda.kernels.sums import scalar_two_sum
 from streamgda.kernels.vectors import (
     LANES,
     as_structures,
     broadcast,
     clear,
-    empty_indices,
     empty_vectors,
     fused_multiply_add,
     padded_width,
@@ -28,7 +26,7 @@ from streamgda.kernels.vectors import (
     vector_at,
 )
 
-PARTS = 4  # sums of squares to which successive rows are added, if many are of one class
+_PARTS = 4  # sums of squares to which successive rows are added, if many are of one class
 _SAMPLE = 256  # successive rows of a block that are looked at for that
 # Rotations of a vector by which all pairs of its lanes meet.
 N_ROTATIONS = LANES // 2 + 1
@@ -136,40 +134,35 @@ add_class_squares = intrinsic_of(_add_class_squares)(_adding(2, _add_row_squares
 add_class_products = intrinsic_of(_add_class_products)(_adding(1 + N_ROTATIONS, _add_row_products))
 
 
-@loops(types.intp)
+@inline_kernel
 def parts_for(codes, first, last):
     """Return the number of sums of each class to which successive rows of a block are added."""
     sample, repeated = min(_SAMPLE, last - first), 0
     for r in range(first + 1, first + sample):
         repeated += codes[r] == codes[r - 1]
-    return 1 + (PARTS - 1) * (4 * repeated > sample)
+    return 1 + (_PARTS - 1) * (4 * repeated > sample)
 
 
-@loops()
-def sum_weights(codes, weights, first, last, parts, totals):
-    """Write the sums of the weights of each class's rows from `first` to `last`.
-
-    `parts` is scratch space, shape (`PARTS`, n_classes).
-    """
+@inline_kernel
+def sum_weights(codes, weights, first, last, totals):
+    """Write the sums of the weights of each class's rows from `first` to `last`."""
     n_classes = totals.shape[0]
-    for k in range(n_classes):
-        parts[0, k] = parts[1, k] = parts[2, k] = parts[3, k] = 0.0
+    parts = empty_vectors((_PARTS, n_classes))
+    clear(parts, 0, parts.size)
     for r in range(first, last):
         w = weights[r] if weights.shape[0] > 0 else 1.0
-        parts[r & (PARTS - 1), np.uint64(codes[r])] += w
+        parts[r & (_PARTS - 1), np.uint64(codes[r])] += w
     for k in range(n_classes):
         totals[k] = (parts[0, k] + parts[1, k]) + (parts[2, k] + parts[3, k])
 
 
-@loops()
-def begin_block(
-    X, order, codes, weights, first, last, count, mean, parts, numbers, totals, vectors
-):
+@inline_kernel
+def begin_block(X, order, codes, weights, first, last, count, mean, numbers, totals, vectors):
     """Write the weights of the classes of a block, twice, and pivots to ``vectors[0]``.
 
     The pivot of a class is its mean so far, or else its first row.
     """
-    sum_weights(codes, weights, first, last, parts, numbers)
+    sum_weights(codes, weights, first, last, numbers)
     left, r = 0, first
     for k in range(numbers.shape[0]):
         totals[k] = 0.0
@@ -197,15 +190,16 @@ def add_centred(X, codes, weights, block_rows, limit, count, squares, mean, mean
     with a sum that is not finite, or with values or weights beyond `limit`, ends the call, and is
     not added. If `limit` is `LARGE`, squares cannot overflow. `squares` are the sums of the squared
     weights, or empty.
+
+    This is one long function because each that a kernel calls takes long to compile.
     """
     n_classes, d = mean.shape
     shared = n_classes // scatter.shape[0]  # number of classes that share a scatter
-    numbers, vectors = empty_vectors(n_classes), empty_vectors((3, n_classes, d))
-    rows = empty_vectors((rows_held(X.shape[0], d, n_classes), d))
-    starts, order = empty_indices(n_classes), empty_indices(min(block_rows, X.shape[0]))
+    numbers, vectors = np.empty(n_classes), np.empty((3, n_classes, d))
+    rows = empty_rows(X.shape[0], d, n_classes)
+    starts, order = np.empty(n_classes, np.intp), np.empty(min(block_rows, X.shape[0]), np.intp)
     width = d if rows.shape[0] > FEW_ROWS else 0
-    magnitude, features, product = empty_vectors(d), empty_indices(d), empty_vectors((width, width))
-    at = empty_indices(2)
+    magnitude, features, product = np.empty(d), np.empty(d, np.intp), np.empty((width, width))
     for first in range(0, X.shape[0], block_rows):
         last = min(first + block_rows, X.shape[0])
         if not merge_block(
@@ -213,70 +207,42 @@ def add_centred(X, codes, weights, block_rows, limit, count, squares, mean, mean
             starts,
         ):  # fmt: skip
             return False
-        order_block(codes, first, last, starts, order)
+        at = 0
+        for k in range(n_classes):
+            at += starts[k]
+            starts[k] = at - starts[k]
+        for r in range(first, last):
+            k = np.uint64(codes[r])
+            order[starts[k]] = r
+            starts[k] += 1  # in the end, one past the last row of the class
         for g in range(scatter.shape[0]):
-            at[0], at[1] = starts[g * shared - 1] if g > 0 else 0, g * shared
-            stop, last_class = starts[(g + 1) * shared - 1], (g + 1) * shared
-            while at[0] < stop or at[1] < last_class:
-                n = take_centred(
-                    X, codes, weights, order, numbers, vectors, stop, last_class, at, rows,
-                    magnitude,
-                )  # fmt: skip
+            k, last_class = g * shared, (g + 1) * shared
+            q, stop = starts[k - 1] if k > 0 else 0, starts[last_class - 1]
+            while q < stop or k < last_class:
+                n = 0
+                for j in range(d):
+                    magnitude[j] = 0.0
+                while n < rows.shape[0] and q < stop:
+                    r = np.uint64(order[q])  # unsigned: no check for negative indices
+                    c = np.uint64(codes[r])
+                    root = np.sqrt(weights[r]) if weights.shape[0] > 0 else 1.0
+                    for j in range(d):
+                        value = root * ((X[r, j] - vectors[0, c, j]) - vectors[1, c, j])
+                        rows[n, j] = value
+                        magnitude[j] += abs(value)
+                    n += 1
+                    q += 1
+                while q == stop and n < rows.shape[0] and k < last_class:
+                    for j in range(d if numbers[k] > 0 else 0):
+                        rows[n, j] = np.sqrt(numbers[k]) * vectors[2, k, j]
+                        magnitude[j] += abs(rows[n, j])
+                    n += numbers[k] > 0
+                    k += 1
                 if n > FEW_ROWS:
                     add_gram(rows, n, magnitude, features, product, scatter[g])
                 elif n > 0:
                     add_few(rows, n, scatter[g])
     return True
-
-
-@loops()
-def order_block(codes, first, last, starts, order):
-    """Order the rows of a block by class, given the numbers of rows of each in `starts`.
-
-    What follows the last row of each class is written there.
-    """
-    at = 0
-    for k in range(starts.shape[0]):
-        at += starts[k]
-        starts[k] = at - starts[k]
-    for r in range(first, last):
-        k = codes[r]
-        order[starts[k]] = r
-        starts[k] += 1
-
-
-@loops(types.intp)
-def take_centred(X, codes, weights, order, numbers, vectors, stop, last_class, at, rows, magnitude):
-    """Write centred rows, and after the last of them the gaps of the means; return their number.
-
-    `at` is the place of the next row in the order, and the class of the next gap. The sums of the
-    magnitudes of each feature go to `magnitude`.
-    """
-    n, q, k = 0, at[0], at[1]
-    n_rows, d = rows.shape
-    for j in range(d):
-        magnitude[j] = 0.0
-    while n < n_rows and q < stop:
-        r, row = order[q], rows[n]
-        c = codes[r]
-        root = np.sqrt(weights[r]) if weights.shape[0] > 0 else 1.0
-        for j in range(d):
-            value = root * ((X[r, j] - vectors[0, c, j]) - vectors[1, c, j])
-            row[j] = value
-            magnitude[j] += abs(value)
-        n += 1
-        q += 1
-    while q == stop and n < n_rows and k < last_class:
-        if numbers[k] > 0:
-            root, row = np.sqrt(numbers[k]), rows[n]
-            for j in range(d):
-                value = root * vectors[2, k, j]
-                row[j] = value
-                magnitude[j] += abs(value)
-            n += 1
-        k += 1
-    at[0], at[1] = q, k
-    return n
 
 
 @kernel
@@ -290,83 +256,50 @@ def add_centred_squares(
     block is read a second time, with its means as pivots.
     """
     n_classes, d = mean.shape
-    width = padded_width(d)
+    shared, width = n_classes // scatter.shape[0], padded_width(d)
     numbers, totals = empty_vectors(n_classes), empty_vectors(n_classes)
     vectors, sums = empty_vectors((3, n_classes, width)), empty_vectors((n_classes, width))
-    parts, own = empty_vectors((PARTS, n_classes, 2, width)), empty_vectors((PARTS, n_classes))
+    parts = empty_vectors((_PARTS, n_classes, 2, width))
     clear(vectors, 0, vectors.size)
     for first in range(0, codes.shape[0], block_rows):
         last = min(first + block_rows, codes.shape[0])
         n_parts = parts_for(codes, first, last)
-        begin_block(
-            X, order, codes, weights, first, last, count, mean, own, numbers, totals, vectors
-        )
+        begin_block(X, order, codes, weights, first, last, count, mean, numbers, totals, vectors)
         for times in range(2):
             clear(parts, 0, n_parts * 2 * n_classes * width)
             add_class_squares(X, order, codes, weights, first, last, n_parts, vectors, parts)
-            again = move_to_means(d, n_parts, count, totals, parts, vectors, sums)
+            again, within = False, True
+            for k in range(n_classes):
+                if totals[k] > 0:
+                    inverse = 1.0 / np.sqrt(totals[k])
+                    share = totals[k] / (totals[k] + count[k])
+                    for j in range(d):
+                        total, square = parts[0, k, 0, j], parts[0, k, 1, j]
+                        for p in range(1, n_parts):
+                            total += parts[p, k, 0, j]
+                            square += parts[p, k, 1, j]
+                        vectors[1, k, j] = total
+                        total *= inverse  # its square may not overflow
+                        sums[k, j] = square - total * total
+                        within &= square <= limit * limit
+                        # If the pivot is a mean, most of this is added again for its distance.
+                        again |= square - share * (total * total) < square / 64
             if times == 0:
-                if not (
-                    squares_below(d, limit * limit, totals, parts)
-                    and merge_sums(limit, count, mean, mean_low, numbers, vectors)
-                ):
+                if not (within and merge_sums(limit, count, mean, mean_low, numbers, vectors)):
                     return False
                 add_squared_weights(codes, weights, first, last, squares)
             if not again:
                 break
-        add_class_sums(totals, numbers, vectors, sums, scatter)
+        for k in range(n_classes):
+            if totals[k] > 0:
+                g = k // shared
+                for j in range(d):
+                    gap = vectors[2, k, j]
+                    scatter[g, j] += sums[k, j] + numbers[k] * (gap * gap)
     return True
 
 
-@loops(types.boolean)
-def move_to_means(d, n_parts, count, totals, parts, vectors, sums):
-    """Write sums to ``vectors[1]``, and those of squares about the means to `sums`.
-
-    The parts of the squares are added to the first of them. Return True if the subtraction leaves
-    too few digits of one.
-    """
-    again = False
-    for k in range(totals.shape[0]):
-        if totals[k] > 0:
-            inverse = 1.0 / np.sqrt(totals[k])
-            share = totals[k] / (totals[k] + count[k])
-            for j in range(d):
-                total, square = parts[0, k, 0, j], parts[0, k, 1, j]
-                for p in range(1, n_parts):
-                    total += parts[p, k, 0, j]
-                    square += parts[p, k, 1, j]
-                vectors[1, k, j], parts[0, k, 1, j] = total, square
-                total *= inverse  # its square may not overflow
-                sums[k, j] = square - total * total
-                # If the pivot is a mean, most of this is added again for its distance.
-                again |= square - share * (total * total) < square / 64
-    return again
-
-
-@loops(types.boolean)
-def squares_below(d, most, totals, parts):
-    """Return True if no sum of squares is NaN or above a limit."""
-    within = True
-    for k in range(totals.shape[0]):
-        if totals[k] > 0:
-            for j in range(d):
-                within &= parts[0, k, 1, j] <= most
-    return within
-
-
-@loops()
-def add_class_sums(totals, numbers, vectors, sums, scatter):
-    """Add sums of squares about the means of a block, moved to those of all rows."""
-    n_groups, d = scatter.shape
-    for k in range(totals.shape[0]):
-        if totals[k] > 0:
-            own = scatter[k // (totals.shape[0] // n_groups)]
-            for j in range(d):
-                gap = vectors[2, k, j]
-                own[j] += sums[k, j] + numbers[k] * (gap * gap)
-
-
-@loops(types.boolean)
+@inline_kernel
 def merge_block(
     X, codes, weights, first, last, limit, count, squares, mean, mean_low, numbers, vectors, starts
 ):
@@ -404,7 +337,7 @@ def merge_block(
     return True
 
 
-@loops(types.boolean)
+@inline_kernel
 def merge_sums(limit, count, mean, mean_low, numbers, vectors):
     """Merge counts and means with those of sums of rows, ``vectors[1]``, about ``vectors[0]``.
 
@@ -437,7 +370,7 @@ def merge_sums(limit, count, mean, mean_low, numbers, vectors):
     return within
 
 
-@loops()
+@inline_kernel
 def add_squared_weights(codes, weights, first, last, squares):
     """Add the squared weight of each row to that of its class, unless `squares` is empty."""
     if squares.shape[0] > 0:

@@ -16,7 +16,6 @@ from numba.core import cgutils
 from streamgda.kernels import inline_kernel, intrinsic_of, kernel
 from streamgda.kernels.centred import (
     N_ROTATIONS,
-    PARTS,
     add_class_products,
     add_squared_weights,
     begin_block,
@@ -24,8 +23,7 @@ from streamgda.kernels.centred import (
     parts_for,
     sum_weights,
 )
-from streamgda.kernels.columns import write_columns
-from streamgda.kernels.loops import loops
+from streamgda.kernels.columns import write_rows
 from streamgda.kernels.vectors import (
     LANES,
     as_structures,
@@ -51,6 +49,17 @@ _BUCKET_ROWS = 32  # a power of two
 LEAST_BUCKET_ROWS = 16  # another one
 _BUCKETS_BYTES = 1 << 16  # of all larger buckets
 
+# Each pair of lanes, the lower one last, and its place in the sums of `add_class_products`. Half a
+# turn meets each pair twice.
+_PAIRS = np.array(
+    [
+        (max(i, j), min(i, j), (1 + turn) * LANES + i)
+        for turn in range(N_ROTATIONS)
+        for i, j in enumerate((np.arange(LANES) + turn) % LANES)
+        if 2 * turn < LANES or i > j
+    ]
+)
+
 
 @inline_kernel
 def empty_buckets(n_classes, width, n_rows):
@@ -74,34 +83,22 @@ def add_vectors(X, order, codes, weights, first, last, vectors, products):
     To load and store their products and sums for each row takes less time than to copy it.
     """
     n_classes, n_sums = vectors.shape[1], 1 + N_ROTATIONS
-    n_parts = parts_for(codes, first, last)
+    shared, n_parts = n_classes // products.shape[0], parts_for(codes, first, last)
     half = n_parts * n_classes * n_sums * LANES
     sums = empty_vectors(half)
     clear(sums, 0, half)
     add_class_products(X, order, codes, weights, first, last, n_parts, vectors, sums)
-    add_lanes(n_parts, sums, vectors, products)
-
-
-@loops()
-def add_lanes(n_parts, sums, vectors, products):
-    """Add what `add_class_products` wrote for several parts of the rows."""
-    n_classes, n_sums = vectors.shape[1], 1 + N_ROTATIONS
-    shared, half = n_classes // products.shape[0], n_parts * n_classes * n_sums * LANES
     while n_parts > 1:  # in pairs: whichever sum the first row of a class went to, no bit changes
         n_parts //= 2
         half //= 2
         for i in range(half):
             sums[i] += sums[half + i]
     for k in range(n_classes):
-        at, product = k * n_sums * LANES, products[k // shared]
+        at, g = k * n_sums * LANES, k // shared
         for i in range(LANES):
             vectors[1, k, i] = sums[at + i]
-        for turn in range(N_ROTATIONS):
-            at += LANES
-            for i in range(LANES):
-                j = (i + turn) % LANES
-                if 2 * turn < LANES or i > j:  # half a turn meets each pair twice
-                    product[max(i, j), min(i, j)] += sums[at + i]
+        for pair in range(_PAIRS.shape[0]):
+            products[g, _PAIRS[pair, 0], _PAIRS[pair, 1]] += sums[at + _PAIRS[pair, 2]]
 
 
 @inline_kernel
@@ -304,13 +301,13 @@ def add_centred_narrow(
     means are subtracted. If the subtraction leaves too few digits, the block is read a second
     time, with its means as pivots.
 
-    If addresses of columns in parts are given (see `write_columns`), each block is written to `X`
+    If addresses of columns in parts are given (see `write_rows`), each block is written to `X`
     first, which is as long.
     """
     n_classes, d = mean.shape
     n_groups, width = scatter.shape[0], padded_width(d)
+    shared = n_classes // n_groups  # number of classes that share a scatter
     totals, numbers = empty_vectors(n_classes), empty_vectors(n_classes)
-    parts = empty_vectors((PARTS, n_classes))
     vectors, lost = empty_vectors((4, n_classes, width)), empty_vectors((n_groups, width))
     products = empty_vectors((n_groups, width, width))
     clear(vectors, 0, vectors.size)
@@ -318,7 +315,7 @@ def add_centred_narrow(
         n = min(block_rows, codes.shape[0] - first)
         rows, stop = X[:n], first + n
         if columns.shape[0] > 0:
-            write_columns(columns, stops, first, rows)
+            write_rows(columns, stops, first, rows)
         else:
             rows = X if order.shape[0] > 0 else X[first:stop]
         own_order, own_codes, own_weights = (
@@ -327,88 +324,48 @@ def add_centred_narrow(
             weights[first:stop],
         )
         begin_block(
-            rows,
-            own_order,
-            own_codes,
-            own_weights,
-            0,
-            n,
-            count,
-            mean,
-            parts,
-            numbers,
-            totals,
-            vectors,
+            rows, own_order, own_codes, own_weights, 0, n, count, mean, numbers, totals, vectors
         )
         for times in range(2):
             add_narrow_products(rows, own_order, own_codes, own_weights, 0, n, vectors, products)
-            again = loses_digits(d, count, totals, vectors, products, lost)
+            # If the pivot was a mean, most of what is subtracted is added again for its distance.
+            clear(lost, 0, lost.size)
+            for k in range(n_classes):
+                if totals[k] > 0:
+                    g, inverse = k // shared, 1.0 / np.sqrt(totals[k])
+                    share = totals[k] / (totals[k] + count[k])
+                    for j in range(d):
+                        part = inverse * vectors[1, k, j]  # its square may not overflow
+                        vectors[3, k, j] = part
+                        lost[g, j] += share * (part * part)
+            again, within = False, True
+            for g in range(n_groups):
+                for j in range(d):
+                    square = products[g, j, j]
+                    again |= square - lost[g, j] < square / 64
+                    within &= square <= limit * limit
             if times == 0:
-                if not (
-                    squares_within(d, limit * limit, products)
-                    and merge_sums(limit, count, mean, mean_low, numbers, vectors)
-                ):
+                if not (within and merge_sums(limit, count, mean, mean_low, numbers, vectors)):
                     return False
                 add_squared_weights(own_codes, own_weights, 0, n, squares)
             if not again:
                 break
-        add_about_means(d, totals, numbers, vectors, products, scatter)
-    return True
-
-
-@loops(types.boolean)
-def loses_digits(d, count, totals, vectors, products, lost):
-    """Write roots of what the means lose to ``vectors[3]``; return True if few digits are left."""
-    n_classes, n_groups = totals.shape[0], lost.shape[0]
-    for g in range(n_groups):
-        for j in range(d):
-            lost[g, j] = 0.0
-    for k in range(n_classes):
-        if totals[k] > 0:
-            g, inverse = k // (n_classes // n_groups), 1.0 / np.sqrt(totals[k])
-            # If the pivot was a mean, most of what is subtracted is added again for its distance.
-            share = totals[k] / (totals[k] + count[k])
-            for j in range(d):
-                part = inverse * vectors[1, k, j]  # its square may not overflow
-                vectors[3, k, j] = part
-                lost[g, j] += share * (part * part)
-    again = False
-    for g in range(n_groups):
-        for j in range(d):
-            square = products[g, j, j]
-            again |= square - lost[g, j] < square / 64
-    return again
-
-
-@loops(types.boolean)
-def squares_within(d, most, products):
-    """Return True if no square is NaN or above a limit."""
-    within = True
-    for g in range(products.shape[0]):
-        for j in range(d):
-            within &= products[g, j, j] <= most
-    return within
-
-
-@loops()
-def add_about_means(d, totals, numbers, vectors, products, scatter):
-    """Move products from pivots to the means of all rows, and add them to packed triangles."""
-    n_classes, n_groups = totals.shape[0], products.shape[0]
-    for k in range(n_classes):
-        if totals[k] > 0:
-            g = k // (n_classes // n_groups)
+        for k in range(n_classes):
+            if totals[k] > 0:
+                g = k // shared
+                for i in range(d):
+                    mean_i, gap_i = vectors[3, k, i], vectors[2, k, i]
+                    for j in range(i + 1):
+                        # In this order, duplicate features stay equal, and one row leaves nothing.
+                        value = products[g, i, j] - mean_i * vectors[3, k, j]
+                        products[g, i, j] = value + numbers[k] * (gap_i * vectors[2, k, j])
+        for g in range(n_groups):
+            at = 0
             for i in range(d):
-                mean_i, gap_i = vectors[3, k, i], vectors[2, k, i]
                 for j in range(i + 1):
-                    # In this order, duplicate features stay equal, and one row leaves nothing.
-                    value = products[g, i, j] - mean_i * vectors[3, k, j]
-                    products[g, i, j] = value + numbers[k] * (gap_i * vectors[2, k, j])
-    for g in range(n_groups):
-        at = 0
-        for i in range(d):
-            for j in range(i + 1):
-                scatter[g, at + j] += products[g, i, j]
-            at += i + 1
+                    scatter[g, at + j] += products[g, i, j]
+                at += i + 1
+    return True
 
 
 @kernel
@@ -417,25 +374,17 @@ def add_exact_narrow(X, order, codes, count, total, scatter):
     n_classes, d = total.shape
     n_groups, width = scatter.shape[0], padded_width(d)
     totals, weights = empty_vectors(n_classes), empty_vectors(0)
-    parts = empty_vectors((PARTS, n_classes))
     vectors = empty_vectors((2, n_classes, width))
     products = empty_vectors((n_groups, width, width))
     clear(vectors, 0, n_classes * width)
     n_rows = codes.shape[0]
-    sum_weights(codes, weights, 0, n_rows, parts, totals)
+    sum_weights(codes, weights, 0, n_rows, totals)
     add_narrow_products(X, order, codes, weights, 0, n_rows, vectors, products)
-    add_whole(totals, vectors, products, count, total, scatter)
-
-
-@loops()
-def add_whole(totals, vectors, products, count, total, scatter):
-    """Add the whole numbers that float64 holds to sums of integers."""
-    n_classes, d = total.shape
     for k in range(n_classes):
         count[k] += np.int64(totals[k])
         for j in range(d):
             total[k, j] += np.int64(vectors[1, k, j])
-    for g in range(scatter.shape[0]):
+    for g in range(n_groups):
         at = 0
         for i in range(d):
             for j in range(i + 1):

@@ -7,11 +7,9 @@ all of them are left out, so that border pixels of images cost no multiplication
 import sys
 
 import numpy as np
-from numba import types
 
 from streamgda.kernels import inline_kernel, inner_kernel, kernel, shared_kernel
 from streamgda.kernels.blas import cross, gram
-from streamgda.kernels.loops import loops
 from streamgda.kernels.sums import number_of, row_start
 from streamgda.kernels.vectors import prefetch_values
 
@@ -36,18 +34,18 @@ _LEAST, _MOST = 1e-15, 1e17
 
 
 def most_serial_rows(n_features):
-    """Return the most rows of `rows_held` whose product BLAS computes on one thread."""
+    """Return the most rows in `empty_rows` whose product BLAS computes on one thread."""
     return _SERIAL_WORK // n_features**2 if n_features > _FEW_FEATURES else sys.maxsize
 
 
 @shared_kernel
-def rows_held(n_rows, n_features, n_classes):
-    """Return how many centred rows of a product are held, with the gaps between means.
+def empty_rows(n_rows, n_features, n_classes):
+    """Return empty scratch space for the centred rows of a product, and the gaps between means.
 
-    For few features, these are so few that BLAS uses a single thread without being told.
+    For few features, it is so small that BLAS uses a single thread without being told.
     """
     most = BLOCK_ROWS if n_features > _FEW_FEATURES else _SERIAL_WORK // n_features**2
-    return max(FEW_ROWS, min(most, n_rows + min(n_classes, n_rows)))
+    return np.empty((max(FEW_ROWS, min(most, n_rows + min(n_classes, n_rows))), n_features))
 
 
 @inner_kernel
@@ -216,52 +214,36 @@ def add_gram(rows, n, magnitude, features, product, S):
 
     The rows are overwritten, like `features` and `product`; see `squeeze` and `add_lower`.
     """
-    active = keep_active(rows, n, magnitude, features)
-    gram(rows[:n, :active], 0.0, product[:active, :active])
-    add_triangle(product, active, features, S)
-
-
-@loops(types.intp)
-def keep_active(rows, n, magnitude, features):
-    """Move the features that are not zero in all rows to their beginning; return their number."""
-    active, d = 0, magnitude.shape[0]
-    for j in range(d):
+    active = 0
+    for j in range(magnitude.shape[0]):
         features[active] = j
         active += magnitude[j] != 0
-    if active < d:
+    if active < magnitude.shape[0]:
         for q in range(n):
-            row = rows[q]
             for a in range(active):
-                row[a] = row[features[a]]
-    return active
-
-
-@loops()
-def add_triangle(product, active, features, S):
-    """Add the lower triangle of a matrix to the rows and columns of some features of `S`."""
+                rows[q, a] = rows[q, np.uint64(features[a])]
+    gram(rows[:n, :active], 0.0, product[:active, :active])
     for a in range(active):
         i, first = features[a], features[0]
-        start = row_start(i)
+        row = S[row_start(i) :]
         if i == first + a:
-            start += first
             for b in range(a + 1):
-                S[start + b] += product[a, b]
+                row[first + b] += product[a, b]
         else:
             for b in range(a + 1):
-                S[start + features[b]] += product[a, b]
+                row[np.uint64(features[b])] += product[a, b]
 
 
-@loops()
+@inline_kernel
 def add_few(rows, n, S):
     """Add the products of the first `n` of at most `FEW_ROWS` rows to the triangle `S`, at once."""
-    d = rows.shape[1]
     for q in range(n, FEW_ROWS):
-        for j in range(d):
+        for j in range(rows.shape[1]):
             rows[q, j] = 0.0
-    for i in range(d):
-        a, b, c, e, f = rows[0, i], rows[1, i], rows[2, i], rows[3, i], rows[4, i]
-        start = row_start(i)
+    for i in range(rows.shape[1]):
+        a, b, c, d, e = rows[0, i], rows[1, i], rows[2, i], rows[3, i], rows[4, i]
+        row = S[row_start(i) :]
         for j in range(i + 1):
-            S[start + j] += (
-                (a * rows[0, j] + b * rows[1, j]) + (c * rows[2, j] + e * rows[3, j])
-            ) + f * rows[4, j]
+            row[j] += (
+                (a * rows[0, j] + b * rows[1, j]) + (c * rows[2, j] + d * rows[3, j])
+            ) + e * rows[4, j]

@@ -5,9 +5,9 @@ import pytest
 from frozen import NO_WEIGHTS, frozen
 
 from streamgda.kernels import kernel
-from streamgda.kernels.centred import PARTS, add_class_squares, sum_weights
+from streamgda.kernels.centred import add_class_squares, sum_weights
 from streamgda.kernels.narrow import BUCKET_FEATURES, add_narrow_products
-from streamgda.kernels.vectors import LANES, empty_vectors, padded_width
+from streamgda.kernels.vectors import LANES, padded_width
 
 NO_ORDER = np.empty(0, np.intp)
 WIDTHS = [1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 15, 16, 17, 24, BUCKET_FEATURES - 1, BUCKET_FEATURES]
@@ -17,7 +17,7 @@ N_CLASSES = 3
 
 @kernel
 def add_twice(X, order, codes, weights, first, last, totals, vectors, products):
-    sum_weights(codes, weights, first, last, empty_vectors((PARTS, N_CLASSES)), totals)
+    sum_weights(codes, weights, first, last, totals)
     for _ in range(2):  # the second call writes the same
         add_narrow_products(X, order, codes, weights, first, last, vectors, products)
 

@@ -12,10 +12,10 @@ from streamgda.kernels.products import (
     PRODUCT_ROWS,
     add_blocks,
     add_part,
+    empty_rows,
     multiply_blocks,
     multiply_part,
     pack_blocks,
-    rows_held,
 )
 from streamgda.moments.parallel import even_blocks
 from streamgda.storage.format import pack_triangles, unpack_triangles
@@ -140,8 +140,8 @@ def test_even_blocks():
 
 def test_small_products_of_few_features_leave_blas_on_one_thread():
     for d in (17, 20, 50):
-        rows, width = rows_held(10_000, d, 3), d
+        rows, width = empty_rows(10_000, d, 3).shape
         assert rows * width**2 <= 1 << 18
-    assert rows_held(10_000, 60, 3) == BLOCK_ROWS
-    assert rows_held(20, 60, 3) == 23
-    assert rows_held(1, 60, 3) == FEW_ROWS
+    assert len(empty_rows(10_000, 60, 3)) == BLOCK_ROWS
+    assert len(empty_rows(20, 60, 3)) == 23
+    assert len(empty_rows(1, 60, 3)) == FEW_ROWS
