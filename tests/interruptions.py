@@ -30,9 +30,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
+import pytest
+from moment_checks import LARGE_STATE, set_sizes
 from states import bits
 
 import streamgda
@@ -48,7 +49,6 @@ from streamgda import (
     SlidingWindow,
     ThresholdClassifier,
 )
-from streamgda.moments import centred, cost
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.covariance_types import STRUCTURES
 
@@ -360,12 +360,10 @@ def sent() -> None:
             struck.append(bits(moments))
 
     thread = threading.Thread(target=update)
-    large = mock.patch.multiple(cost, SEGMENT_STATE=0, HAND_OVER=-1e15)  # as if the state were
-    in_place = mock.patch.object(centred, "_SMALL_STATE", 0)
-    with large, in_place:
+    with pytest.MonkeyPatch.context() as patch:
+        set_sizes(LARGE_STATE, patch)
         expected.update(X, y)
-    slow = mock.patch.object(CentredSums, "_add_by_ranges", slowly)
-    with large, in_place, slow:
+        patch.setattr(CentredSums, "_add_by_ranges", slowly)
         thread.start()
         assert started.wait(30)
         send = ctypes.pythonapi.PyThreadState_SetAsyncExc
