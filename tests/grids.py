@@ -14,11 +14,11 @@ TIMES = int(os.environ.get("STREAMGDA_TIMES", "1"))  # as many damaged files, ki
 def pairs(names: str, *values: Iterable[Any]) -> Callable[[Callable], Callable]:
     """Parametrise a test so that any two values of different parameters meet in some case.
 
-    The whole grid runs with ``STREAMGDA_TESTS=thorough`` in the environment.
+    The other cases of the grid run with ``STREAMGDA_TESTS=thorough`` in the environment.
     """
     lists = [list(of_one) for of_one in values]
     grid = list(product(*lists))
-    return cases(names, grid, [grid[number] for number in covering([len(v) for v in lists])])
+    return cases(names, grid, covering([len(v) for v in lists]))
 
 
 def in_turn(
@@ -31,8 +31,11 @@ def in_turn(
     return pytest.mark.parametrize(names, chosen, indirect=indirect)
 
 
-def cases(names: str, grid: Iterable[Any], few: Iterable[Any]) -> Callable[[Callable], Callable]:
-    chosen = list(grid if THOROUGH else few)
+def cases(names: str, grid: Sequence[Any], few: Iterable[int]) -> Callable[[Callable], Callable]:
+    """Parametrise a test by a few cases of a grid, given by numbers, or thoroughly by the rest."""
+    usual = set(few)
+    rest = THOROUGH and len(usual) < len(grid)
+    chosen = [case for number, case in enumerate(grid) if rest != (number in usual)]
     return lambda test: pytest.mark.thorough(pytest.mark.parametrize(names, chosen)(test))
 
 
