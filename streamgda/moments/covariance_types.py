@@ -45,13 +45,18 @@ def symmetric(triangles: np.ndarray) -> np.ndarray:
     return matrices
 
 
+_COPIED = 1 << 20  # bytes of entries that are added at once, by copies
+
+
 def add_entries(held: np.ndarray, others: np.ndarray, at: np.ndarray, sign: int) -> None:
     """Add entry k of others to entry ``at[k]`` of an array, or subtract it."""
     if at.size == len(held) and (at == np.arange(at.size)).all():
         (np.add if sign > 0 else np.subtract)(held, others, out=held)
-        return
-    for entry, k in zip(others, at.tolist(), strict=True):
-        held[k] += sign * entry
+    elif others.nbytes <= _COPIED and (np.diff(at) > 0).all():
+        held[at] += sign * others
+    else:
+        for entry, k in zip(others, at.tolist(), strict=True):
+            held[k] += sign * entry
 
 
 def _places_of_squares(triangles: np.ndarray) -> np.ndarray:
