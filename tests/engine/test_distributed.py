@@ -97,6 +97,16 @@ def test_data_frames(scheduler):
         found.predict(lazy[features[::-1]])
 
 
+def test_columns_of_a_partition_are_those_of_its_frame(scheduler):
+    X, y = blobs(N_ROWS)
+    first, second = (pd.DataFrame(rows, columns=[*"abcd"]) for rows in (X[:200], X[200:]))
+    labels = dd.from_map(pd.Series, [y[:200], y[200:]])
+    lazy = dd.from_map(lambda part: part, [first, second[[*"dbca"]]], meta=first[:0])
+    found, expected = GaussianNB().fit(lazy, labels), GaussianNB().fit(X, y)
+    np.testing.assert_allclose(found.theta_, expected.theta_, rtol=1e-12)
+    np.testing.assert_array_equal(found.predict(lazy).compute(), expected.predict(X))
+
+
 def test_delayed_partitions(scheduler):
     X, y = blobs(N_ROWS)
     weights = np.linspace(0, 1, N_ROWS)

@@ -161,10 +161,17 @@ def _as_array(source: RowSource) -> Any:
         return as_source(array, source.name).values
     if not hasattr(values, "to_dask_array"):
         return values
+    if values.ndim == 2:
+        values = values.map_partitions(_in_order, [*values.columns], meta=values)
     with warnings.catch_warnings():
         # Labels that are strings become objects, which are accepted as labels.
         warnings.filterwarnings("ignore", "Dask currently has limited support", UserWarning)
         return values.to_dask_array()
+
+
+def _in_order(part: Any, columns: list[Any]) -> Any:
+    """Return a partition with the columns of its frame; dask does not ask each for their order."""
+    return part if [*part.columns] == columns else part[columns]
 
 
 # --- rows that are transformed ------------------------------------------------------------------
