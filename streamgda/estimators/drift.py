@@ -23,6 +23,7 @@ from streamgda.models.drift import (
     compare,
     compare_shares,
     parts_of,
+    relative_weights,
     whole_of,
 )
 from streamgda.models.hypothesis_tests import Approximation
@@ -78,6 +79,7 @@ class DriftMonitor(Saved):
       windows are used too, because heavier tails have larger ones. Until then they are not tested.
     - Class shares: the G test with Williams's correction [2]_; classes of which fewer than five
       rows are expected share a cell.
+    - Features that are constant in the reference are left out of all tests, whatever they become.
     - The symmetric Kullback-Leibler divergence of the Gaussians [3]_ measures the size of a drift,
       which p-values do not: in large windows every difference is significant.
 
@@ -324,7 +326,8 @@ class DriftMonitor(Saved):
             Labels. Rows without them, or whose label is missing (None, NaN or masked), count among
             all rows only. Labels that the reference lacks count in the class shares.
         sample_weight : array-like of float, shape (n_rows,), optional
-            Weights, not negative; rows of weight zero are ignored.
+            Weights, not negative; rows of weight zero are ignored. In recent means they are
+            relative to those of the rows of the window so far.
 
         Returns
         -------
@@ -493,7 +496,8 @@ class DriftMonitor(Saved):
         """Add rows of the window to the weighted means, and return the reports of their alarms."""
         if not self.recent or self.calibration is None:
             return []
-        X, codes = self._rows.X[first:last], self._rows.codes[first:last]
+        start = 0 if (self._rows.weights[:last] != 1).any() else first  # weights are relative
+        X, codes, weights = (values[start:last] for values in self._rows)
         some: dict[Any, Any] = {ALL: np.arange(len(X))}
         if len(self._parts) > 2:
             for k in np.unique(codes[codes >= 0]).tolist():
@@ -503,9 +507,12 @@ class DriftMonitor(Saved):
         for label in filter(self._parts.__contains__, some):
             chart = self._chart(label)
             course = courses.get(label, chart.start())
-            courses[label], at = chart.add(course, X[some[label]], self._limits(label))
+            factors, added = relative_weights(weights[some[label]]), some[label] >= first - start
+            rows = some[label][added]
+            limits = self._limits(label)
+            courses[label], at = chart.add(course, X[rows], limits, factors[added])
             if at is not None:
-                alarms.setdefault(first + int(some[label][at]) + 1, []).append(label)
+                alarms.setdefault(start + int(rows[at]) + 1, []).append(label)
         self._courses = courses
         return [self._early(stop, alarms[stop]) for stop in sorted(alarms) if stop < self.window]
 

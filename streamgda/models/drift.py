@@ -395,6 +395,20 @@ class Course(NamedTuple):
     stopped: bool = False
 
 
+def relative_weights(weights: np.ndarray) -> np.ndarray:
+    """Return weights of rows in units in which the sum of their squares, so far, is their sum.
+
+    With these factors the weighted mean and its variance are those of as many rows as the effective
+    number.
+
+    Examples
+    --------
+    >>> relative_weights(np.array([3.0, 3.0, 3.0])), relative_weights(np.array([1.0, 2.0]))
+    (array([1., 1., 1.]), array([1. , 1.2]))
+    """
+    return np.asarray(weights * (np.cumsum(weights) / np.cumsum(weights**2)))
+
+
 class WeightedMeans:
     r"""Means in which the newest row has weight :math:`\lambda`, with their false alarms.
 
@@ -448,11 +462,17 @@ class WeightedMeans:
         """Return the course before the first row."""
         return Course(np.zeros(self._shape), np.zeros(self._shape[0]))
 
-    def add(self, course: Course, X: np.ndarray, limits: Any) -> tuple[Course, int | None]:
-        """Return the course after more rows, and the first row beyond a limit, if there is one."""
+    def add(
+        self, course: Course, X: np.ndarray, limits: Any, factors: Any = 1.0
+    ) -> tuple[Course, int | None]:
+        """Return the course after more rows, and the first row beyond a limit, if there is one.
+
+        The difference of each row from the mean of the reference is multiplied by its factor.
+        """
         if course.stopped or not self._features.size or not len(X):
             return course, None
         gaps = (X[:, self._features] / self._scale - self._mean) - self._low
+        gaps *= np.reshape(factors, (-1, 1))
         means, found = course.means.copy(), np.empty((len(self._weights), len(X)))
         for k, weight in enumerate(self._weights):
             before = (1 - weight) * means[k, self._features][None]

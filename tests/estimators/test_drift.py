@@ -179,6 +179,26 @@ def test_weights_count_and_constant_features_and_few_rows_are_left_out():
     assert found.overall.means.df[0] == 1  # each feature
 
 
+def test_weighted_rows_without_drift_raise_few_alarms_of_recent_means():
+    random = np.random.default_rng(8)
+    rows = random.normal(size=(16_000, 2))
+    weights = 3 * np.exp(rows[:, 0])  # so that the weighted mean is 1, not 0
+    reference = ClassMoments().update(rows[:8000], np.zeros(8000), weights[:8000])
+    options = {"window": 200, "calibration": 0}
+    whole, cut = (DriftMonitor(reference, **options) for _ in range(2))
+    reports = whole.update(rows[8000:], None, weights[8000:])
+    assert sum(report.alarm for report in reports) <= 2
+    shifted = DriftMonitor(reference, **options).update(rows[8000:] + 1, None, weights[8000:])
+    assert sum(report.early for report in shifted) >= 20
+    for start in range(8000, 9000, 7):
+        cut.update(rows[start : start + 7], None, weights[start : start + 7])
+    assert as_dict(cut.reports) == as_dict(reports[: len(cut.reports)])
+    equal = DriftMonitor(REFERENCE, **options).update(X, Y, np.full(len(X), 3.0))
+    plain = DriftMonitor(REFERENCE, **options).update(X, Y)
+    for one, other in zip(equal, plain, strict=True):
+        assert one.overall.recent == other.overall.recent
+
+
 def test_covariances_are_tested_once_calibrated():
     rows, labels_of_rows = some_rows(12 * 300, seed=3)
     monitor = DriftMonitor(REFERENCE, window=300, calibration=10, level=1e-4)
