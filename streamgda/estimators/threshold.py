@@ -29,11 +29,12 @@ from streamgda.models.thresholds import Block, best_threshold
 from streamgda.moments import ClassMoments
 from streamgda.rows import Rows
 from streamgda.runtime.memory import as_bytes
-from streamgda.runtime.parameters import as_numbers, refuse, shown
+from streamgda.runtime.parameters import as_numbers, check_type, refuse, shown
 from streamgda.storage.saved import State, arrays_within, build, describe, nested, restore
 
 _COST = "[[0, a], [b, 0]]: finite numbers, the least of each row on the diagonal"
 _CLASS_WEIGHT = "'balanced', or a dict of labels to weights that are finite and >= 0"
+_ESTIMATOR = "a Gaussian or Bernoulli classifier of streamgda, such as GaussianNB()"
 _CELL_BYTES = 200  # of a score that is kept, while it is sorted and merged
 _LEAST_ROOM = 1 << 10
 
@@ -52,7 +53,7 @@ class ThresholdClassifier(ClassifierMixin, RowEstimator):
 
     Parameters
     ----------
-    estimator : estimator of this package, optional
+    estimator : Gaussian or Bernoulli classifier of this package, optional
         Estimator of the score, by default ``LinearDiscriminantAnalysis()``.
     cost : array-like, shape (2, 2), optional
         Cost of predicting class j for a row of class i, classes sorted; by default
@@ -131,6 +132,8 @@ class ThresholdClassifier(ClassifierMixin, RowEstimator):
             For rows that cannot be used, or unless there are two classes.
         InvalidParameterError
             For invalid costs or class weights.
+        TypeError
+            For an estimator of another kind.
 
         Examples
         --------
@@ -141,11 +144,12 @@ class ThresholdClassifier(ClassifierMixin, RowEstimator):
         >>> round(classifier.fit(X, y).score(X, y), 3)
         0.967
         """
-        own = LinearDiscriminantAnalysis() if self.estimator is None else clone(self.estimator)
+        own = LinearDiscriminantAnalysis() if self.estimator is None else self.estimator
+        check_type("estimator", own, MomentClassifier, _ESTIMATOR)
         _costs(self.cost)
         rows = self._read("fit", X, y, sample_weight, reading)
         counting: Any = {**reading, "features": None, "nodata": rows.rule.nodata}
-        return self._adopt(own.fit(rows.X, y, sample_weight, **counting), rows)
+        return self._adopt(clone(own).fit(rows.X, y, sample_weight, **counting), rows)
 
     @takes(Reading)
     def fit_threshold(

@@ -193,8 +193,9 @@ def _best_added(
 
 def _refuse_singular(n: int) -> NoReturn:
     raise SingularCovarianceError(
-        f"the covariance of {n + 1} features is singular: the {n} that were selected determine the "
-        f"others. Select fewer, or regularise (reg_param, shrinkage or var_smoothing above 0)"
+        f"the covariance of {n + 1} features is singular: beside the {n} that were selected, no "
+        f"other varies in each class and does not depend on them. Select fewer, or regularise "
+        f"(reg_param, shrinkage or var_smoothing above 0)"
     )
 
 
@@ -229,6 +230,7 @@ def _subset_of_pairs(
     means = ((sums.mean - origin) + sums.mean_low)[np.ix_(seen, features)]  # no digits are lost
     values = found.values[seen] if structure.per_class else found.values
     scale = np.sqrt(structure.diagonal(values).mean(axis=0))  # units make no difference
+    scale[scale == 0] = 1.0  # constant within the classes
     means = means / scale
     values = values / (scale * scale[:, None] if matrix else scale**2)
     if structure.per_class and not measure.by_overlap:
@@ -363,7 +365,7 @@ class _Subset:
         self, covariances: np.ndarray, scatters: np.ndarray, hosts: np.ndarray, combine: Combine
     ) -> None:
         self._matrices, self._logs = covariances, np.zeros((len(covariances), 1))
-        self._variances = self._pivots().copy()
+        self._variances = np.where(self._pivots() > 0, self._pivots(), 1.0)
         self._scatters, self._hosts, self._combine = scatters, hosts, combine
         self._traces = np.zeros((len(scatters), 1))
 

@@ -74,8 +74,8 @@ class Marginals:
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise UnsupportedError(
-                f"on_missing='marginal' is for predictions, probabilities, densities and distances "
-                f"to classes, and {self.method} is none of them; give rows without gaps"
+                "on_missing='marginal' is for predictions, probabilities, densities and distances "
+                "to classes; reject needs p-values, for which rows have no gaps"
             )
 
         if self.model.feature_map is not None:

@@ -127,6 +127,17 @@ def test_features_that_depend_on_others_are_not_added():
         select_features(moments, 5)
 
 
+def test_features_that_are_constant_within_classes_are_not_added():
+    X, y = blobs()
+    moments = ClassMoments().update(np.column_stack([y, X]), y)
+    found, values = select_features(moments, 2)
+    expected, others = select_features(ClassMoments().update(X, y), 2)
+    assert found.tolist() == (expected + 1).tolist()
+    np.testing.assert_allclose(values, others)
+    with pytest.raises(SingularCovarianceError, match="beside the 0 that were selected, no other"):
+        select_features(moments.select_features([0]), 1)
+
+
 def test_what_cannot_be_selected_is_refused(monkeypatch):
     X, y = blobs(60, 3, 2)
     moments = ClassMoments().update(X, y)

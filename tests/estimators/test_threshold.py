@@ -13,6 +13,7 @@ from streamgda import (
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
+    RidgeClassifier,
     ThresholdClassifier,
 )
 from streamgda.errors import InvalidDataError, InvalidParameterError, MemoryBudgetError
@@ -245,6 +246,12 @@ COSTS, WEIGHTS = r"expected \[\[0, a\], \[b, 0\]\]", "expected 'balanced', or a 
 def test_costs_and_weights_of_classes_that_cannot_be_meant(params, match):
     with pytest.raises(InvalidParameterError, match=match):
         ThresholdClassifier(**params).fit(*two_classes())
+
+
+@pytest.mark.parametrize("estimator", [RidgeClassifier(), GaussianNB, "lda"])
+def test_estimators_that_have_no_log_odds(estimator):
+    with pytest.raises(TypeError, match=r"estimator is .*; expected a Gaussian or Bernoulli cl"):
+        ThresholdClassifier(estimator).fit(*two_classes())
 
 
 def test_rows_that_cannot_be_used_change_nothing():
