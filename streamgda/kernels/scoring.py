@@ -1,12 +1,12 @@
 """Squared Mahalanobis distances and linear scores of rows; labels and probabilities from scores.
 
 Scores have shape ``(n_classes, n_rows)``. Below, x holds the given features of a row of `X`, in
-their order. It is centred in float64, and then rounded to the type of what it is multiplied by.
+their order. It is centred as if in float64, and rounded to the type of what it is multiplied by.
 
 Rows with many features are multiplied by BLAS. Those with few, or with variances only, are treated
 in panels of shape ``(d, width)``, so that every loop runs along rows; the last panel is as narrow
 as its rows, and filled up with copies of the last one. For few features, BLAS would spend more time
-on copies than on products: their triangular matrix is multiplied `_SUMS` rows at a time, up to its
+on copies than on products: some rows of their triangular matrix at a time are multiplied up to the
 diagonal, in LLVM's vector types. The same holds for few linear functions, also computed in panels.
 """
 
@@ -55,13 +55,13 @@ _PANEL_VALUES = 1 << 15
 _PREFETCHED = 16  # features of rows that no processor loads ahead while it computes so little
 
 FLOAT64_FEATURES = 12  # so few are multiplied in float64 whatever the rows are
-PANEL_FEATURES = 192  # for more, rows whose classes are given up after a block save more
-_ROW_BYTES = 64  # of a feature of the rows that are computed together
+PANEL_FEATURES = 256  # for more, rows whose classes are given up after a block save more
 _VECTOR_BYTES = max(32, SHAPE.vector_bytes)
-# Side by side: an element of the matrix is loaded once for all of them. Eight sums are added to in
-# turn, because each addition takes several cycles.
-_VECTORS = _ROW_BYTES // _VECTOR_BYTES
-_SUMS = 8 // _VECTORS
+# Of rows, side by side: an element of the matrix is loaded once for all of them, and a vector once
+# for so many rows of the matrix, as far as there are registers for their sums.
+_VECTORS = 3
+_SUMS = 8 if _VECTOR_BYTES == 64 else 4
+_ADDED = 8  # sums that are added to in turn, because each addition takes several cycles
 
 
 def rows_at_a_time(n_rows, n_features):
@@ -206,52 +206,57 @@ def matrix_scores(
                 best[r] = max(best[r], out[k, r])
 
 
-def _pack_panel(X, start, width, panel):
+def _pack_panel(X, start, width, like, panel):
     rows = X[np.minimum(np.arange(start, start + width), len(X) - 1)]
     panel[: X.shape[1] * width] = rows.T.ravel()
 
 
 @intrinsic_of(_pack_panel)
-def pack_panel(typing, X, start, width, panel):
-    """Write feature j of row ``start + r`` to ``panel[j * width + r]``, as float64.
+def pack_panel(typing, X, start, width, like, panel):
+    """Write feature j of row ``start + r`` to ``panel[j * width + r]``, in the type of `like`.
 
-    Rows beyond the last one are copies of it. The width is a multiple of `LANES`, up to which there
-    is memory for features, too.
+    That is float64, or the type of `X`. Rows beyond the last one are copies of it. The width is
+    whole vectors, up to which there is memory for features, too.
     """
     if X.layout != "C" or panel.layout != "C":
         return None  # no match: the function is given pointers and no strides
-    scalar = X.dtype
+    scalar, element = X.dtype, like.dtype
 
     def generate(context, builder, signature, arguments):
-        X, start, width, panel = as_structures(context, builder, signature, arguments)
-        given = [*cgutils.unpack_tuple(builder, X.shape), X.data, start, width, panel.data]
-        stored = ir.VectorType(context.get_data_type(scalar), LANES)
-        write = partial(_write_panel, scalar, stored)
+        X, start, width, like, panel = as_structures(context, builder, signature, arguments)
+        memory = builder.bitcast(panel.data, like.data.type)
+        given = [*cgutils.unpack_tuple(builder, X.shape), X.data, start, width, memory]
+        lanes = _VECTOR_BYTES * 8 // element.bitwidth
+        stored = ir.VectorType(context.get_data_type(scalar), lanes)
+        write, name = partial(_write_panel, scalar, stored), f"pack_panel_{scalar}_{element}"
         kinds = [value.type for value in given]
-        builder.call(function_of(builder.module, f"pack_panel_{scalar}", kinds, write), given)
+        builder.call(function_of(builder.module, name, kinds, write), given)
         return context.get_dummy_value()
 
-    return types.void(X, types.intp, types.intp, panel), generate
+    return types.void(X, types.intp, types.intp, like, panel), generate
 
 
 def _write_panel(scalar, stored, builder, n_rows, d, X, start, width, panel):
     """Write rows as columns: whole vectors of features of as many rows are transposed."""
-    index, lanes = d.type, range(LANES)
+    index, n_lanes, element = d.type, stored.count, panel.type.pointee
+    lanes = range(n_lanes)
     n_whole, load_last = whole_vectors(builder, d, scalar, stored)
     last = builder.sub(n_rows, index(1))
-    with cgutils.for_range_slice(builder, index(0), width, index(LANES), index) as (r, _):
+    with cgutils.for_range_slice(builder, index(0), width, index(n_lanes), index) as (r, _):
         first = builder.add(start, r)
         numbers = [least(builder, builder.add(first, index(i)), last) for i in lanes]
         rows = [builder.gep(X, [builder.mul(number, d)]) for number in numbers]
 
         def put(number, load):
-            at = builder.mul(number, index(LANES))
+            at = builder.mul(number, index(n_lanes))
             places = [vector_at(builder, builder.gep(row, [at]), 0, stored) for row in rows]
-            values = [as_doubles(builder, load(place), scalar) for place in places]
+            values = [load(place) for place in places]
+            if stored.element != element:
+                values = [as_doubles(builder, loaded, scalar) for loaded in values]
             for i, column in enumerate(transposed(builder, values)):
                 place = builder.add(builder.mul(builder.add(at, index(i)), width), r)
                 place = vector_at(builder, builder.gep(panel, [place]), 0, column.type)
-                builder.store(column, place, align=8)
+                builder.store(column, place, align=_VECTOR_BYTES // n_lanes)
 
         with cgutils.for_range(builder, n_whole, intp=index) as loop:
             put(loop.index, lambda place: builder.load(place, align=scalar.bitwidth // 8))
@@ -260,7 +265,7 @@ def _write_panel(scalar, stored, builder, n_rows, d, X, start, width, panel):
 
 def row_step(dtype):
     """Return the number of rows of a type that are computed together."""
-    return _ROW_BYTES // np.dtype(dtype).itemsize
+    return _VECTOR_BYTES // np.dtype(dtype).itemsize
 
 
 @inline_kernel
@@ -308,9 +313,9 @@ def score_panel(
         _, stride = cgutils.unpack_tuple(builder, out.shape)
         numbers = width, n, features.nitems, n_factors, offsets.nitems, scale, stride
         first = builder.gep(out.data, [start])
-        places = (a.data for a in (panel, features, centres, factors, offsets))
-        memory = builder.bitcast(scratch.data, factors.data.type)
-        given = [*numbers, *places, memory, first]
+        places = (a.data for a in (features, centres, factors, offsets))
+        rows, memory = (builder.bitcast(a.data, factors.data.type) for a in (panel, scratch))
+        given = [*numbers, rows, *places, memory, first]
         kinds = [value.type for value in given]
         builder.call(function_of(builder.module, name, kinds, write), given)
         return context.get_dummy_value()
@@ -384,64 +389,82 @@ def _write_triangles(
     element, index, double = scratch.type.pointee, d.type, ir.DoubleType()
     size = 4 if isinstance(element, ir.FloatType) else 8
     vector = ir.VectorType(element, _VECTOR_BYTES // size)
-    wide, n_vectors = ir.VectorType(double, vector.count), range(_VECTORS)
-    sums = [[cgutils.alloca_once(builder, vector) for _ in n_vectors] for _ in range(_SUMS)]
-    squares = [cgutils.alloca_once(builder, wide) for _ in n_vectors]
+    wide, zero = ir.VectorType(double, vector.count), index(0)
     put = _score_writer(builder, wide, n, scale, stride, offsets, out)
-    step, zero = index(_VECTORS * vector.count), index(0)
-    n_single = builder.urem(d, index(_SUMS))
 
-    def place_of(j, v):
-        return vector_at(builder, builder.gep(scratch, [builder.mul(j, step)]), v, vector)
+    def score_rows(k, W, centre, start, stop, n_vectors, n_sums):
+        """Write the scores of class k of so many vectors of rows, from so many sums, at a time."""
+        numbers, step = range(n_vectors), index(n_vectors * vector.count)
+        sums = [[cgutils.alloca_once(builder, vector) for _ in numbers] for _ in range(n_sums)]
+        squares = [cgutils.alloca_once(builder, wide) for _ in numbers]
 
-    def add_products(W, j, first, rows):
-        """Add ``W[first + i, j]`` times column j to the sums of some rows i."""
-        x = [builder.load(place_of(j, v), align=size) for v in n_vectors]
-        for i in rows:
-            row = builder.mul(builder.add(first, index(i)), d)
-            w = broadcast(builder, builder.load(builder.gep(W, [builder.add(row, j)])), vector)
-            for total, values in zip(sums[i], x, strict=True):
-                added = fused_multiply_add(builder, w, values, builder.load(total))
-                builder.store(added, total)
+        def place_of(j, v):
+            return vector_at(builder, builder.gep(scratch, [builder.mul(j, step)]), v, vector)
 
-    def add_squares(W, first, last, n_rows):
-        """Add the squares for rows of the matrix from `first` to `last`, `n_rows` at a time."""
-        with cgutils.for_range_slice(builder, first, last, index(n_rows), index) as (row, _):
-            for total in chain(*sums[:n_rows]):
-                builder.store(ir.Constant(vector, None), total)
-            with cgutils.for_range(builder, row, intp=index) as loop:
-                add_products(W, loop.index, row, range(n_rows))
-            for j in range(n_rows):  # up to the diagonal
-                add_products(W, builder.add(row, index(j)), row, range(j, n_rows))
-            for row_sums in sums[:n_rows]:
-                for total, square in zip(row_sums, squares, strict=True):
-                    value = builder.load(total)
-                    if wide != vector:
-                        value = builder.fpext(value, wide)
-                    added = fused_multiply_add(builder, value, value, builder.load(square))
-                    builder.store(added, square)
+        def add_products(j, first, rows):
+            """Add ``W[first + i, j]`` times column j to the sums of some rows i."""
+            x = [builder.load(place_of(j, v), align=size) for v in numbers]
+            for i in rows:
+                row = builder.mul(builder.add(first, index(i)), d)
+                w = broadcast(builder, builder.load(builder.gep(W, [builder.add(row, j)])), vector)
+                for total, values in zip(sums[i], x, strict=True):
+                    added = fused_multiply_add(builder, w, values, builder.load(total))
+                    builder.store(added, total)
 
+        def add_squares(first, last, n_rows):
+            """Add the squares for rows of the matrix from `first` to `last`, `n_rows` at a time."""
+            with cgutils.for_range_slice(builder, first, last, index(n_rows), index) as (row, _):
+                for total in chain(*sums[:n_rows]):
+                    builder.store(ir.Constant(vector, None), total)
+                with cgutils.for_range(builder, row, intp=index) as loop:
+                    add_products(loop.index, row, range(n_rows))
+                for j in range(n_rows):  # up to the diagonal
+                    add_products(builder.add(row, index(j)), row, range(j, n_rows))
+                for i in range(0, n_rows, _SUMS):
+                    some = zip(*sums[i : min(i + _SUMS, n_rows)], strict=True)
+                    for square, totals in zip(squares, some, strict=True):
+                        part = ir.Constant(vector, None)
+                        for value in map(builder.load, totals):
+                            part = fused_multiply_add(builder, value, value, part)
+                        part = part if vector == wide else builder.fpext(part, wide)
+                        builder.store(builder.fadd(part, builder.load(square)), square)
+
+        def halves(number):
+            """Return a number of float64 as numbers of the matrix's type, whose sum it is."""
+            if vector == wide:
+                return [number]
+            high = builder.fptrunc(number, element)
+            rest = builder.fsub(number, builder.fpext(high, double))
+            return [high, builder.fptrunc(rest, element)]
+
+        with cgutils.for_range_slice(builder, start, stop, step, index) as (r, _):
+            with cgutils.for_range(builder, d, intp=index) as loop:
+                j = loop.index
+                column = builder.mul(builder.load(builder.gep(features, [j])), width)
+                place = builder.gep(panel, [builder.add(column, r)])
+                middles = halves(builder.load(builder.gep(centre, [j])))
+                middles = [broadcast(builder, middle, vector) for middle in middles]
+                for v in numbers:
+                    t = builder.load(vector_at(builder, place, v, vector), align=size)
+                    for middle in middles:
+                        t = builder.fsub(t, middle)
+                    builder.store(t, place_of(j, v), align=size)
+            for total in squares:
+                builder.store(ir.Constant(wide, None), total)
+            n_single = builder.urem(d, index(_ADDED))
+            add_squares(zero, n_single, 1)
+            add_squares(n_single, d, n_sums)
+            put(k, r, [builder.load(total) for total in squares])
+
+    together = index(_VECTORS * vector.count)
+    several = builder.sub(width, builder.urem(width, together))
     with cgutils.for_range(builder, n_classes, intp=index) as classes:
         k = classes.index
         group = least(builder, k, builder.sub(n_factors, index(1)))
         W = builder.gep(factors, [builder.mul(group, builder.mul(d, d))])
         centre = builder.gep(centres, [builder.mul(k, d)])
-        with cgutils.for_range_slice(builder, zero, width, step, index) as (r, _):
-            with cgutils.for_range(builder, d, intp=index) as loop:
-                j = loop.index
-                column = builder.mul(builder.load(builder.gep(features, [j])), width)
-                start = builder.gep(panel, [builder.add(column, r)])
-                middle = broadcast(builder, builder.load(builder.gep(centre, [j])), wide)
-                for v in n_vectors:
-                    x = builder.load(vector_at(builder, start, v, wide), align=8)
-                    t = builder.fsub(x, middle)
-                    t = t if wide == vector else builder.fptrunc(t, vector)
-                    builder.store(t, place_of(j, v), align=size)
-            for total in squares:
-                builder.store(ir.Constant(wide, None), total)
-            add_squares(W, zero, n_single, 1)
-            add_squares(W, n_single, d, _SUMS)
-            put(k, r, [builder.load(total) for total in squares])
+        score_rows(k, W, centre, zero, several, _VECTORS, _SUMS)
+        score_rows(k, W, centre, several, width, 1, _ADDED)
 
 
 def _score_writer(builder, vector, n, scale, stride, offsets, out):
@@ -479,10 +502,10 @@ def panel_scores(X, features, centres, factors, scale, offsets, scores, labels, 
     float32.
     """
     n_rows, columns = X.shape
-    step = _ROW_BYTES // factors.itemsize
+    step = _VECTOR_BYTES // factors.itemsize
     most = _panel_width(n_rows, columns, step)
     panel = empty_vectors(padded_width(max(1, columns)) * most)  # a vector is written in any case
-    scratch = empty_vectors(features.size * step)
+    scratch = empty_vectors(features.size * step * _VECTORS)
     some = empty_vectors((offsets.size if scores.size == 0 else 0, most))
     tops, sums = empty_vectors(most), empty_vectors(most)
     for r in range(most):
@@ -490,7 +513,7 @@ def panel_scores(X, features, centres, factors, scale, offsets, scores, labels, 
     for start in range(0, n_rows, most):
         n = min(most, n_rows - start)
         width = _panel_width(n, columns, step)
-        pack_panel(X, start, width, panel)
+        pack_panel(X, start, width, factors, panel)
         if columns <= _PREFETCHED:
             prefetch_values(X, (start + n) * columns, n * columns)
         if scores.size > 0:

@@ -84,10 +84,11 @@ class GaussianModel(Model):
     Rows are scored in float64, with one exception: float32 rows of more than 12 features are
     multiplied by matrices, and by the coefficients of a pooled covariance of more than 32 classes,
     in float32, after they were centred in float64. The error of each entry of :math:`W (x - m)`,
-    whose squares are summed (in float64) to the Mahalanobis distance, is then at most
+    whose squares are summed to the Mahalanobis distance, is then at most
     :math:`(d + 3)\, 2^{-24} \sum_j |W_{ij}| |x_j - m_j|`, where :math:`W^T W = \Sigma^{-1}`; the
-    same holds for a linear score of a
-    pooled covariance, with its coefficients in place of W. By a pooled covariance of more than 96
+    same holds for a linear score of a pooled covariance, with its coefficients in place of W. No
+    more than eight squares are summed in float32, and these sums in float64, so that the distance
+    is off by another :math:`2^{-21}` of it at most. By a pooled covariance of more than 96
     features, rows are multiplied once for all classes: in the bound of these distances, m is the
     mean of the class means. The distance of rows and means from zero does not matter. If float32
     overflows, a row is scored in float64.

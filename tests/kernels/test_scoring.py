@@ -1,6 +1,7 @@
 """Scoring kernels against bare loops; runs with ``NUMBA_DISABLE_JIT=1`` too."""
 
 import naive
+import numba
 import numpy as np
 import pytest
 from frozen import frozen
@@ -146,6 +147,19 @@ def test_panel_scores_of_matrices(d, tied, dtype):
         )
         out = panel_scores(X, features, centres, typed, -0.5, offsets)
         assert (out == expected_scores(X[:, features], centres, roots, offsets)).all()
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="NumPy adds in an order that depends on shapes")
+@EVERY_FLOAT
+@pytest.mark.parametrize("d", [13, 20, 24])
+def test_scores_do_not_depend_on_the_rows_beside(d, dtype):
+    rng = np.random.default_rng(d)
+    X, centres = frozen(rng.normal(size=(130, d)).astype(dtype)), rng.normal(size=(2, d))
+    model = np.arange(d), centres, np.tril(rng.normal(size=(2, d, d))).astype(dtype)
+    together = panel_scores(X, *model, -0.5, np.zeros(2))
+    for n in (1, 3 * STEP - 1, 60):
+        parts = [panel_scores(X[i : i + n], *model, -0.5, np.zeros(2)) for i in range(0, 130, n)]
+        assert (np.concatenate(parts, axis=1) == together).all()
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", *FLOATS])

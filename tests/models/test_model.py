@@ -224,7 +224,7 @@ def test_scores_of_float32_are_within_the_documented_bound(d, offset):
     for k in range(3):
         gaps = rows - fitted.means[k]
         z, error = gaps @ fitted.roots[k].T, unit * np.abs(gaps) @ np.abs(fitted.roots[k].T)
-        bound = ((2 * np.abs(z) + error) * error).sum(axis=1) + 1e-12 * exact[:, k]
+        bound = ((2 * np.abs(z) + error) * error).sum(axis=1) + 2.0**-21 * exact[:, k]
         assert (np.abs(found[:, k] - exact[:, k]) <= bound).all()
         constant = np.log(fitted.priors[k]) - 0.5 * d * np.log(2 * np.pi)
         np.testing.assert_allclose(joint[:, k], constant - 0.5 * found[:, k], rtol=1e-13)
