@@ -149,7 +149,7 @@ def test_panel_scores_of_matrices(d, tied, dtype):
         assert (out == expected_scores(X[:, features], centres, roots, offsets)).all()
 
 
-@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="NumPy adds in an order that depends on shapes")
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="NumPy adds in another order")
 @EVERY_FLOAT
 @pytest.mark.parametrize("d", [13, 20, 24])
 def test_scores_do_not_depend_on_the_rows_beside(d, dtype):
