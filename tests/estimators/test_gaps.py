@@ -154,7 +154,7 @@ def test_what_has_no_marginal_says_so():
     qda = QuadraticDiscriminantAnalysis().fit(X, Y)
     with pytest.raises(InvalidParameterError, match=r"on_missing='guess'; expected 'raise' or"):
         qda.predict(HOLES, on_missing="guess")
-    with pytest.raises(UnsupportedError, match="predict_or_reject"):
+    with pytest.raises(UnsupportedError, match="reject needs p-values"):
         qda.predict(HOLES, reject=0.1, on_missing="marginal")
     with pytest.raises(TypeError, match="unexpected keyword argument 'on_missing'"):
         qda.p_values(HOLES, on_missing="marginal")
