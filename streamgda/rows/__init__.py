@@ -78,7 +78,7 @@ def as_source(X: Any, name: str = "X", *, features: Any = None) -> RowSource:
     InvalidParameterError
         For `features` of anything but a DataArray.
     SourceError
-        If it is a zarr group.
+        If it is a group or a dictionary of arrays.
     """
     if features is not None:
         return _adapter_along(X, features).along(X, name, features)

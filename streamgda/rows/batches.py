@@ -130,19 +130,15 @@ class Batches:
             )
         if is_group(X):
             raise InvalidDataError(
-                "y is missing: X is a zarr group; pass its arrays: accumulate(group['X'], "
-                "group['y']), or X, y = open_store(path)"
+                f"y is missing: X is a {type(X).__name__} of {', '.join(sorted(map(str, X))):.500}"
+                f"; pass rows and labels in it, such as accumulate(X['rows'], X['labels']), or an "
+                f"iterable of (X, y) batches, such as one of its entries, or [X]"
             )
         frame = FrameRows.accepts(X) or LazyFrameRows.accepts(X)
         if isinstance(X, np.ndarray) or hasattr(X, "dtype") or frame:
             raise InvalidDataError(
                 f"y is missing: X is a {type(X).__name__} of rows; pass accumulate(X, y), or an "
                 f"iterable of (X, y) batches"
-            )
-        if isinstance(X, Mapping):
-            raise InvalidDataError(
-                f"X is a {type(X).__name__} of {', '.join(map(str, X))}; without y, an iterable of "
-                f"(X, y) batches is expected: pass one of its entries, or [X] for a single batch"
             )
         if callable(getattr(X, "iter", None)) and hasattr(X, "with_format"):
             return cls(_dataset(X, columns), columns)

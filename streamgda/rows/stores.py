@@ -6,7 +6,7 @@ import itertools
 import math
 import pickle
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
@@ -46,7 +46,7 @@ class StoredRows(RowSource):
 
     @classmethod
     def accepts(cls, X: Any) -> bool:
-        """Accept chunked arrays, and zarr groups, which `of` refuses with a clear message."""
+        """Accept chunked arrays, and groups, which `of` refuses with a clear message."""
         if isinstance(X, np.ndarray) or hasattr(X, "__dask_graph__"):  # of dask and of xarray
             return False
         return is_group(X) or all(hasattr(X, what) for what in ("chunks", "shape", "dtype"))
@@ -56,8 +56,8 @@ class StoredRows(RowSource):
         """Return a source with the geometry of the chunks; raise `SourceError` for a group."""
         if is_group(X):
             raise SourceError(
-                f"{name} is a zarr group; expected an array. Pass one of its arrays: "
-                f"{', '.join(sorted(X.array_keys())) or 'it has none'}"
+                f"{name} is a {type(X).__name__} of arrays; expected an array. Pass one of its "
+                f"entries: {', '.join(sorted(map(str, X))) or 'it has none':.500}"
             )
         X = retried_array(X)
         warn_if_scaled(X, name)
@@ -321,5 +321,5 @@ def _is_found(copied: Any) -> bool:
 
 
 def is_group(X: Any) -> bool:
-    """Return whether this is a zarr group."""
-    return hasattr(X, "create_array") and hasattr(X, "members")
+    """Return whether this holds arrays by name, as groups of zarr and HDF5 and dictionaries do."""
+    return isinstance(X, Mapping) or (hasattr(X, "create_array") and hasattr(X, "members"))

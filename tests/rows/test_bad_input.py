@@ -305,18 +305,28 @@ def test_labels_and_weights_of_scores(fitted):
 # --- stores and files -------------------------------------------------------------------------
 
 
-def test_groups_in_place_of_arrays(fitted):
-    X, y = blobs()
+def group_of(**arrays):
     group = zarr.create_group({})
-    group.create_array("rows", data=X)
-    match = "X is a zarr group; expected an array. Pass one of its arrays: rows"
+    for name, array in arrays.items():
+        group.create_array(name, data=array)
+    return group
+
+
+@pytest.mark.parametrize(("made", "kind"), [(group_of, "Group"), (dict, "dict")])
+def test_groups_in_place_of_arrays(fitted, made, kind):
+    """HDF5's groups are mappings, too."""
+    X, y = blobs()
+    group = made(rows=X, more=X)
+    match = f"X is a {kind} of arrays; expected an array. Pass one of its entries: more, rows"
     refuses(SourceError, match, fitted, "fit", group, y)
     refuses(SourceError, match, fitted, "partial_fit", group, y)
     refuses(SourceError, match, fitted, "predict", group)
-    refuses(SourceError, "y is a zarr group", fitted, "fit", X, group)
-    refuses(SourceError, "y is a zarr group", fitted, "fit", group["rows"], group)
+    refuses(SourceError, f"y is a {kind} of arrays", fitted, "fit", X, group)
+    refuses(SourceError, f"y is a {kind} of arrays", fitted, "fit", group["rows"], group)
     with pytest.raises(SourceError, match=match):
         accumulate(group, y)
+    with pytest.raises(InvalidDataError, match=f"y is missing: X is a {kind} of more, rows; pass"):
+        accumulate(group)
 
 
 def test_every_error_is_of_a_built_in_kind_too():
