@@ -53,11 +53,11 @@ if TYPE_CHECKING:
     from streamgda.rows.remote_files import Range, RemoteFiles, Scan
 
 _SHOWN = 20  # names of columns in an error message
-_BLOCK_BYTES = 1 << 23  # of rows that are decoded at a time
-_BLOCK_ROWS = 1 << 15
+_BLOCK_BYTES = 1 << 24  # of rows that are decoded at a time
+_BLOCK_ROWS = 1 << 17
 _DECODED_BYTES = 16  # of a number and its place in a dictionary, at least
 _REFERENCE_BYTES = 1_000_000  # of a pickle that is sent with each task
-_POOL_BYTES = 1 << 25  # that the allocator of pyarrow keeps for later, at most
+_POOL_BYTES = 9 << 22  # that the allocator of pyarrow keeps for later, at most
 _POOL_BLOCKS = 16  # that it keeps, of small ones
 _SKIPPED_BYTES = 1 << 29  # rows that are read to get at others: workers would repeat that
 _BUFFER = 1 << 16  # bytes of Parquet that are read from a column at a time
@@ -897,7 +897,8 @@ class TableRows(ForwardRows):
     def _block_rows(self) -> int:
         # Narrow numbers are stored as wider ones.
         decoded = max(self.row_bytes, _DECODED_BYTES * len(self.fields))
-        return max(1, min(_BLOCK_ROWS, _BLOCK_BYTES // decoded))
+        most = min(_BLOCK_ROWS, self.values.largest_piece)
+        return max(1, min(most, _BLOCK_BYTES // decoded))
 
     def reading_bytes(self, n_rows: int) -> int:
         """Return the bytes in flight while `n_rows` are processed and as many are read ahead."""
@@ -906,9 +907,8 @@ class TableRows(ForwardRows):
         if table.remote is not None:  # whose columns of a row group are held as they are stored
             decoding += table.largest_piece * self.row_bytes
         if not table.whole:
-            # Freed blocks of a row group, and of the one before on other threads.
-            kept = min(_POOL_BLOCKS * block, table.largest_piece + 3 * block)
-            decoding += min(_POOL_BYTES, kept * self.row_bytes)
+            # Freed blocks of a row group, and of those before on other threads.
+            decoding += min(_POOL_BYTES, _POOL_BLOCKS * block * self.row_bytes)
         # Two slabs hold all blocks that some of their rows are in, and are copied unless they are
         # read where they are.
         held = min(self.n_rows, 2 * (n_rows + table.whole)) + (0 if table.whole else 3 * block)
