@@ -47,6 +47,7 @@ from streamgda.models.gaussian import GaussianModel
 from streamgda.models.model import length, log_posterior, posterior, tempered
 from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.centred import total_variance
+from streamgda.moments.parallel import rows_by_group
 from streamgda.moments.roots import LinearFunctions, MatrixDistances, rank_limit
 from streamgda.runtime import lapack, threads
 
@@ -261,11 +262,11 @@ class GaussianLeaveOneOut(GaussianModel):
                 X = X.take(self.features, axis=1)
             kernels.own_variances(X, codes, at, *given, table, growth, own, influential)
             return own
-        changes = table.take(at, axis=1)
-        for k in np.unique(codes):
-            rows, group = np.flatnonzero(codes == k), self.structure.group(k)
-            columns = self._coordinates[k](X if rows.size == len(X) else X[rows])
-            alpha, beta, gamma, stretch, gain, limit = changes.take(rows, axis=1)
+        order, starts = rows_by_group(codes, self.classes.size, self.classes.size)
+        for k in np.flatnonzero(np.diff(starts)).tolist():
+            rows, group = order[starts[k] : starts[k + 1]], self.structure.group(k)
+            columns = self._coordinates[k](X if rows.size == len(X) else X.take(rows, axis=0))
+            alpha, beta, gamma, stretch, gain, limit = table.take(at[rows], axis=1)
             squares, products, logs = np.empty((3, 1, rows.size))
             centre, ridges = np.zeros((1, self.features.size)), self.axes[group][1]
             terms = np.zeros(rows.size, np.int64), centre, ridges, alpha, beta, gamma
@@ -294,7 +295,7 @@ class GaussianLeaveOneOut(GaussianModel):
         n = moved.size
         table = np.zeros((6, n))
         table[0], table[1], table[3], table[5] = 1, growth[moved], 1, np.inf
-        rows, given = X[moved], (np.arange(n), table, np.zeros(n), np.zeros(n, bool))
+        rows, given = X.take(moved, axis=0), (np.arange(n), table, np.zeros(n), np.zeros(n, bool))
         for k in range(self.classes.size if n else 0):
             scores[k, moved] = self._own_scores(rows, np.full(n, k), *given)
         return scores
