@@ -1,4 +1,4 @@
-"""Squared Mahalanobis distances and linear scores of rows; labels and probabilities from scores.
+"""Scores of rows, such as squared Mahalanobis distances; labels and probabilities from scores.
 
 Scores have shape ``(n_classes, n_rows)``. Below, x holds the given features of a row of `X`, in
 their order. It is centred as if in float64, and rounded to the type of what it is multiplied by.
@@ -7,7 +7,7 @@ Rows with many features are multiplied by BLAS. Those with few, or with variance
 in panels of shape ``(d, width)``, so that every loop runs along rows; the last panel is as narrow
 as its rows, and filled up with copies of the last one. For few features, BLAS would spend more time
 on copies than on products: some rows of their triangular matrix at a time are multiplied up to the
-diagonal, in LLVM's vector types. The same holds for few linear functions, also computed in panels.
+diagonal, in LLVM's vector types. Linear functions of few features are computed in panels, too.
 """
 
 from functools import partial
@@ -26,6 +26,7 @@ from streamgda.kernels import (
 )
 from streamgda.kernels.blas import lower_product, product
 from streamgda.kernels.processors import SHAPE
+from streamgda.kernels.sums import all_below
 from streamgda.kernels.vectors import (
     LANES,
     as_doubles,
@@ -67,24 +68,6 @@ _ADDED = 8  # sums that are added to in turn, because each addition takes severa
 def rows_at_a_time(n_rows, n_features):
     """Return the number of rows that BLAS multiplies at a time."""
     return min(n_rows, max(_ROWS, _VALUES // n_features))
-
-
-@fast_kernel
-def linear_scores(X, features, centre, vectors, offsets, centred, products, out):
-    """Write ``offsets[k] + vectors[k] . (x - centre)`` to ``out[k, r]`` for each row x.
-
-    `centred` and `products` are scratch space for some rows, their features and their scores.
-    """
-    d, most = features.size, centred.shape[0]
-    for first in range(0, X.shape[0], most):
-        n = min(most, X.shape[0] - first)
-        for r in range(n):
-            for j in range(d):
-                centred[r, j] = X[first + r, features[j]] - centre[j]
-        product(centred[:n], vectors, 0.0, products[:n])
-        for k in range(vectors.shape[0]):
-            for r in range(n):
-                out[k, first + r] = offsets[k] + products[r, k]
 
 
 @inline_kernel
@@ -276,7 +259,6 @@ def _panel_width(n_rows, d, step):
 
 
 _FUNCTIONS = 5  # whose sums of some rows are added to in turn, because an addition takes cycles
-MOST_FUNCTIONS = 32  # of more, BLAS computes linear ones as fast
 
 
 def _score_panel(panel, width, n, features, centres, factors, scale, offsets, scratch, out, start):
@@ -500,6 +482,9 @@ def panel_scores(X, features, centres, factors, scale, offsets, scores, labels, 
     ones. If that is empty, too, the scores are written to ``rows[r, k]``, or posteriors with
     `shares`, as by `normalise`. Sums are in float64, as are products but for those with matrices of
     float32.
+
+    Return True if all scores are finite, but for those of infinite offsets. Then so are the values
+    of the features.
     """
     n_rows, columns = X.shape
     step = _VECTOR_BYTES // factors.itemsize
@@ -507,27 +492,45 @@ def panel_scores(X, features, centres, factors, scale, offsets, scores, labels, 
     panel = empty_vectors(padded_width(max(1, columns)) * most)  # a vector is written in any case
     scratch = empty_vectors(features.size * step * _VECTORS)
     some = empty_vectors((offsets.size if scores.size == 0 else 0, most))
-    tops, sums = empty_vectors(most), empty_vectors(most)
-    for r in range(most):
-        sums[r] = 1.0
+    tops, sums, finite = empty_vectors(most), empty_vectors(most), True
     for start in range(0, n_rows, most):
         n = min(most, n_rows - start)
         width = _panel_width(n, columns, step)
         pack_panel(X, start, width, factors, panel)
         if columns <= _PREFETCHED:
             prefetch_values(X, (start + n) * columns, n * columns)
-        if scores.size > 0:
-            score_panel(
-                panel, width, n, features, centres, factors, scale, offsets, scratch, scores, start
-            )
-            continue
-        score_panel(panel, width, n, features, centres, factors, scale, offsets, scratch, some, 0)
-        if labels.size > 0:
-            write_largest(some, n, labels, start)
-            continue
+        out, at = (scores, start) if scores.size > 0 else (some, 0)
+        score_panel(panel, width, n, features, centres, factors, scale, offsets, scratch, out, at)
+        finite &= finite_scores(out, at, n, offsets)
+        if scores.size == 0:
+            write_answers(some, n, start, labels, rows, shares, tops, sums)
+    return finite
+
+
+@inline_kernel
+def finite_scores(scores, first, n, offsets):
+    """Return True if `n` scores from `first` on are finite for each class with a finite offset."""
+    finite = True
+    for k in range(offsets.size):
+        finite &= not np.isfinite(offsets[k]) or all_below(scores[k, first : first + n], np.inf)
+    return finite
+
+
+@inline_kernel
+def write_answers(scores, n, start, labels, rows, shares, tops, sums):
+    """Write what follows from the scores of `n` rows, `start` and later; see `panel_scores`.
+
+    `tops` and `sums` are scratch space, a number for each row.
+    """
+    if labels.size > 0:
+        write_largest(scores, n, labels, start)
+    else:
         if shares:
-            put_exponentials(some, 0, n, some, tops, sums)
-        put_shares(some, sums, rows[start : start + n])
+            put_exponentials(scores, 0, n, scores, tops, sums)
+        else:
+            for r in range(n):
+                sums[r] = 1.0
+        put_shares(scores, sums, rows[start : start + n])
 
 
 def _write_largest(scores, n, labels, start):

@@ -268,8 +268,8 @@ class BernoulliModel(Model):
     def _relative_scores(self, X: Any, margin: float = np.inf) -> np.ndarray:
         return self._joint(X)
 
-    def _write(self, X: Any, out: Answers, temperature: float = 1.0) -> bool:
-        return self._impossible is None and self._functions[0].write(X, out, temperature)
+    def _write(self, X: Any, out: Answers, temperature: float = 1.0) -> bool | None:
+        return None if self._impossible else self._functions[0].write(X, out, temperature)
 
     def sample(self, labels: np.ndarray, random: np.random.RandomState) -> np.ndarray:
         """Draw one row of zeros and ones for each label: float64, shape (n_rows, n_features)."""

@@ -82,16 +82,16 @@ class GaussianModel(Model):
     logarithms, and posteriors are computed by log-sum-exp.
 
     Rows are scored in float64, with one exception: float32 rows of more than 12 features are
-    multiplied by matrices, and by the coefficients of a pooled covariance of more than 32 classes,
-    in float32, after they were centred in float64. The error of each entry of :math:`W (x - m)`,
-    whose squares are summed to the Mahalanobis distance, is then at most
+    multiplied by matrices, and by the coefficients of a pooled covariance, in float32, after they
+    were centred as if in float64. The error of each entry of :math:`W (x - m)`, whose squares are
+    summed to the Mahalanobis distance, is then at most
     :math:`(d + 3)\, 2^{-24} \sum_j |W_{ij}| |x_j - m_j|`, where :math:`W^T W = \Sigma^{-1}`; the
-    same holds for a linear score of a pooled covariance, with its coefficients in place of W. No
-    more than eight squares are summed in float32, and these sums in float64, so that the distance
-    is off by another :math:`2^{-21}` of it at most. By a pooled covariance of more than 96
-    features, rows are multiplied once for all classes: in the bound of these distances, m is the
-    mean of the class means. The distance of rows and means from zero does not matter. If float32
-    overflows, a row is scored in float64.
+    same holds for a linear score of a pooled covariance, with its coefficients in place of W and
+    `xbar` in place of m. No more than eight squares are summed in float32, and these sums in
+    float64, so that the distance is off by another :math:`2^{-21}` of it at most. By a pooled
+    covariance of more than 96 features, rows are multiplied once for all classes: in the bound of
+    these distances, m is the mean of the class means. The distance of rows and means from zero does
+    not matter. If float32 overflows, a row is scored in float64.
 
     Parameters
     ----------
@@ -431,8 +431,7 @@ class GaussianModel(Model):
 
     @property
     def _by_blas(self) -> bool:
-        wide = self.structure.matrix and self.features.size > PANEL_FEATURES
-        return wide or not self.structure.per_class
+        return self.structure.matrix and self.features.size > PANEL_FEATURES
 
     @cached_property
     def linear(self) -> tuple[np.ndarray, np.ndarray]:
@@ -532,12 +531,14 @@ class GaussianModel(Model):
             scores += self._shared_scores(X)
         return scores
 
-    def _write(self, X: Any, out: Answers, temperature: float = 1.0) -> bool:
+    def _write(self, X: Any, out: Answers, temperature: float = 1.0) -> bool | None:
         if not self.structure.per_class:
             return self._linear_functions.write(X, out, temperature)
         scale, offsets = -0.5 / temperature, self._offsets
         offsets = offsets if temperature == 1.0 else offsets / temperature
-        return self.means_low is None and self._from_means.write(X, scale, offsets, out)
+        return (
+            None if self.means_low is not None else self._from_means.write(X, scale, offsets, out)
+        )
 
     # --- scores of arrays ---------------------------------------------------------------------
 
@@ -580,7 +581,7 @@ class GaussianModel(Model):
             return scores
         functions = self._discriminant_functions
 
-        def write(rows: Any, out: np.ndarray) -> bool:
+        def write(rows: Any, out: np.ndarray) -> bool | None:
             return functions.write(rows, (NO_LABELS, out, False))
 
         return self._by_class(X, functions, copied, first_row, out, write)

@@ -45,7 +45,9 @@ _BLOCK = 96  # chunks are multiples of it: whole panels of every kind
 _NO_DENSITIES = np.empty(0)
 
 Finish = Callable[[np.ndarray, np.ndarray], None]  # called as ``finish(scores, part of out)``
-Write = Callable[[Any, np.ndarray], bool]  # called as ``write(rows, part of out)``
+# Called as ``write(rows, part of out)``; returns True if it shows that all values are finite, and
+# None if scores have to be held.
+Write = Callable[[Any, np.ndarray], bool | None]
 
 
 def scratch_bytes(n_features: int) -> int:
@@ -267,20 +269,22 @@ class RowModel(Saved):
         """Score rows chunk by chunk, on all threads, into `out`, which is returned.
 
         Arrays with an entry for each row are passed to `scores_of` with the rows. `write` does what
-        it and `finish` do without holding scores, unless it returns False.
+        it and `finish` do without holding scores, unless it returns None.
         """
 
-        def answer(read: Any, out: np.ndarray, *of_rows: np.ndarray) -> None:
-            if write is None or not write(read, out):
+        def answer(read: Any, out: np.ndarray, *of_rows: np.ndarray) -> bool:
+            finite = None if write is None else write(read, out)
+            if finite is None:
                 finish(scores_of(read, *of_rows), out)
+            return bool(finite)
 
         def work(start: int, stop: int) -> None:
             rows = slice(start, stop)
             read = self._read(X[rows], first_row + start)
             with np.errstate(invalid="ignore", over="ignore"):  # of rows that are refused below
-                answer(read, out[rows], *(values[rows] for values in of_rows))
-            # Now that they are in a cache: a pass before would only wait for memory.
-            self._refuse_invalid(read, first_row + start)
+                finite = answer(read, out[rows], *(values[rows] for values in of_rows))
+            if not finite:  # now that they are in a cache: a pass before would wait for memory
+                self._refuse_invalid(read, first_row + start)
 
         n_rows, products = X.shape[0], X.shape[0] * self._row_products
         if not n_rows:
@@ -384,9 +388,9 @@ class Model(RowModel):
     def _joint(self, X: np.ndarray) -> np.ndarray:
         """Return joint log-likelihoods."""
 
-    def _write(self, X: Any, out: Answers, temperature: float = 1.0) -> bool:
-        """Write what follows from `_relative_scores`; return False if scores have to be held."""
-        return False
+    def _write(self, X: Any, out: Answers, temperature: float = 1.0) -> bool | None:
+        """Write what follows from `_relative_scores`, as `LinearFunctions.write` does."""
+        return None
 
     # --- scores of arrays ---------------------------------------------------------------------
 
@@ -496,12 +500,12 @@ class Model(RowModel):
         out = np.empty(length(X), self.classes.dtype) if out is None else out
         classes = self.classes
 
-        def write(rows: Any, out: np.ndarray) -> bool:
+        def write(rows: Any, out: np.ndarray) -> bool | None:
             codes = np.empty(out.size, np.int64)
-            done = self._write(rows, (codes, NO_SCORES, False))
-            if done:
+            finite = self._write(rows, (codes, NO_SCORES, False))
+            if finite is not None:
                 classes.take(codes, out=out, mode="clip")  # other modes make a copy
-            return done
+            return finite
 
         scores_of = partial(self._relative_scores, margin=0.0)
         finish = partial(_write_labels, classes)
@@ -548,7 +552,7 @@ class Model(RowModel):
                 self._relative_scores(rows, margin=scoring.FAR * temperature), temperature
             )
 
-        def write(rows: Any, out: np.ndarray) -> bool:
+        def write(rows: Any, out: np.ndarray) -> bool | None:
             return self._write(rows, (NO_LABELS, out, True), temperature)
 
         return self._by_class(X, scores_of, posterior, first_row, out, write)
@@ -643,7 +647,7 @@ class Model(RowModel):
             Discriminants.
         """
 
-        def write(rows: Any, out: np.ndarray) -> bool:
+        def write(rows: Any, out: np.ndarray) -> bool | None:
             return self._write(rows, (NO_LABELS, out, False))
 
         return self._by_class(X, self._relative_scores, copied, first_row, out, write)

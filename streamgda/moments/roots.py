@@ -15,6 +15,7 @@ import numpy as np
 from scipy import linalg
 
 from streamgda.kernels import scoring
+from streamgda.kernels.linear import PADDED, linear_scores
 from streamgda.kernels.scoring import FLOAT64_FEATURES
 from streamgda.kernels.sparse import sparse_scores
 from streamgda.kernels.sums import remove_directions
@@ -26,6 +27,7 @@ from streamgda.runtime import lapack
 
 _FLOAT64 = np.dtype(np.float64)
 _FAR = 16.0  # squared distance of a centre from zero, in units of its variance
+_LINE = 64  # bytes of a cache line
 _SPARED = 2  # features of which one counts: the others are packed with it
 
 # Handed to kernels that write one of several arrays, in place of the others.
@@ -228,6 +230,14 @@ def writable(values: np.ndarray) -> np.ndarray:
     return np.require(values, requirements=("C", "W"))
 
 
+def zeros_in_lines(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
+    """Return zeros that start at a cache line."""
+    size = shape[0] * shape[1] * dtype.itemsize
+    memory = np.zeros(size + _LINE, np.uint8)
+    start = -memory.ctypes.data % _LINE
+    return memory[start : start + size].view(dtype).reshape(shape)
+
+
 class Rounded(dict[np.dtype, np.ndarray]):
     """An array, rounded to each data type that is asked for.
 
@@ -369,14 +379,15 @@ class LinearFunctions:
         centre: np.ndarray | None = None,
         precisions: np.ndarray | None = None,
     ) -> None:
-        self._vectors, self._offsets, self._features = Rounded(vectors), offsets, features
+        self._vectors, self._offsets, self._features = writable(vectors), offsets, features
         self._centre = np.zeros(features.size) if centre is None else centre
         self._precisions = np.zeros(1) if precisions is None else precisions
         self._sparse: SparseTerms | None = None
+        self._packed: dict[np.dtype, np.ndarray] = {}
 
     @cached_property
     def _moved(self) -> Moved:
-        return Moved(self._features, self._centre, self._vectors.whole, self._offsets)
+        return Moved(self._features, self._centre, self._vectors, self._offsets)
 
     def __call__(self, X: Any) -> Any:
         """Return the functions of rows, shape (n_functions, n_rows)."""
@@ -384,43 +395,56 @@ class LinearFunctions:
             return X.linear(self._moved)
         if type(X) is CompressedRows:
             if self._sparse is None:
-                terms = self._centre, None, self._vectors.whole, self._precisions
+                terms = self._centre, None, self._vectors, self._precisions
                 self._sparse = SparseTerms(self._features, X.shape[1], *terms)
             return self._sparse.scores(X, 1.0, self._offsets)
-        if self._few:
-            out = np.empty((self._offsets.size, len(X)))
-            if out.size:  # for no scores, the kernel would write rows
-                self._compute(X, 1.0, (out, NO_LABELS, NO_SCORES, False))
-            return out
-        if self._features.size <= FLOAT64_FEATURES and row_type(X.dtype).floating != _FLOAT64:
-            X = X.astype(_FLOAT64)
         return in_row_type(self._scores, X, self._offsets)
 
-    def write(self, X: Any, out: Answers, temperature: float = 1.0) -> bool:
-        """Write what follows from the functions; return False if they have to be held."""
-        direct = self._few and type(X) is np.ndarray and self._offsets.size > 0
-        if direct:
-            self._compute(X, 1 / temperature, (NO_SCORES, *out))
-        return direct
+    def write(self, X: Any, out: Answers, temperature: float = 1.0) -> bool | None:
+        """Write what follows from the functions; return None if they have to be held.
+
+        The result is True if their values show that those of the rows are finite.
+        """
+        if type(X) is not np.ndarray or not self._offsets.size:
+            return None
+        dtype = row_type(X.dtype).floating
+        finite = self._compute(X, dtype, 1 / temperature, (NO_SCORES, *out))
+        if not finite and dtype != _FLOAT64:
+            return None  # beyond float32
+        return finite and X.shape[1] <= self._features.size * (1 if self._few else _SPARED)
 
     @property
     def _few(self) -> bool:
-        return self._offsets.size <= scoring.MOST_FUNCTIONS
-
-    def _compute(self, X: np.ndarray, scale: float, out: tuple[Any, ...]) -> None:
-        offsets = self._offsets if scale == 1.0 else scale * self._offsets
-        given = self._centre, self._vectors.whole, scale, offsets
-        scoring.panel_scores(*among(X, self._features), *given, *out)
+        """True if there are few features, multiplied in float64 whatever the rows are."""
+        return self._features.size <= FLOAT64_FEATURES
 
     def _scores(self, X: np.ndarray, dtype: np.dtype) -> np.ndarray:
-        d, n = self._features.size, self._offsets.size
-        n_rows = scoring.rows_at_a_time(len(X), d)
-        scratch = np.empty((n_rows, d), dtype), np.empty((n_rows, n), dtype)
-        out = np.empty((n, len(X)))
-        vectors = self._vectors[dtype]
-        given = self._features, self._centre, vectors, self._offsets
-        scoring.linear_scores(X, *given, *scratch, out)
+        out = np.empty((self._offsets.size, len(X)))
+        if out.size:  # for no scores, the kernels would write rows
+            self._compute(X, dtype, 1.0, (out, NO_LABELS, NO_SCORES, False))
         return out
+
+    def _compute(self, X: np.ndarray, dtype: np.dtype, scale: float, out: tuple[Any, ...]) -> bool:
+        """Write what follows from the functions; return True if all of them are finite."""
+        offsets = self._offsets if scale == 1.0 else scale * self._offsets
+        X, features = among(X, self._features)
+        if self._few:
+            given = features, self._centre, self._vectors, scale, offsets
+            return scoring.panel_scores(X, *given, *out)
+        packed = self._packed.get(dtype)
+        if packed is None:
+            packed = self._packed[dtype] = self._in_columns(X.shape[1], features, dtype)
+        return linear_scores(X, packed[:2], packed[2:], scale, offsets, *out)
+
+    def _in_columns(self, n_columns: int, features: np.ndarray, dtype: np.dtype) -> np.ndarray:
+        """Return the centre in two parts, and the vectors, with zeros for all other columns."""
+        width = -(-n_columns // PADDED) * PADDED
+        packed = zeros_in_lines((2 + len(self._vectors), width), dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            packed[0, features] = self._centre
+            packed[1, features] = self._centre - packed[0, features]
+            packed[2:, features] = self._vectors
+        return packed
 
 
 class Distances(ABC):
@@ -457,9 +481,9 @@ class Distances(ABC):
     def _scores(self, X: Any, scale: float, offsets: np.ndarray, margin: float) -> np.ndarray:
         """Return `scores` of rows on the host."""
 
-    def write(self, X: Any, scale: float, offsets: np.ndarray, out: Answers) -> bool:
-        """Write what follows from the `scores`; return False if scores have to be held."""
-        return False
+    def write(self, X: Any, scale: float, offsets: np.ndarray, out: Answers) -> bool | None:
+        """Write what follows from the `scores`, as `LinearFunctions.write` does."""
+        return None
 
 
 class DirectDistances(Distances):
@@ -481,11 +505,11 @@ class DirectDistances(Distances):
             return scores_of(X, _FLOAT64)
         return in_row_type(scores_of, X, offsets)
 
-    def write(self, X: Any, scale: float, offsets: np.ndarray, out: Answers) -> bool:
-        direct = type(X) is np.ndarray and self._floating(X) == _FLOAT64
-        if direct:
-            self._compute(X, _FLOAT64, scale, offsets, (NO_SCORES, *out))
-        return direct
+    def write(self, X: Any, scale: float, offsets: np.ndarray, out: Answers) -> bool | None:
+        if type(X) is not np.ndarray or self._floating(X) != _FLOAT64:
+            return None
+        finite = self._compute(X, _FLOAT64, scale, offsets, (NO_SCORES, *out))
+        return finite and X.shape[1] == self._features.size
 
     def _floating(self, X: np.ndarray) -> np.dtype:
         """Return the type in which rows are multiplied."""
@@ -494,9 +518,9 @@ class DirectDistances(Distances):
 
     def _compute(
         self, X: Any, dtype: np.dtype, scale: float, offsets: np.ndarray, out: tuple[Any, ...]
-    ) -> None:
+    ) -> bool:
         given = self._centres, self._rounded[dtype], scale, offsets
-        scoring.panel_scores(*among(X, self._features), *given, *out)
+        return scoring.panel_scores(*among(X, self._features), *given, *out)
 
 
 class DiagonalDistances(DirectDistances):

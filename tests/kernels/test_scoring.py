@@ -7,7 +7,7 @@ import pytest
 from frozen import frozen
 
 from streamgda.kernels import scoring
-from streamgda.kernels.scoring import FLOAT64_FEATURES, MOST_FUNCTIONS, PANEL_FEATURES
+from streamgda.kernels.scoring import FLOAT64_FEATURES, PANEL_FEATURES
 from streamgda.models import model as scores
 from streamgda.moments.roots import (
     NO_LABELS,
@@ -163,10 +163,10 @@ def test_scores_do_not_depend_on_the_rows_beside(d, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", *FLOATS])
-@pytest.mark.parametrize("n_vectors", [1, 5, 7, MOST_FUNCTIONS + 1])
-@pytest.mark.parametrize("d", [1, 4, 9, 16])
+@pytest.mark.parametrize("n_vectors", [1, 5, 7, 33])
+@pytest.mark.parametrize("d", [1, 4, FLOAT64_FEATURES, FLOAT64_FEATURES + 1, 16, 17, 70])
 def test_linear_scores(d, n_vectors, dtype):
-    """By BLAS, and few functions in panels."""
+    """In panels, and as dot products of more features."""
     rng = np.random.default_rng(d)
     centre, vectors = whole_numbers(rng, d), whole_numbers(rng, n_vectors, d)
     offsets, features = whole_numbers(rng, n_vectors) / 2, np.sort(rng.permutation(d + 2)[:d])
@@ -176,9 +176,51 @@ def test_linear_scores(d, n_vectors, dtype):
         gaps = X[:, features].astype(float) - centre
         expected = offsets[:, None] + vectors @ gaps.T
         assert (functions(frozen(X)) == expected).all()
-        if functions.write(frozen(X), (labels, NO_SCORES, False)):
-            assert (labels == expected.argmax(axis=0)).all()
-        assert (labels[0] >= 0) == (n_vectors <= MOST_FUNCTIONS)
+        functions.write(frozen(X), (labels, NO_SCORES, False))
+        assert (labels == expected.argmax(axis=0)).all()
+        for shares in (False, True):
+            rows, of_scores = np.full((2, n, n_vectors), np.nan)
+            functions.write(frozen(X), (NO_LABELS, rows, shares), 2.0)
+            (scores.posterior if shares else scores.copied)(expected / 2, of_scores)
+            np.testing.assert_array_equal(rows, of_scores)
+
+
+@EVERY_FLOAT
+@pytest.mark.parametrize("d", [3, 20])
+def test_finite_scores_show_that_values_are_finite(d, dtype):
+    rng = np.random.default_rng(d)
+    vectors, offsets = whole_numbers(rng, 3, d), np.array([0.0, -np.inf, 1.0])
+    X, labels = whole_numbers(rng, 50, d, dtype=dtype), (np.empty(50, int), NO_SCORES, False)
+    vectors[:, 1] = 0
+    functions = LinearFunctions(vectors, offsets, np.arange(d))
+    distances = DiagonalDistances(np.ones((1, d)), np.arange(d), vectors)
+    assert functions.write(X, labels)
+    assert distances.write(X, -0.5, offsets, labels)
+    for value in (np.nan, np.inf, -np.inf):
+        rows = X.copy()
+        rows[47, 1] = value
+        with np.errstate(invalid="ignore"):
+            assert not functions.write(rows, labels)
+            assert not distances.write(rows, -0.5, offsets, labels)
+
+
+def test_few_features_do_not_show_that_others_are_finite():
+    X, labels = np.ones((9, 3)), (np.empty(9, int), NO_SCORES, False)
+    functions = LinearFunctions(np.ones((2, 2)), np.zeros(2), np.arange(2))
+    distances = DiagonalDistances(np.ones((1, 2)), np.arange(2), np.zeros((2, 2)))
+    assert functions.write(X, labels) is distances.write(X, -0.5, np.zeros(2), labels) is False
+
+
+def test_rows_beyond_float32_have_the_functions_of_float64():
+    rng = np.random.default_rng(0)
+    vectors, X = rng.normal(size=(3, 20)), rng.normal(size=(50, 20)).astype("float32")
+    functions, usual = LinearFunctions(vectors, np.zeros(3), np.arange(20)), X.copy()
+    X[7] = 3e38 * np.sign(X[7])
+    found = functions(X)
+    np.testing.assert_allclose(found[:, 7], vectors @ X[7].astype(float), rtol=1e-12)
+    others = np.arange(50) != 7
+    assert (found[:, others] == functions(usual)[:, others]).all()
+    assert functions.write(X, (np.empty(50, int), NO_SCORES, False)) is None
 
 
 @EVERY_TYPE
@@ -208,7 +250,7 @@ def test_few_of_many_features(kind, dtype):
     out, labels = kind(roots, features, centres).scores(X, -0.5, np.zeros(3)), np.full(20, -1)
     matrices = roots if roots.ndim == 3 else np.stack([np.eye(2)] * 3)
     assert (out == expected_scores(X[:, features], centres, matrices, np.zeros(3))).all()
-    assert kind(roots, features, centres).write(X, -0.5, np.zeros(3), (labels, NO_SCORES, False))
+    kind(roots, features, centres).write(X, -0.5, np.zeros(3), (labels, NO_SCORES, False))
     assert (labels == out.argmax(axis=0)).all()
 
 
