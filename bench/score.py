@@ -109,7 +109,7 @@ def widths(plan: Plan) -> Iterator[Row]:
 
     Labels are random, so that no class is so far away that its distance need not be computed.
     """
-    few = "rows are packed, and the product has a dozen columns: BLAS needs more time"
+    few = "each row is multiplied by five classes at a time, while others are read"
     for d in (32, 64, 128, 192, 256, 384, 784):
         for kind in ("float64", "float32"):
             X, _ = data.rows(plan.rows(max(3000, 100_000_000 // d**2)), d, 1, kind)
