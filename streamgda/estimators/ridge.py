@@ -769,7 +769,8 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
         They make no difference.
     class_weight : dict or "balanced", optional
         Factors of the weights of the rows of each class; those of "balanced" make the weights of
-        all classes the same. They need a scatter for each class rather than one for all.
+        all classes the same, where scikit-learn's count rows whatever their weights. They need a
+        scatter for each class rather than one for all.
     solver, positive, random_state, alphas, cv : see `Ridge`
         The errors by which `alphas` are compared are those of the codes, as in
         `RidgeClassifierCV`: the accuracy of labels does not follow from moments.
