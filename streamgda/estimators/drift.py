@@ -38,7 +38,7 @@ from streamgda.rows.invalid_rows import (
     refuse_not_finite,
     rows_to_count,
 )
-from streamgda.rows.labels import coded_labels, encode, find, join_labels
+from streamgda.rows.labels import as_objects, coded_labels, encode, find, join_labels
 from streamgda.rows.lifted import lifted
 from streamgda.rows.names import join_names
 from streamgda.rows.sources import RowSource, Slab, check_lengths
@@ -500,8 +500,9 @@ class DriftMonitor(Saved):
         X, codes, weights = (values[start:last] for values in self._rows)
         some: dict[Any, Any] = {ALL: np.arange(len(X))}
         if len(self._parts) > 2:
+            labels = as_objects(self._classes)
             for k in np.unique(codes[codes >= 0]).tolist():
-                some[self._classes[k].item()] = np.flatnonzero(codes == k)
+                some[labels[k]] = np.flatnonzero(codes == k)
         alarms: dict[int, list[Any]] = {}
         courses = dict(self._courses)
         for label in filter(self._parts.__contains__, some):
@@ -554,7 +555,7 @@ class DriftMonitor(Saved):
     def _early(self, stop: int, labels: list[Any]) -> DriftReport:
         """Return the report of an alarm of recent means within a window."""
         counts = np.bincount(self._rows.codes[:stop] + 1, minlength=self._classes.size + 1)[1:]
-        rows = {ALL: stop} | dict(zip(self._classes.tolist(), counts.tolist(), strict=True))
+        rows = {ALL: stop} | dict(zip(as_objects(self._classes), counts.tolist(), strict=True))
         found = {k: Comparison(float(rows[k]), recent=self._recent(k)) for k in labels}
         overall = found.pop(ALL, Comparison(float(stop)))
         end = self._start + stop
@@ -641,7 +642,7 @@ class DriftMonitor(Saved):
         states, arrays = nested(parts)
         X, codes, weights = (values[: self._held] for values in self._rows)
         arrays |= {"X": X, "y": codes, "weights": weights}
-        numbers = {label: k for k, label in enumerate([ALL, *self._classes.tolist()], -1)}
+        numbers = {label: k for k, label in enumerate([ALL, *as_objects(self._classes)], -1)}
         courses = sorted(self._courses.items(), key=lambda each: numbers[each[0]])
         comparisons = [
             (number, numbers[label], each)
@@ -730,7 +731,7 @@ class DriftMonitor(Saved):
             if array.ndim != 2 or array.shape[1] != width or array.dtype != np.float64:
                 raise ValueError(f"{name} has shape {array.shape} and dtype {array.dtype}")
             tables[name] = array.tolist()
-        labels = [ALL, *self._classes.tolist()]
+        labels = [ALL, *as_objects(self._classes)]
 
         def label_of(code: float) -> Any:
             return labels[_whole(code, -1, len(labels) - 2) + 1]

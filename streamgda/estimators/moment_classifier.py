@@ -50,6 +50,7 @@ from streamgda.rows.arrays import read_only
 from streamgda.rows.invalid_rows import CHECK_SUMS, SCORING, as_weights
 from streamgda.rows.labels import (
     as_labels,
+    as_objects,
     coded_labels,
     encode,
     expected_codes,
@@ -1688,6 +1689,26 @@ def described(estimator: Any) -> dict[str, Any]:
     return description
 
 
+def weights_of(classes: np.ndarray, given: Mapping[Any, Any], expected: str) -> np.ndarray:
+    """Return the weights of classes that `class_weight` gives, 1 for those that it does not name.
+
+    Raises
+    ------
+    InvalidParameterError
+        For labels that are not among the classes, and weights that are no numbers.
+    """
+    at = find(as_labels([*given], "class_weight"), classes)
+    if (at < 0).any():
+        label = [*given][int(at.argmin())]
+        raise InvalidParameterError(
+            f"class_weight has a weight for {shown(label)}, which is not one of the classes "
+            f"{as_objects(classes)!s:.500}"
+        )
+    weights = np.ones(classes.size)
+    weights[at] = as_numbers("class_weight", [*given.values()], expected)
+    return weights
+
+
 def packed_by_label(values: Mapping[Any, Any]) -> dict[str, Any]:
     """Return a parameter with a number for each label, as JSON."""
     labels, order = np.unique(as_labels([*values]), return_index=True)
@@ -1697,7 +1718,7 @@ def packed_by_label(values: Mapping[Any, Any]) -> dict[str, Any]:
 
 def unpacked_by_label(packed: Mapping[str, Any]) -> dict[Any, float]:
     """Return the parameter that `packed_by_label` made JSON of."""
-    labels = unpack_labels(packed["labels"]).tolist()
+    labels = as_objects(unpack_labels(packed["labels"]))
     return dict(zip(labels, packed["weights"], strict=True))
 
 

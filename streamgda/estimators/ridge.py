@@ -26,6 +26,7 @@ from streamgda.estimators.moment_classifier import (
     joined_maps,
     packed_by_label,
     unpacked_by_label,
+    weights_of,
 )
 from streamgda.estimators.row_estimator import (
     Comparing,
@@ -41,7 +42,6 @@ from streamgda.models.ridge import Columns, Fit, RidgeModel
 from streamgda.moments import ClassMoments, GroupedMoments
 from streamgda.moments.grouped import each_held_out
 from streamgda.rows import Rows, as_source
-from streamgda.rows.labels import as_labels, find
 from streamgda.rows.names import Names, feature_numbers, saved_names
 from streamgda.rows.targets import targets_of
 from streamgda.runtime.parameters import (
@@ -56,6 +56,7 @@ from streamgda.runtime.parameters import (
 from streamgda.storage.format import check_array, check_whole
 from streamgda.storage.saved import State, synchronized
 
+_CLASS_WEIGHT = "numbers >= 0"
 _SOLVERS = ("auto", "svd", "cholesky", "lsqr", "sparse_cg", "sag", "saga")
 _MOST = (1 << 128) - 1  # seeds have up to 128 bits
 
@@ -829,9 +830,9 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
     def _kept(self) -> dict[str, Any]:
         weight = self.class_weight
         if isinstance(weight, Mapping):
-            given = as_numbers("class_weight", [*weight.values()], "numbers >= 0", finite=True)
+            given = as_numbers("class_weight", [*weight.values()], _CLASS_WEIGHT, finite=True)
             if (given < 0).any():
-                raise refuse("class_weight", weight, "numbers >= 0")
+                raise refuse("class_weight", weight, _CLASS_WEIGHT)
         elif weight is not None and (not isinstance(weight, str) or weight != "balanced"):
             raise refuse("class_weight", weight, "None, 'balanced' or a dict of numbers")
         return super()._kept()
@@ -845,12 +846,7 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
             present = count > 0
             shares = present.sum() * np.where(present, count, 1.0)
             return Columns.of_classes(moments, count.sum() / shares)
-        at = find(as_labels([*weight], "class_weight"), moments.classes)
-        if (at < 0).any():
-            raise refuse("class_weight", weight, f"classes among {shown(moments.classes.tolist())}")
-        factors = np.ones(count.size)
-        factors[at] = [*weight.values()]
-        return Columns.of_classes(moments, factors)
+        return Columns.of_classes(moments, weights_of(moments.classes, weight, _CLASS_WEIGHT))
 
     @fitted
     def classes_(self) -> np.ndarray:

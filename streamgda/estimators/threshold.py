@@ -21,6 +21,7 @@ from streamgda.estimators.moment_classifier import (
     packed_by_label,
     unfitted,
     unpacked_by_label,
+    weights_of,
 )
 from streamgda.estimators.row_estimator import Reading, RowEstimator, Scorer, Scoring, takes
 from streamgda.models.gaussian import GaussianModel
@@ -29,7 +30,7 @@ from streamgda.models.thresholds import Block, best_threshold
 from streamgda.moments import ClassMoments
 from streamgda.rows import Rows
 from streamgda.runtime.memory import as_bytes
-from streamgda.runtime.parameters import as_numbers, check_type, refuse, shown
+from streamgda.runtime.parameters import as_numbers, check_type, refuse
 from streamgda.storage.saved import State, arrays_within, build, describe, nested, restore
 
 _COST = "[[0, a], [b, 0]]: finite numbers, the least of each row on the diagonal"
@@ -225,15 +226,7 @@ class ThresholdClassifier(ClassifierMixin, RowEstimator):
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             weights = fitted.class_count_.sum() / (2 * fitted.class_count_)
         elif isinstance(self.class_weight, Mapping):
-            classes = fitted.classes_.tolist()
-            for label in self.class_weight:
-                if label not in classes:
-                    raise InvalidParameterError(
-                        f"class_weight has a weight for {shown(label)}, which is not one of the "
-                        f"classes {classes}"
-                    )
-            given = [self.class_weight.get(k, 1.0) for k in classes]
-            weights = as_numbers("class_weight", given, _CLASS_WEIGHT)
+            weights = weights_of(fitted.classes_, self.class_weight, _CLASS_WEIGHT)
         else:
             weights = np.empty(0)
         if weights.shape != (2,) or not (np.isfinite(weights) & (weights >= 0)).all():

@@ -12,6 +12,7 @@ from scipy import linalg, signal, special
 
 from streamgda.models.hypothesis_tests import Approximation, bartlett, box_approximations, shown_p
 from streamgda.moments import ClassMoments, held_sums
+from streamgda.rows.labels import as_objects
 from streamgda.runtime.display import html_table
 
 _LEAST_ROOT = 1e-6  # in the Cholesky factor of a correlation matrix that has an inverse
@@ -238,14 +239,14 @@ def parts_of(moments: ClassMoments) -> dict[Any, Part]:
     n_rows = sums.effective_count(lambda each: each)
     df = structure.group_sums(np.where(seen, n_rows - 1, 0.0))
     rows, weight = structure.group_sums(n_rows), structure.group_sums(sums.count)
-    parts = {}
+    parts, labels = {}, as_objects(moments.classes)
     for k in np.flatnonzero(seen).tolist():
         group = structure.group(k)
         covariance = structure.whole(sums.packed[group : group + 1])[0]
         covariance *= rows[group] / (weight[group] * max(df[group], 1.0))
         mean = sums.mean[k], sums.mean_low[k]
         part = Part(float(n_rows[k]), *mean, covariance, float(df[group]), structure.per_class)
-        parts[moments.classes[k].item()] = part
+        parts[labels[k]] = part
     return parts
 
 

@@ -11,7 +11,7 @@ from streamgda.errors import InvalidDataError, MergeError
 from streamgda.moments.feature_maps import Lifting
 from streamgda.rows.arrays import read_only
 from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
-from streamgda.rows.labels import as_labels, join_labels
+from streamgda.rows.labels import as_labels, as_objects, join_labels
 from streamgda.rows.names import Names, join_names
 from streamgda.rows.sources import Slab
 from streamgda.runtime.interruption import ChangeLock
@@ -164,7 +164,7 @@ class Moments(Saved):
 
     @synchronized
     def _description(self) -> dict[str, Any]:
-        counts = zip(self.classes.tolist(), self.class_count.tolist(), strict=True)
+        counts = zip(as_objects(self.classes), self.class_count.tolist(), strict=True)
         mapped = {} if self._lifting is None else {"feature_map": str(self._lifting)}
         return {
             **super()._description(),

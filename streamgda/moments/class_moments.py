@@ -506,7 +506,7 @@ class ClassMoments(Moments):
         per_class, d = self._structure.per_class, self.n_features or 0
         names = list(range(d)) if self.feature_names is None else [*self.feature_names]
         columns = names if values.ndim > per_class else ["variance"]
-        index = self.classes.tolist() if per_class else ["variance"]
+        index = label_codes.as_objects(self.classes) if per_class else ["variance"]
         if values.ndim > per_class + 1:
             index = [(label, name) for label in index for name in names] if per_class else names
         return frame_of(values.reshape(len(index), len(columns)), index, columns)
@@ -1018,8 +1018,8 @@ class ClassMoments(Moments):
         at = label_codes.find(wanted, self._classes)
         if (at < 0).any():
             raise InvalidParameterError(
-                f"{what} {wanted[at < 0].tolist()} are not among the classes "
-                f"{self._classes.tolist()}"
+                f"{what} {label_codes.as_objects(wanted[at < 0])} are not among the "
+                f"classes {label_codes.as_objects(self._classes)}"
             )
         return at
 

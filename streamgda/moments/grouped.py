@@ -25,6 +25,7 @@ from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
 from streamgda.rows.labels import (
     Labels,
     as_labels,
+    as_objects,
     check_expected,
     coded_labels,
     encode,
@@ -68,7 +69,7 @@ def number_of(group: object, groups: np.ndarray, error: type[Exception]) -> int:
         number = int(find(as_labels([group], "group"), groups)[0])
         if number >= 0:
             return number
-    raise error(f"{shown(group)} is not among the groups {groups.tolist()!s:.500}")
+    raise error(f"{shown(group)} is not among the groups {as_objects(groups)!s:.500}")
 
 
 def grid(n_groups: int, n_classes: int) -> np.ndarray:
@@ -376,7 +377,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
 
     @synchronized
     def _description(self) -> dict[str, Any]:
-        counts = zip(self.groups.tolist(), self.counts.sum(axis=1).tolist(), strict=True)
+        counts = zip(as_objects(self.groups), self.counts.sum(axis=1).tolist(), strict=True)
         rows = {str(group): n for group, n in counts}
         return {**super()._description(), "kind": "moments of groups", "rows_by_group": rows}
 
@@ -389,7 +390,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         return True  # moments without rows are moments
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self.groups.tolist())
+        return iter(as_objects(self.groups))
 
     def __contains__(self, group: object) -> bool:
         with suppress(KeyError):
@@ -492,7 +493,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         ['2024-05', '2025-05', 'summer']
         """
         held = self._held
-        new = held.groups.tolist()
+        new = as_objects(held.groups)
         if callable(to):
             new = [to(group) for group in new]
         else:

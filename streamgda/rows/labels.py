@@ -130,6 +130,19 @@ def _checked(labels: np.ndarray, what: str, first_row: int = 0) -> np.ndarray:
     return labels
 
 
+def as_objects(labels: np.ndarray) -> list[Any]:
+    """Return labels as objects of Python, or of NumPy if they are dates that Python does not have.
+
+    Examples
+    --------
+    >>> as_objects(np.array(["2024-05-01"], "M8[D]")), as_objects(np.array(["2024"], "M8[ns]"))
+    ([datetime.date(2024, 5, 1)], [np.datetime64('2024-01-01T00:00:00.000000000')])
+    """
+    objects: list[Any] = labels.tolist()
+    numbers = labels.dtype.kind in "mM" and int in map(type, objects)  # as those of nanoseconds
+    return [*labels] if numbers else objects
+
+
 def without_mask(labels: Labels) -> Labels:
     """Return labels as they are, but for the mask of a masked array."""
     return labels if type(labels) is CodedLabels else np.asarray(labels)
@@ -205,7 +218,7 @@ def _may_have_changed(labels: np.ndarray) -> bool:
 
 def _from_objects(labels: np.ndarray, what: str, first_row: int) -> np.ndarray:
     kinds = {type(label) for label in labels}
-    for base, dtype in ((str, "U"), (bytes, "S"), (datetime.date, "M8")):
+    for base, dtype in ((str, "U"), (bytes, "S"), ((datetime.date, np.datetime64), "M8")):
         if all(issubclass(kind, base) for kind in kinds):
             if dtype == "M8":
                 refuse_missing(labels, what, first_row)  # NaT of pandas is a date

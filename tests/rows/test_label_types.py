@@ -19,9 +19,11 @@ from hypothesis import strategies as st
 from samples import held
 
 from streamgda import (
+    DriftMonitor,
     GaussianDiscriminantCV,
     GaussianNB,
     QuadraticDiscriminantAnalysis,
+    RidgeClassifier,
     ThresholdClassifier,
     accumulate,
 )
@@ -215,3 +217,34 @@ def test_blocks_without_any_label_have_no_type():
     rows, chunked = da.from_array(X, chunks=(10, 2)), da.from_array(y, chunks=10)
     for moments in (accumulate(X, y, **options), accumulate(rows, chunked, **options)):
         assert (moments.classes.tolist(), moments.class_count.tolist()) == (["ant"], [10])
+
+
+@pytest.mark.parametrize("unit", ["D", "us", "ns"])
+def test_dates_that_a_call_returns_are_taken_by_others(unit):
+    days = np.array(["2024-05-01", "2024-06-02", "2025-05-03"], "M8[D]").astype(f"M8[{unit}]")
+    y = days[CODES]
+    grouped = accumulate(X, y, groups=y)
+    for day, moments in grouped.items():
+        assert moments.class_count.sum() == 20
+        assert grouped.without(day).class_count.sum() == 40
+    assert [*grouped.roll_up(lambda day: str(day)[:4])] == ["2024", "2025"]
+    assert grouped.roll_up({days[0]: days[2]}).groups.tolist() == days[1:].tolist()
+    two = y < days[2]
+    weights = dict.fromkeys([*grouped][:1], 2.0)
+    classifier = ThresholdClassifier(class_weight=weights).fit(X[two], y[two])
+    assert ThresholdClassifier.from_bytes(classifier.to_bytes()).class_weight == weights
+    monitor = DriftMonitor(grouped.total(), window=60, least_rows=5, calibration=0)
+    (report,) = DriftMonitor.from_bytes(monitor.to_bytes()).update(X, y)
+    assert np.array([*report.classes], days.dtype).tolist() == days.tolist()
+    assert report.classes[[*grouped][1]].n_rows == 20
+
+
+@pytest.mark.parametrize("unit", ["D", "us", "ns"])
+def test_weights_of_dates_are_those_of_the_classes(unit):
+    days = np.array(["2024-05-01", "2024-06-02"], "M8[D]").astype(f"M8[{unit}]")
+    rows, codes = np.random.default_rng(1).normal(size=(60, 2)), np.arange(60) % 2
+    for kind in (ThresholdClassifier, RidgeClassifier):
+        expected = kind(class_weight={1: 9.0}).fit(rows, codes).decision_function(rows)
+        for label in (days[1], days[1].astype("M8[D]").item(), days[1].astype("M8[h]")):
+            found = kind(class_weight={label: 9.0}).fit(rows, days[codes])
+            np.testing.assert_array_equal(found.decision_function(rows), expected)
