@@ -16,7 +16,7 @@ Call = Callable[[], object]
 OURS = "ours"
 FEWEST = 3  # repeats of slow tasks
 SLOW = 10.0  # seconds after which a task counts as slow
-PAUSE = 0.05  # seconds before a call: threads of OpenBLAS keep a core busy after a product
+PAUSE = 0.15  # seconds before a call: threads of OpenBLAS keep cores busy for 0.1 after a product
 
 
 @dataclass(frozen=True)

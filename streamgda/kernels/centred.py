@@ -26,6 +26,9 @@ from streamgda.kernels.vectors import (
     vector_at,
 )
 
+# Number of rows whose products, of 16-bit integers, are summed exactly in float64.
+EXACT_ROWS = 1 << 19
+
 _PARTS = 4  # sums of squares to which successive rows are added, if many are of one class
 _SAMPLE = 256  # successive rows of a block that are looked at for that
 # Rotations of a vector by which all pairs of its lanes meet.
@@ -36,7 +39,7 @@ def _add_class_squares(X, order, codes, weights, first, last, n_parts, vectors, 
     d = X.shape[1]
     for r in range(first, last):
         k, w, part = codes[r], weights[r] if len(weights) else 1.0, r % n_parts
-        t = X[order[r] if len(order) else r] - vectors[0, k, :d]
+        t = X[order[r] if len(order) else r] - vectors[0, min(k, vectors.shape[1] - 1), :d]
         sums[part, k, 0, :d] += w * t
         sums[part, k, 1, :d] += (w * t) * t
 
@@ -60,9 +63,11 @@ def _adding(n_sums, begin):
 
         def generate(context, builder, signature, arguments):
             *block, n_parts, vectors, sums = as_structures(context, builder, signature, arguments)
-            _, n_classes, width = cgutils.unpack_tuple(builder, vectors.shape)
-            size = builder.mul(width, width.type(n_sums))
-            others = vectors.data, sums.data, n_parts, n_classes, size, width
+            _, n_pivots, width = cgutils.unpack_tuple(builder, vectors.shape)
+            size, one = builder.mul(width, width.type(n_sums)), width.type(1)
+            n_classes = builder.udiv(sums.nitems, builder.mul(n_parts, size))
+            step = builder.select(builder.icmp_signed(">", n_pivots, one), width, width.type(0))
+            others = vectors.data, step, sums.data, n_parts, n_classes, size
             take_rows(context, builder, X.dtype, block, others, begin)
             return context.get_dummy_value()
 
@@ -72,10 +77,10 @@ def _adding(n_sums, begin):
     return add
 
 
-def _add_row_squares(builder, r, k, w, _, pivots, sums, n_parts, n_classes, size, width):
+def _add_row_squares(builder, r, k, w, _, pivots, step, sums, n_parts, n_classes, size):
     """Return what adds vectors of a row to the sums of its class."""
-    pivot, own, w = _places(builder, r, k, w, pivots, sums, n_parts, n_classes, size, width)
-    squares = builder.gep(own, [width])
+    pivot, own, w = _places(builder, r, k, w, pivots, step, sums, n_parts, n_classes, size)
+    squares = builder.gep(own, [builder.udiv(size, size.type(2))])
 
     def add(at, values):
         about, total, square = (
@@ -92,9 +97,9 @@ def _add_row_squares(builder, r, k, w, _, pivots, sums, n_parts, n_classes, size
     return add, None
 
 
-def _add_row_products(builder, r, k, w, _, pivots, sums, n_parts, n_classes, size, width):
+def _add_row_products(builder, r, k, w, _, pivots, step, sums, n_parts, n_classes, size):
     """Return what adds a row, which is one vector, to the sums of its class."""
-    pivot, own, w = _places(builder, r, k, w, pivots, sums, n_parts, n_classes, size, width)
+    pivot, own, w = _places(builder, r, k, w, pivots, step, sums, n_parts, n_classes, size)
     numbers = ir.VectorType(ir.IntType(32), LANES)
 
     def add(_, values):
@@ -111,11 +116,11 @@ def _add_row_products(builder, r, k, w, _, pivots, sums, n_parts, n_classes, siz
     return add, None
 
 
-def _places(builder, r, k, w, pivots, sums, n_parts, n_classes, size, width):
+def _places(builder, r, k, w, pivots, step, sums, n_parts, n_classes, size):
     """Return the places of the pivot and of the sums of a row's class, and a vector of `w`."""
-    part = builder.and_(r, builder.sub(n_parts, width.type(1)))
+    part = builder.and_(r, builder.sub(n_parts, size.type(1)))
     number = builder.add(builder.mul(part, n_classes), k)
-    pivot = builder.gep(pivots, [builder.mul(k, width)])
+    pivot = builder.gep(pivots, [builder.mul(k, step)])
     own = builder.gep(sums, [builder.mul(number, size)])
     return pivot, own, broadcast(builder, w, ir.VectorType(ir.DoubleType(), LANES))
 
@@ -297,6 +302,37 @@ def add_centred_squares(
                     gap = vectors[2, k, j]
                     scatter[g, j] += sums[k, j] + numbers[k] * (gap * gap)
     return True
+
+
+@kernel
+def add_exact_squares(X, order, codes, count, total, squares):
+    """Add rows of integers, in an order (see `take_rows`), to counts, sums and sums of squares.
+
+    Those of a block are exact in float64. Only memory of classes that it has is touched.
+    """
+    n_classes, d = total.shape
+    shared, width = n_classes // squares.shape[0], padded_width(d)
+    numbers, weights = empty_vectors(n_classes), empty_vectors(0)
+    vectors = empty_vectors((1, 1, width))
+    clear(vectors, 0, width)
+    for first in range(0, codes.shape[0], EXACT_ROWS):
+        last = min(first + EXACT_ROWS, codes.shape[0])
+        n_parts = parts_for(codes, first, last)
+        parts = empty_vectors((n_parts, n_classes, 2, width))
+        sum_weights(codes, weights, first, last, numbers)
+        for k in range(n_classes):
+            if numbers[k] > 0:
+                for p in range(n_parts):
+                    at = (p * n_classes + k) * 2 * width
+                    clear(parts, at, at + 2 * width)
+        add_class_squares(X, order, codes, weights, first, last, n_parts, vectors, parts)
+        for k in range(n_classes):
+            if numbers[k] > 0:
+                count[k] += np.int64(numbers[k])
+                for p in range(n_parts):
+                    for j in range(d):
+                        total[k, j] += np.int64(parts[p, k, 0, j])
+                        squares[k // shared, j] += np.int64(parts[p, k, 1, j])
 
 
 @inline_kernel

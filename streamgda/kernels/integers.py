@@ -33,7 +33,6 @@ from numba import types
 from numba.core import cgutils
 
 from streamgda.kernels import inline_kernel, intrinsic_of, kernel
-from streamgda.kernels.centred import group_of_class
 from streamgda.kernels.processors import SHAPE
 from streamgda.kernels.sums import WORD, row_start
 from streamgda.kernels.vectors import as_structures, broadcast, function_of, repeated, vector_at
@@ -222,23 +221,6 @@ def copy_word(typing, source, at, target, to):
         return context.get_dummy_value()
 
     return types.void(source, types.intp, target, types.intp), generate
-
-
-@kernel
-def add_integer_squares(rows, codes, size, sign, count, total, squares):
-    """Add rows to counts, and to sums and sums of squares."""
-    group = group_of_class(total.shape[0], squares.shape[0])
-    zero = np.int64(sign) << 8 * (size - 1)
-    for r in range(rows.shape[0]):
-        k = np.uint64(codes[r])
-        row, sums, own = rows[r], total[k], squares[np.uint64(group[k])]
-        count[k] += 1
-        for j in range(sums.shape[0]):
-            value = np.int64(row[j] ^ sign)
-            if size == 2:
-                value = row[2 * j] | np.int64(row[2 * j + 1] ^ sign) << 8
-            sums[j] += value - zero
-            own[j] += (value - zero) * (value - zero)
 
 
 @kernel

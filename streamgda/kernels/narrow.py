@@ -41,9 +41,6 @@ from streamgda.kernels.vectors import (
 
 BUCKET_FEATURES = 32 * LANES  # for more, BLAS is as fast
 
-# Number of rows whose products, of 16-bit integers, are summed exactly in float64.
-EXACT_NARROW_ROWS = 1 << 19
-
 _SIDE_BY_SIDE = 3  # with one line for each lane, sums fill 32 registers of 8 lanes, or 16 of 4
 _BUCKET_ROWS = 32  # a power of two
 LEAST_BUCKET_ROWS = 16  # another one
@@ -370,7 +367,7 @@ def add_centred_narrow(
 
 @kernel
 def add_exact_narrow(X, order, codes, count, total, scatter):
-    """Add narrow rows as `add_integers` does, to matrices; at most `EXACT_NARROW_ROWS` rows."""
+    """Add narrow rows as `add_integers` does, to matrices; at most `EXACT_ROWS` rows."""
     n_classes, d = total.shape
     n_groups, width = scatter.shape[0], padded_width(d)
     totals, weights = empty_vectors(n_classes), empty_vectors(0)

@@ -413,7 +413,7 @@ class Sums(ABC):
             add(Coded(as_kernel_rows(X, dtype), codes, weights), max(n, LEAST_ROWS))
             return self
         if way == "segments":
-            return self._updated_by_segments(rows, held)
+            return self._updated_by_segments(rows)
         rows = Coded(np.asarray(X), codes, weights)  # which are read several times
         if way == "passes":
             uninterrupted(self._add_many, rows)
@@ -425,8 +425,11 @@ class Sums(ABC):
         """Return how that many rows are added; see `Ways`."""
         return self._ways.way(n_rows, self._read_dtype(dtype))
 
-    def _updated_by_segments(self, rows: Coded, held: bool) -> Any:
-        """Return the sums with rows added, each segment to sums of its own; see `updated`."""
+    def _updated_by_segments(self, rows: Coded, in_place: bool = False) -> Any:
+        """Return the sums with rows added, each segment to sums of its own; see `updated`.
+
+        Sums that are small are copied, unless they have to change in place.
+        """
         (n, d), n_classes = rows.X.shape, self.count.size
         dtype = self._read_dtype(rows.X.dtype)
         segment = self._ways.segment(n)
@@ -435,7 +438,7 @@ class Sums(ABC):
         block_rows = max(LEAST_ROWS, _BLOCK_ELEMENTS // d, 64 * n_classes)
         block_rows *= 1 if self.structure.wide(d) else 2
 
-        in_copy, everyone = held and self.small, np.arange(n_classes)
+        in_copy, everyone = self.small and not in_place, np.arange(n_classes)
 
         def part(start: int, sums: Sums) -> Sums:
             sums._add_few(rows.part(slice(start, start + segment), dtype), block_rows)
@@ -457,15 +460,15 @@ class Sums(ABC):
         serial = any(self._uses_blas_threads(size) for size in sizes)
         added = threads.call_serial_blas(whole) if serial else whole()
         if not in_copy:
-            return self._with_added(added, held)
+            return self._with_added(added, in_place)
         if not added.finite:
             raise NotFinite
         return added
 
-    def _with_added(self, added: Any, held: bool) -> Any:
+    def _with_added(self, added: Any, in_place: bool = False) -> Any:
         """Return sums with others of the same classes added: these, or a copy of small ones."""
         everyone = np.arange(self.count.size)
-        if held and self.small:
+        if self.small and not in_place:
             result = self.copy()
             with np.errstate(over="ignore", invalid="ignore"):
                 result.add(added, everyone)
@@ -498,7 +501,7 @@ class Sums(ABC):
                 X, codes, weights = (values[own] for values in ordered)
                 rows = Coded(X, codes - first, weights)
                 if large:
-                    part._updated_by_segments(rows, False)
+                    part._updated_by_segments(rows, in_place=True)
                 else:
                     part._add_few(rows, len(rows.codes))
                 return part.packed
@@ -528,7 +531,7 @@ class Sums(ABC):
             del lifted
         if added.finite and not any(array.any() for array in self.arrays().values()):
             return added  # to sums of no rows
-        return self._with_added(added, held)
+        return self._with_added(added)
 
 
 # Sums of squares are off by less than this share of them: by eps / 2 for each number that was
@@ -682,11 +685,18 @@ class CentredSums(Sums):
         self.count, self.squares = count, squares
 
     def _add_by_ranges(self, rows: Coded, edges: np.ndarray) -> None:
-        if not self._safe(rows):
+        empty, before = not self.count.any(), (self.count, self.squares)
+        if not (empty or self._safe(rows)):  # those of some ranges could not be taken back
             raise _TooLarge
         if rows.weights.size:  # not in each part
             self.count, self.squares = self._count_for(True), self._squares()
-        super()._add_by_ranges(rows, edges)
+        try:
+            super()._add_by_ranges(rows, edges)
+        except (NotFinite, _TooLarge):
+            self.count, self.squares = before
+            for array in self.arrays().values() if empty else ():
+                array[...] = 0
+            raise
 
     def _safe(self, rows: Coded) -> bool:
         """Return True if no sum can overflow or be NaN with rows added."""

@@ -16,11 +16,15 @@ from scipy import linalg
 
 from streamgda.errors import InvalidParameterError, MergeError
 from streamgda.kernels import scoring
-from streamgda.kernels.centred import add_centred, add_centred_squares
-from streamgda.kernels.integers import add_integer_squares, centre_scatter, centre_squares
+from streamgda.kernels.centred import (
+    EXACT_ROWS,
+    add_centred,
+    add_centred_squares,
+    add_exact_squares,
+)
+from streamgda.kernels.integers import centre_scatter, centre_squares
 from streamgda.kernels.narrow import (
     BUCKET_FEATURES,
-    EXACT_NARROW_ROWS,
     add_centred_narrow,
     add_exact_narrow,
 )
@@ -286,8 +290,7 @@ class Structure:
         if type(X) is CompressedRows:
             add_sparse_exact(*X.astype(np.int32).arrays, codes, *state)
             return
-        rows, form = byte_rows(copied(X))
-        add_integer_squares(rows, codes, *form, *state)
+        add_exact_squares(*with_order(X), codes, *state)
 
     def centre_integers(self, *sums: np.ndarray, out: np.ndarray) -> None:
         """Write the scatter about the means, each entry rounded once, from exact sums.
@@ -400,7 +403,7 @@ class Matrix(Structure):
         (n_rows, d), (count, total, scatter) = X.shape, state
         # Products of bytes are faster than those of float64 if there are enough of them.
         most = BUCKET_FEATURES // (4 if X.dtype.itemsize == 1 else 2)
-        narrow = n_threads == 1 and d <= most and n_rows <= EXACT_NARROW_ROWS
+        narrow = n_threads == 1 and d <= most and n_rows <= EXACT_ROWS
         if narrow and self._in_buckets(n_rows, d, count.size, exact=True):
             X, order = with_order(X)
             add_exact_narrow(X, order, codes, count, total, scatter)

@@ -9,12 +9,12 @@ from streamgda.kernels.narrow import BUCKET_FEATURES
 from streamgda.moments import ClassMoments, covariance_types, parallel
 
 KERNELS = ["add_centred", "add_centred_narrow", "add_centred_squares"]
-KERNELS += ["add_exact_narrow", "add_integers", "add_integer_squares"]
+KERNELS += ["add_exact_narrow", "add_integers", "add_exact_squares"]
 
 # Numbers of rows and features, and the path that they take; what sums floats and exact integers to
 # matrices, and to variances.
 WIDE = BUCKET_FEATURES + 1
-SQUARES = "add_centred_squares", "add_integer_squares"
+SQUARES = "add_centred_squares", "add_exact_squares"
 ROWS = {
     "few": (7, 3, "whole", "add_centred", "add_exact_narrow", *SQUARES),
     "narrow": (60, 5, "whole", "add_centred_narrow", "add_exact_narrow", *SQUARES),
