@@ -132,7 +132,7 @@ class Ways:
         wide, small = structure.wide(d, exact), state <= _SMALL_STATE
         in_float32 = dtype.itemsize == 4
         times: dict[str, Callable[[int], float]] = {}
-        if structure.wide(2 * d, exact) and not (small and in_float32):
+        if structure.wide(2 * d, exact) and not small:
             times["passes"] = partial(cost.in_passes, load, in_float32=in_float32)
         # Few classes have their sums in a near cache in any order.
         few = state <= min(_RANGE_STATE, cost.SEGMENT_STATE) and not load.far

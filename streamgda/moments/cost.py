@@ -19,22 +19,22 @@ from streamgda.kernels.vectors import LANES
 
 # Of a row, of each of its values, and of each product of two by instructions of one product; and
 # more of a row and of each value if rows are read class by class, half as much of integers.
-_ROW, _VALUE, _PRODUCT = 1.5, 0.3, 0.16
-_ORDERED_ROW, _ORDERED_VALUE = 25.0, 0.9
+_ROW, _VALUE, _PRODUCT = 1.1, 0.32, 0.1
+_ORDERED_ROW, _ORDERED_VALUE = 20.0, 0.9
 _BYTE_LANES = SHAPE.vector_bytes * SHAPE.together // 8  # half of those of an instruction
 
-HAND_OVER = 200_000.0  # of rows to another thread, and of their sums back
-_GAIN = 1.5  # of two threads: those of two cores gain 1.9, and those of a single one 1.1
-_SEGMENT_BYTE = 1.0  # of sums that are made for a segment, and added afterwards
-_PASSES = 750_000.0  # of rows to other threads: to sum, to centre and to multiply them
-_RANGE = 15_000.0  # of rows to a thread that adds those of some classes
+HAND_OVER = 290_000.0  # of rows to another thread, and of their sums back
+_GAIN = 1.8  # of two threads: those of two cores gain 1.9, and those of a single one 1.1
+_SEGMENT_BYTE = 0.4  # of sums that are made for a segment, and added afterwards
+_PASSES = 520_000.0  # of rows to other threads: to sum, to centre and to multiply them
+_RANGE = 36_000.0  # of rows to a thread that adds those of some classes
 LARGE_RANGE = 1 / 8  # share of all rows from which on those of a range are added on all threads
 
 SEGMENT_STATE = 1 << 22  # bytes of sums that a segment may have of its own
 _CACHE = 12 << 20  # bytes of the last cache that a thread can count on
 _LARGE_BLOCK = 64  # rows of each class for which sums in any memory are worth it
 _NEAR = 1 << 20  # bytes of the cache of a core, and the time of a byte that is not in it
-_FAR_BYTE = 0.045
+_FAR_BYTE = 0.028
 
 
 class Load(NamedTuple):
@@ -67,10 +67,10 @@ class Load(NamedTuple):
         """Time of a row whose sums are in a near cache."""
         lanes = _BYTE_LANES if self.in_bytes else LANES
         d, blas = self.n_features, not (self.buckets or self.exact)
-        squares = self.exact and not self.products  # of 64 bits, not in whole vectors
+        squares = self.exact and not self.products  # of values that take fewer bytes to read
         return (
             _ROW
-            + (_VALUE * (3 if squares else 1) + blas) * d
+            + (_VALUE * (0.5 if squares else 1) + 1.8 * blas) * d
             + self.products * _PRODUCT / lanes * d**2
         )
 
@@ -117,13 +117,13 @@ class Load(NamedTuple):
         """Time of a class beside its rows."""
         d = self.n_features
         if not self.products:
-            return 4.6 * d
-        return 200 + 20 * d + 0.5 * d**2 * (self.n_groups == self.n_classes)
+            return 4.5 * d
+        return 20 * d + 0.6 * d**2 * (self.n_groups == self.n_classes)
 
 
 def in_passes(load: Load, n_rows: int, in_float32: bool = False) -> float:
     """Return the time of two threads that add rows to the same sums, of many features."""
-    row = load.row + (0.3 if load.exact else 2.0) * load.n_features
+    row = load.row + (0.3 if load.exact else 3.2) * load.n_features
     if in_float32:  # of which a vector holds twice as many
         row -= _PRODUCT / LANES / 2 * load.n_features**2
     return _PASSES + (load.each_class * load.n_classes + n_rows * row) / _GAIN
