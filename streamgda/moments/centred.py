@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import linalg
@@ -102,7 +102,9 @@ class Ways:
     Attributes
     ----------
     load : Load
-        Size of the sums, on which the times depend.
+        Sizes on which the times depend.
+    state_bytes : int
+        Size of the sums.
     most_few : int
         Rows that are added as one block, or block by block, to the sums themselves.
     way : callable
@@ -110,15 +112,11 @@ class Ways:
     """
 
     def __init__(
-        self, structure: Structure, n_classes: int, n_features: int, exact: bool, in_bytes: bool
+        self, structure: Structure, n_classes: int, n_features: int, value_bytes: int
     ) -> None:
         self._structure = structure
-        wide, n_groups = structure.wide(n_features, exact), structure.n_groups(n_classes)
-        held = structure.state_bytes(n_classes, n_features), exact, in_bytes
-        self.load = cost.Load(
-            *(n_classes, n_groups, n_features, structure.matrix),
-            *(*held, not (wide or in_bytes)),
-        )
+        self.load = structure.load(n_classes, n_features, value_bytes)
+        self.state_bytes = structure.state_bytes(n_classes, n_features)
         times = self.times(_FLOAT64).values()
         most = min(cost.most_alone(self.load, time) for time in times)
         self._most = max(LEAST_ROWS, 2 * _MOST_SEGMENT_ELEMENTS // max(1, n_features))
@@ -128,19 +126,21 @@ class Ways:
     def times(self, dtype: np.dtype, n_segments: int = 2) -> dict[str, Callable[[int], float]]:
         """Return the time of rows read in a data type by the ways in which two threads add them."""
         load, structure = self.load, self._structure
-        d, state, exact = load.n_features, load.state_bytes, load.exact
-        wide, small = structure.wide(d, exact), state <= _SMALL_STATE
+        d, state, exact = load.n_features, self.state_bytes, load.exact
+        small = state <= _SMALL_STATE
         in_float32 = dtype.itemsize == 4
         times: dict[str, Callable[[int], float]] = {}
         if structure.wide(2 * d, exact) and not small:
             times["passes"] = partial(cost.in_passes, load, in_float32=in_float32)
         # Few classes have their sums in a near cache in any order.
         few = state <= min(_RANGE_STATE, cost.SEGMENT_STATE) and not load.far
-        if not (wide or few) and (n_ranges := self.ranges().size - 1) > 1:
+        if not (load.wide or few) and (n_ranges := self.ranges().size - 1) > 1:
             times["ranges"] = partial(cost.in_ranges, load, n_ranges=n_ranges)
         # Products of wide rows by BLAS need large blocks of a class, which segments do not have.
-        if not times or (state <= cost.SEGMENT_STATE and (exact or not wide)):
-            times["segments"] = partial(cost.in_segments, load, n_segments=n_segments)
+        if not times or (state <= cost.SEGMENT_STATE and (exact or not load.wide)):
+            times["segments"] = partial(
+                cost.in_segments, load, state_bytes=state, n_segments=n_segments
+            )
         return times
 
     def _way(self, n_rows: int, dtype: np.dtype) -> str:
@@ -215,8 +215,7 @@ class Sums(ABC):
     packed: np.ndarray
     rounding: np.ndarray | None = None
     fourth: np.ndarray | None = None
-    _exact: ClassVar[bool] = False
-    _in_bytes = False  # products are those of bytes
+    _value_bytes = 0  # of integers, whose sums are exact
 
     @property
     @abstractmethod
@@ -325,9 +324,7 @@ class Sums(ABC):
     @property
     def _ways(self) -> Ways:
         """Ways in which rows can be added to these sums."""
-        return ways_of(
-            self.structure, self.count.size, self.n_features, self._exact, self._in_bytes
-        )
+        return ways_of(self.structure, self.count.size, self.n_features, self._value_bytes)
 
     @property
     def _most_few(self) -> int:
@@ -345,7 +342,7 @@ class Sums(ABC):
     @property
     def small(self) -> bool:
         """True if it takes little time and memory to copy these sums."""
-        return self._ways.load.state_bytes <= _SMALL_STATE
+        return self._ways.state_bytes <= _SMALL_STATE
 
     def placed(self, at: np.ndarray, n_classes: int) -> Self:
         """Return a copy in which class k is class ``at[k]`` of `n_classes`.
@@ -672,7 +669,7 @@ class CentredSums(Sums):
         if not self.structure.matrix or n_rows <= most_serial_rows(self.n_features):
             return False
         load = self._ways.load
-        return not (load.buckets and cost.in_buckets(load, n_rows))
+        return not cost.in_buckets(load, n_rows)
 
     def _add_few(self, rows: Coded, block_rows: int, limit: float = LARGE) -> None:
         weighted = rows.weights.size > 0

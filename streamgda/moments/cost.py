@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 from streamgda.kernels.narrow import LEAST_BUCKET_ROWS
@@ -21,6 +22,8 @@ from streamgda.kernels.vectors import LANES
 # more of a row and of each value if rows are read class by class, half as much of integers.
 _ROW, _VALUE, _PRODUCT = 1.1, 0.32, 0.1
 _ORDERED_ROW, _ORDERED_VALUE = 20.0, 0.9
+_BLAS_VALUE = 1.8  # more of a value if BLAS multiplies
+_PACKED_ROW = 22.0  # of a row whose bytes are multiplied
 _BYTE_LANES = SHAPE.vector_bytes * SHAPE.together // 8  # half of those of an instruction
 
 HAND_OVER = 290_000.0  # of rows to another thread, and of their sums back
@@ -45,42 +48,69 @@ class Load(NamedTuple):
     n_classes, n_groups, n_features : int
     products : bool
         Products of all pairs of values are summed, for each group of classes; otherwise squares.
-    state_bytes : int
-        Size of the sums that are kept.
-    exact, in_bytes : bool
-        Values are integers; and their products are those of their bytes.
-    buckets : bool
-        Products are those of buckets of rows, one for each class.
+    value_bytes : int
+        Size of the integers that are added, whose sums are exact; 0 for floats.
+    wide : bool
+        Rows have too many features for buckets, one for each class, whose products are summed.
     """
 
     n_classes: int
     n_groups: int
     n_features: int
     products: bool
-    state_bytes: int
-    exact: bool = False
-    in_bytes: bool = False
-    buckets: bool = True
+    value_bytes: int = 0
+    wide: bool = False
+
+    @property
+    def exact(self) -> bool:
+        """Values are integers."""
+        return self.value_bytes > 0
 
     @property
     def row(self) -> float:
         """Time of a row whose sums are in a near cache."""
-        lanes = _BYTE_LANES if self.in_bytes else LANES
-        d, blas = self.n_features, not (self.buckets or self.exact)
-        squares = self.exact and not self.products  # of values that take fewer bytes to read
-        return (
-            _ROW
-            + (_VALUE * (0.5 if squares else 1) + 1.8 * blas) * d
-            + self.products * _PRODUCT / lanes * d**2
-        )
+        if self.in_bytes:
+            return self._row_in_bytes
+        if self.products:
+            return self._row_in_buckets + _BLAS_VALUE * self.wide * self.n_features
+        return _ROW + _VALUE * (0.5 if self.exact else 1) * self.n_features  # of fewer bytes
+
+    @property
+    def _row_in_buckets(self) -> float:
+        d = self.n_features
+        return _ROW + _VALUE * d + _PRODUCT / LANES * d**2
+
+    @property
+    def _row_in_bytes(self) -> float:
+        d = self.n_features * self.value_bytes
+        return _PACKED_ROW + _VALUE * d + _PRODUCT / _BYTE_LANES * d**2
+
+    @property
+    @lru_cache  # noqa: B019  (of some sizes; to find it takes as long as to add few rows)
+    def in_bytes(self) -> bool:
+        """True if products are those of bytes, class by class: sooner than in buckets."""
+        if not (self.exact and self.products):
+            return False
+        far = self._far(self.bytes_in_buckets)
+        return self.wide or self._row_in_bytes < self._row_in_buckets + far
+
+    @property
+    def buckets(self) -> bool:
+        """True if products are those of buckets of rows."""
+        return self.products and not (self.wide or (self.exact and self.in_bytes))
 
     @property
     def held(self) -> int:
         """Bytes that change while rows are added: buckets and their products, or sums."""
-        d, k = self.n_features, self.n_classes
         if not self.products:
-            return 8 * (2 if self.exact else 3) * d * k
-        return 8 * d * (self.n_groups * d + LEAST_BUCKET_ROWS * k) if self.buckets else 0
+            return 8 * (2 if self.exact else 3) * self.n_features * self.n_classes
+        return self.bytes_in_buckets if self.buckets else 0
+
+    @property
+    def bytes_in_buckets(self) -> int:
+        """Bytes of buckets and their products."""
+        d = self.n_features
+        return 8 * d * (self.n_groups * d + LEAST_BUCKET_ROWS * self.n_classes)
 
     @property
     def least_in_buckets(self) -> float:
@@ -92,11 +122,14 @@ class Load(NamedTuple):
     @property
     def far(self) -> float:
         """Time that a row takes beside `row` because `held` is more than a near cache has."""
+        return self._far(self.held)
+
+    def _far(self, held: int) -> float:
         d, k = self.n_features, self.n_classes
         moved = 8 * d * (2 if self.products else 4 if self.exact else 5)  # the bucket, or sums
         if self.products and self.n_groups == k > 1:  # half a matrix for each bucket of rows
             moved += 8 * d**2 // LEAST_BUCKET_ROWS
-        return _FAR_BYTE * moved * (1 - _NEAR / max(_NEAR, self.held))
+        return _FAR_BYTE * moved * (1 - _NEAR / max(_NEAR, held))
 
     @property
     def ordered(self) -> float:
@@ -129,9 +162,9 @@ def in_passes(load: Load, n_rows: int, in_float32: bool = False) -> float:
     return _PASSES + (load.each_class * load.n_classes + n_rows * row) / _GAIN
 
 
-def in_segments(load: Load, n_rows: int, n_segments: int = 2) -> float:
+def in_segments(load: Load, n_rows: int, state_bytes: int, n_segments: int) -> float:
     """Return the time of two threads if each segment of rows has sums of its own."""
-    each = _SEGMENT_BYTE * load.state_bytes + load.each_class * load.n_classes
+    each = _SEGMENT_BYTE * state_bytes + load.each_class * load.n_classes
     return HAND_OVER + (n_segments * each + n_rows * (load.row + load.far)) / _GAIN
 
 
@@ -159,11 +192,12 @@ def most_alone(load: Load, time: Callable[[int], float]) -> int:
 
 
 def in_buckets(load: Load, n_rows: int) -> bool:
-    """Return True if narrow rows are sooner multiplied in buckets, one for each class.
+    """Return True if rows are sooner multiplied in buckets, one for each class.
 
     Otherwise the rows of a few at a time are added to the scatter at once, and those of many by
     BLAS, or by their bytes if they are exact: class by class. What is held has to stay in a cache
     unless many rows are added.
     """
-    cached = load.held <= _CACHE or n_rows >= _LARGE_BLOCK * load.n_classes
-    return cached and n_rows >= load.least_in_buckets
+    if n_rows < load.least_in_buckets or not load.buckets:
+        return False
+    return load.bytes_in_buckets <= _CACHE or n_rows >= _LARGE_BLOCK * load.n_classes

@@ -267,6 +267,11 @@ class Structure:
         """Return True if many rows are multiplied by BLAS, or by their bytes if they are exact."""
         return self.matrix and n_features > BUCKET_FEATURES // (2 if exact else 1)
 
+    def load(self, n_classes: int, n_features: int, value_bytes: int = 0) -> cost.Load:
+        """Return the sizes of sums, and of integers that are added to them; 0 for floats."""
+        groups, wide = self.n_groups(n_classes), self.wide(n_features, value_bytes > 0)
+        return cost.Load(n_classes, groups, n_features, self.matrix, value_bytes, wide)
+
     def add_few(self, rows: Coded, block_rows: int, *state: Any) -> bool:
         """Add rows to float64 sums, block by block; return False if a sum is not finite.
 
@@ -394,26 +399,20 @@ class Matrix(Structure):
     def add_few(self, rows: Coded, block_rows: int, *state: Any) -> bool:
         X, codes, weights = rows
         (n_rows, d), n_classes = X.shape, state[1].size
-        if not self.wide(d) and self._in_buckets(n_rows, d, n_classes, exact=False):
+        if cost.in_buckets(self.load(n_classes, d), n_rows):
             X, *where = with_columns(X, block_rows)
             return bool(add_centred_narrow(X, *where, codes, weights, block_rows, *state))
         return bool(add_centred(copied(X), codes, weights, block_rows, *state))
 
     def add_integers(self, X: Any, codes: np.ndarray, n_threads: int, *state: np.ndarray) -> None:
         (n_rows, d), (count, total, scatter) = X.shape, state
-        # Products of bytes are faster than those of float64 if there are enough of them.
-        most = BUCKET_FEATURES // (4 if X.dtype.itemsize == 1 else 2)
-        narrow = n_threads == 1 and d <= most and n_rows <= EXACT_ROWS
-        if narrow and self._in_buckets(n_rows, d, count.size, exact=True):
+        load = self.load(count.size, d, X.dtype.itemsize)
+        if n_threads == 1 and n_rows <= EXACT_ROWS and cost.in_buckets(load, n_rows):
             X, order = with_order(X)
             add_exact_narrow(X, order, codes, count, total, scatter)
         else:
             rows, form = byte_rows(copied(X))
             add_integers(rows, codes, form, count, total, scatter, n_threads)
-
-    def _in_buckets(self, n_rows: int, d: int, n_classes: int, exact: bool) -> bool:
-        load = cost.Load(n_classes, self.n_groups(n_classes), d, True, 0, exact)
-        return cost.in_buckets(load, n_rows)
 
     def centre_integers(self, *sums: np.ndarray, out: np.ndarray) -> None:
         ranges = triangle_ranges(math.isqrt(2 * out.shape[1]), threads.n_threads())

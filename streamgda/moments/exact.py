@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
-from streamgda.kernels.narrow import BUCKET_FEATURES
 from streamgda.kernels.sums import two_sum
 from streamgda.moments.centred import AddingAtOnce, CentredSums, Sums, check_fourth
 from streamgda.moments.covariance_types import Structure, add_entries
@@ -46,7 +44,6 @@ class ExactSums(Sums):
     total: np.ndarray
     packed: np.ndarray
     fourth: np.ndarray | None = None
-    _exact: ClassVar[bool] = True
 
     @property
     def n_features(self) -> int:
@@ -104,8 +101,8 @@ class ExactSums(Sums):
         return row_type(dtype).reach <= self.reach
 
     @property
-    def _in_bytes(self) -> bool:  # type: ignore[override]
-        return self.reach < 256 and 4 * self.n_features > BUCKET_FEATURES
+    def _value_bytes(self) -> int:  # type: ignore[override]
+        return 1 if self.reach < 256 else 2
 
     def adding_at_once(self) -> AddingAtOnce:
         """Return a function of types that do not widen the reach, while sums stay exact."""

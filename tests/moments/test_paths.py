@@ -162,7 +162,7 @@ def test_most_features_of_buckets(covariance_type, dtype):
 @pytest.mark.parametrize("d", [1, 8, 40])
 def test_fewest_rows_for_buckets(covariance_type, d):
     n_classes = 12
-    load = cost.Load(n_classes, 1 if covariance_type == "tied" else n_classes, d, True, 0)
+    load = structure_of(covariance_type).load(n_classes, d)
     chosen = [cost.in_buckets(load, n) for n in range(200)]
     assert chosen == sorted(chosen)
     least = chosen.index(True)
