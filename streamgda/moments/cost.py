@@ -151,7 +151,9 @@ class Load(NamedTuple):
         d = self.n_features
         if not self.products:
             return 4.5 * d
-        return 20 * d + 0.6 * d**2 * (self.n_groups == self.n_classes)
+        if self.n_groups == self.n_classes:
+            return 20 * d + 0.6 * d**2
+        return (2 if self.in_bytes else 20) * d  # bytes are multiplied whatever their class is
 
 
 def in_passes(load: Load, n_rows: int, in_float32: bool = False) -> float:

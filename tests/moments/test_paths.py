@@ -170,6 +170,15 @@ def test_fewest_rows_for_buckets(covariance_type, d):
         assert_way(covariance_type, d, n_classes, n, _add_few=1)
 
 
+@pytest.mark.parametrize("covariance_type", ["full", "tied"])
+def test_most_classes_whose_bytes_are_added_in_buckets(covariance_type):
+    d, structure = BUCKET_FEATURES // 8, structure_of(covariance_type)
+    most = bisect(range(1, 600), False, key=lambda k: structure.load(k, d, 1).in_bytes)
+    for n_classes in (most, most + 1):
+        X, y = sample(5 * n_classes, d, n_classes, dtype="uint8")
+        assert_moments(ClassMoments(covariance_type).update(X, y), X, y)
+
+
 STEP = 1.3  # the most that the model of the cost predicts where the way changes
 
 
@@ -203,7 +212,7 @@ def test_no_way_begins_with_a_step(covariance_type, d, kind):
 @pytest.mark.parametrize("dtype", ["float64", "uint8"])
 def test_rows_added_at_once(dtype, covariance_type):
     """Rows of known classes have the same bits whether their labels must be encoded or not."""
-    X, y = sample(200_000, 8, dtype=dtype)
+    X, y = sample(1 + (1 << 19), 8, dtype=dtype)  # more than one thread adds
     moments = [ClassMoments(covariance_type).update(X[:300], y[:300]) for _ in range(2)]
     most = moments[0]._sums.most_at_once
     for n in (1, LEAST_ROWS + 1, most, most + 1):
