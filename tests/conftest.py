@@ -44,6 +44,8 @@ for profile, max_examples in (("quick", 20), ("thorough", 40)):
     )
 settings.load_profile(os.environ.get("STREAMGDA_TESTS", "quick"))
 
+# Looking for garbage would take a third of the time in which the tests are imported and listed.
+gc.disable()
 
 UNMEASURED = pytest.StashKey[bool]()
 
@@ -81,7 +83,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         cases[test] += 1
         if cases[test] > 2 or item in alone:
             item.stash[UNMEASURED] = True
-    gc.freeze()  # a third of a million objects that stay: not looked at again at each collection
+    gc.freeze()  # most of a million objects that stay: not looked at again at each collection
+    gc.enable()
 
 
 @pytest.fixture(scope="module", autouse=True)
