@@ -103,15 +103,6 @@ def environment() -> Iterator[None]:
     os.environ.update(before)
 
 
-@pytest.fixture(scope="module")
-def few_objects() -> Iterator[None]:
-    """Look at few objects at each collection of garbage, which else takes a tenth of a second."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 @pytest.fixture
 def use_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
     """A function that sets the number of threads, independent of the machine."""

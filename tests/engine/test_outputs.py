@@ -362,7 +362,6 @@ def leaves_strangers(call, path, names):
     assert {name.parts[0] for name in after.keys() - before.keys()} <= {*free}
 
 
-@pytest.mark.usefixtures("few_objects")
 @in_turn("door, endings", DOORS | COMMANDS, zip(ENDINGS, ENDINGS[1:] + ENDINGS[:1], strict=True))
 def test_files_of_others_stay_as_they_are(door, endings, data, tmp_path, command):
     """In a folder, as a file, and inside a folder that was written here."""

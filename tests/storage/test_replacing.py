@@ -275,7 +275,6 @@ WRITES = {
 }
 
 
-@pytest.mark.usefixtures("few_objects")
 @pytest.mark.parametrize("what", WRITES)
 def test_a_full_disk_names_the_file(tmp_path, tmp_path_factory, full_disk, what):
     name, write = WRITES[what]
