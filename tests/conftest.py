@@ -50,9 +50,9 @@ gc.disable()
 UNMEASURED = pytest.StashKey[bool]()
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Call a test, without the tracer of this thread if it is not to be measured."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Run a test, without the tracer of this thread if it is not to be measured."""
     tracer = sys.gettrace()
     if item.stash.get(UNMEASURED, False):
         sys.settrace(None)
