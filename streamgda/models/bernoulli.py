@@ -308,8 +308,8 @@ def log_probabilities(
 
     Parameters
     ----------
-    ones, zeros : ndarray, shape (n_classes, n_features)
-        Weights of the rows with a one and with a zero.
+    ones, zeros : ndarray of float64, shape (n_classes, n_features)
+        Weights of the rows with a one and with a zero, which the logarithms replace.
     count : ndarray of float64, shape (n_classes, 1)
         Weights of the classes.
     alpha : float or ndarray, shape (n_features,)
@@ -322,11 +322,11 @@ def log_probabilities(
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         total = np.log(np.where(count > 0, count + 2 * alpha, np.nan))
-        logarithms = ones + alpha, zeros + alpha
-        for values in logarithms:  # in place: there may be millions of features
+        for values in (ones, zeros):  # in place: there may be millions of features
+            values += alpha
             np.log(values, out=values)
-            np.subtract(values, total, out=values)
-    return logarithms
+            values -= total
+    return ones, zeros
 
 
 def ones_of(moments: ClassMoments) -> np.ndarray:
