@@ -14,6 +14,8 @@ from streamgda.kernels.centred import (
 )
 from streamgda.kernels.sums import add_outer, group_rows, merge_means
 
+_CACHED = 1 << 17  # sums that a cache holds, beside as many squares
+
 
 @kernel
 def add_sparse_centred(
@@ -92,7 +94,10 @@ def add_sparse_centred(
 def add_sparse_exact(values, columns, first, last, codes, count, total, scatter):
     """Add rows of whole numbers to counts, and to int64 sums and squares."""
     group = group_of_class(total.shape[0], scatter.shape[0])
-    for r in range(codes.shape[0]):
+    order, starts = np.arange(codes.shape[0]), np.empty(total.shape[0] + 1, np.intp)
+    if total.size > _CACHED:  # those of a class stay in a cache
+        group_rows(codes, order, starts)
+    for r in order:
         k = codes[r]
         count[k] += 1
         sums, squares = total[k], scatter[group[k]]
