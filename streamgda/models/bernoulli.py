@@ -16,7 +16,7 @@ from streamgda.moments.exact import ExactSums
 from streamgda.moments.feature_maps import Lifting
 from streamgda.moments.roots import Answers, LinearFunctions
 from streamgda.rows.arrays import as_kernel_rows
-from streamgda.rows.invalid_rows import as_matrix, refuse_not_finite
+from streamgda.rows.invalid_rows import all_finite, as_matrix, refuse_not_finite
 from streamgda.rows.sparse import CompressedRows
 from streamgda.storage.format import check_array, check_number
 
@@ -230,8 +230,10 @@ class BernoulliModel(Model):
     @cached_property
     def _linear(self) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients and intercepts of the scores, without probabilities of zero."""
-        logs = self.log_one, self.log_zero
-        one, zero = (np.where(np.isfinite(values), values, 0.0) for values in logs)
+        one, zero = (
+            values if all_finite(values) else np.where(np.isfinite(values), values, 0.0)
+            for values in (self.log_one, self.log_zero)
+        )
         return one - zero, zero.sum(axis=1) + self.log_priors
 
     @cached_property
@@ -323,9 +325,9 @@ def log_probabilities(
     with np.errstate(divide="ignore", invalid="ignore"):
         total = np.log(np.where(count > 0, count + 2 * alpha, np.nan))
         for values in (ones, zeros):  # in place: there may be millions of features
-            values += alpha
+            np.add(values, alpha, out=values)
             np.log(values, out=values)
-            values -= total
+            np.subtract(values, total, out=values)
     return ones, zeros
 
 

@@ -323,29 +323,33 @@ class SparseTerms:
         precisions: np.ndarray,
     ) -> None:
         shape = centres.shape if one is None else one.shape
-
-        def among_all(values: np.ndarray) -> np.ndarray:
-            wide = np.zeros((shape[0], n_features), values.dtype)
-            wide[:, features] = values
-            return wide
-
-        zeros = np.broadcast_to(0.0, (shape[0], n_features))
-        m, far = among_all(centres), among_all(precisions * centres**2 > _FAR)
-        a, b = (zeros if values is None else among_all(values) for values in (second, one))
-        self._slots = np.empty(0, np.int32)
+        far, m = precisions * centres**2 > _FAR, np.broadcast_to(centres, shape)
+        a, b = (
+            np.broadcast_to(0.0 if values is None else values, shape) for values in (second, one)
+        )
+        self._slots, classes, at = np.empty(0, np.int32), *np.empty((2, 0), np.intp)
         if far.any():
-            of_any = np.flatnonzero(far.any(axis=0))
+            far = np.broadcast_to(far, shape)
+            classes, at = np.nonzero(far)
+            of_any = np.unique(features[at])
             self._slots = np.full(n_features, -1, np.int32)
             self._slots[of_any] = np.arange(of_any.size)
-        classes, at = np.nonzero(far)
         starts = np.searchsorted(classes, np.arange(shape[0] + 1))
-        positions = self._slots[at].astype(np.intp)
+        positions = self._slots[features[at]].astype(np.intp)
         self._far = starts, positions, *(array[classes, at] for array in (m, a, b))
         if at.size:
             a, b = np.where(far, 0.0, a), np.where(far, 0.0, b)
-        self._quadratic = np.empty((0, 0)) if second is None else np.ascontiguousarray(a.T)
-        self._linear = np.ascontiguousarray((b if second is None else b - 2 * a * m).T)
-        self._base = ((a * m - b) * m).sum(axis=1)
+
+        def by_feature(values: np.ndarray) -> np.ndarray:
+            if features.size == n_features:
+                return np.ascontiguousarray(values.T)
+            wide = np.zeros((n_features, shape[0]))
+            wide[features] = values.T
+            return wide
+
+        self._quadratic = np.empty((0, 0)) if second is None else by_feature(a)
+        self._linear = by_feature(b if second is None else b - 2 * a * m)
+        self._base = -(b @ centres) if second is None else ((a * m - b) * m).sum(axis=1)
 
     def scores(self, X: CompressedRows, scale: float, offsets: np.ndarray) -> np.ndarray:
         """Return ``offsets[k] + scale * sum``, class by class: shape (n_classes, n_rows)."""
