@@ -101,6 +101,8 @@ def predict(
     method = next((name for name, given in wanted.items() if given), "predict")
     if reject is not None and method != "predict":
         raise typer.BadParameter("only classes can be rejected", param_hint="--reject")
+    if reject is None and reject_label is not None:
+        raise typer.BadParameter("no row is rejected; give --reject", param_hint="--reject-label")
     if out.suffix == ".zip":
         raise typer.BadParameter("a .zip cannot be written slab by slab; name a directory")
     if not out.name:

@@ -1009,15 +1009,16 @@ def open_table(
                 f"features=[...] names the columns of features, and "
                 f"drop={table.names.index(unnamed[0])} leaves it out"
             )
+        given: Any = fields
     else:
         found = chosen(table.names, features, "features", table.title, table.named)
-        listed = [features] if isinstance(features, str | int | slice) else features
-        named = all(feature in table.names for feature in listed)
-        twice = named and len(found) < len(listed)
+        given = [features] if isinstance(features, str | int | slice) else features
+        named = all(feature in table.names for feature in given)
+        twice = named and len(found) < len(given)
         fields = [n for n in found if not twice and n not in dropped and (named or n != label)]
     if not fields or label in fields:
         raise InvalidParameterError(
-            f"features are {shown_names(fields)}, labels {label!r}, and {path} has the columns "
+            f"features are {shown_names(given)}, labels {label!r}, and {path} has the columns "
             f"{shown_names(table.names)}; expected different names, at least one of a feature"
         )
     rows = _feature_rows(table, fields, dtype)

@@ -71,6 +71,7 @@ def test_invalid_and_rejected_rows_are_those_of_the_estimator(
     for wrong in (["--fill", "none"], ["--reject", "0.2"]):
         refused = command(*predict, "--proba", *wrong, "--out", tmp_path / "other")
         assert refused.code == 2
+    assert command(*predict, "--reject-label=-7", "--out", tmp_path / "other").code == 2
 
 
 def test_interrupted_scoring_names_its_output_and_resumes(

@@ -253,7 +253,7 @@ def test_files_with_other_columns_and_types(tmp_path: Path) -> None:
         ),
         ({"features": ["a", "y"]}, InvalidParameterError, "features are a, y, labels 'y'"),
         ({"features": []}, InvalidParameterError, "features are none at all"),
-        ({"features": ["a", "a"]}, InvalidParameterError, "expected different names"),
+        ({"features": ["a", "a"]}, InvalidParameterError, "features are a, a, .*different names"),
         ({"X": "rows"}, InvalidParameterError, "X='rows' names an array of zarr"),
         ({"missing": "fill"}, InvalidParameterError, "missing='fill' does not apply to"),
         ({"storage_options": {}}, InvalidParameterError, "is not a URL"),
