@@ -115,7 +115,7 @@ class Moments(Saved):
         y : array-like, shape (n_rows,)
             Class labels; new labels become classes.
         sample_weight : array-like of float, shape (n_rows,), optional
-            Weights, not negative; rows of weight zero, or below 1e-250, are ignored.
+            Weights, not negative; rows of weight zero, or below 1e-150, are ignored.
 
         Returns
         -------

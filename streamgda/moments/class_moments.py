@@ -739,7 +739,7 @@ class ClassMoments(Moments):
     def __mul__(self, gamma: float) -> Self:
         """Return the moments with every weight multiplied by `gamma`, to forget old rows.
 
-        A class whose weight falls below 1e-250 becomes one without rows.
+        A class whose weight falls below 1e-150 becomes one without rows.
 
         Raises
         ------

@@ -96,7 +96,7 @@ def refuse_sparse(X: Any) -> NoReturn:
     )
 
 
-FORGOTTEN = 1e-250  # weight of a class or row at which squares are not yet rounded to nothing
+FORGOTTEN = 1e-150  # weight of a class or row whose square is not yet rounded to nothing
 
 
 def as_weights(sample_weight: Any, n_rows: int, first_row: int = 0) -> np.ndarray:

@@ -290,6 +290,21 @@ def test_rows_without_weight_may_have_any_label():
 # --- rows, labels and models ----------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag"])
+def test_the_smallest_weights_that_count_are_those_of_whole_rows(covariance_type):
+    X, y = blobs(60, 3)
+    estimator = GaussianDiscriminantAnalysis(covariance_type)
+    expected = estimator.fit(X, y).leave_one_out_proba(X, y), estimator.p_values(X)
+    weights = np.full(60, 1.1e-150)
+    estimator.fit(X, y, weights)
+    found = estimator.leave_one_out_proba(X, y, weights), estimator.p_values(X)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-7, atol=1e-12)
+    assert not (estimator.moments_ * 0.01).class_count.any()
+    with pytest.raises(InvalidDataError, match="every sample_weight is zero"):
+        estimator.fit(X, y, weights * 0.9)
+
+
 def test_containers(tmp_path):
     X, y = blobs(200)
     names = np.array(["ant", "bee", "cow"])[y]
