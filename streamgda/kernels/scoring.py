@@ -39,7 +39,6 @@ from streamgda.kernels.vectors import (
     least,
     masked_store,
     padded_width,
-    prefetch_values,
     repeated,
     transposed,
     vector_at,
@@ -53,7 +52,6 @@ BLOCK = 128  # entries of W (x - centre) that are computed at a time
 # Largest numbers of rows and of values of a panel.
 _PANEL_ROWS = 96
 _PANEL_VALUES = 1 << 15
-_PREFETCHED = 16  # features of rows that no processor loads ahead while it computes so little
 
 FLOAT64_FEATURES = 12  # so few are multiplied in float64 whatever the rows are
 PANEL_FEATURES = 256  # for more, rows whose classes are given up after a block save more
@@ -497,8 +495,6 @@ def panel_scores(X, features, centres, factors, scale, offsets, scores, labels, 
         n = min(most, n_rows - start)
         width = _panel_width(n, columns, step)
         pack_panel(X, start, width, factors, panel)
-        if columns <= _PREFETCHED:
-            prefetch_values(X, (start + n) * columns, n * columns)
         out, at = (scores, start) if scores.size > 0 else (some, 0)
         score_panel(panel, width, n, features, centres, factors, scale, offsets, scratch, out, at)
         finite &= finite_scores(out, at, n, offsets)
