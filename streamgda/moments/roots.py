@@ -510,9 +510,12 @@ class DirectDistances(Distances):
         return in_row_type(scores_of, X, offsets)
 
     def write(self, X: Any, scale: float, offsets: np.ndarray, out: Answers) -> bool | None:
-        if type(X) is not np.ndarray or self._floating(X) != _FLOAT64:
+        if type(X) is not np.ndarray:
             return None
-        finite = self._compute(X, _FLOAT64, scale, offsets, (NO_SCORES, *out))
+        dtype = self._floating(X)
+        finite = self._compute(X, dtype, scale, offsets, (NO_SCORES, *out))
+        if not finite and dtype != _FLOAT64:
+            return None  # beyond float32
         return finite and X.shape[1] == self._features.size
 
     def _floating(self, X: np.ndarray) -> np.dtype:
