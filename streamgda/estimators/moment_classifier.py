@@ -64,7 +64,7 @@ from streamgda.rows.sources import Slab, check_lengths, how_to_count
 from streamgda.runtime.interruption import Lock
 from streamgda.runtime.memory import readable, spare_memory
 from streamgda.runtime.parameters import LEAST, as_integer, as_number, as_numbers, check_type, shown
-from streamgda.storage.format import pack_labels, unpack_labels
+from streamgda.storage.format import check_whole, pack_labels, unpack_labels
 from streamgda.storage.saved import (
     Saved,
     State,
@@ -937,6 +937,8 @@ class MomentEstimator(RowEstimator):
         since: dict[str, Any] = {"set_params": later} if later else {}
         if self._single:
             since["rows"] = "float32"
+        if parts and self.moments_._n_features_in is None:  # no row had a weight
+            since["n_features_in"] = self.n_features_in_
         if self._declared is not None:
             since["declared"] = pack_labels(self._declared)
         if numbers is not None:
@@ -987,7 +989,8 @@ class MomentEstimator(RowEstimator):
 
     def _restored_width(self, attributes: Mapping[str, Any]) -> int:
         """Return the number of features of an estimator that is loaded, once it has its moments."""
-        return int(self.moments_._n_features_in or 0)
+        held = check_whole("n_features_in", attributes.get("n_features_in", 0), 0)
+        return int(self.moments_._n_features_in or held)
 
 
 class MomentClassifier(ClassifierMixin, MomentEstimator):

@@ -146,7 +146,8 @@ class GaussianNB(GaussianClassifier):
         if "unweighted" in attributes:
             own = arrays_within(arrays, "unweighted")
             held = restore(ClassMoments, attributes["unweighted"], own)
-            if held.covariance_type != "diag" or held.n_features != estimator.moments_.n_features:
+            widths = None, held.n_features  # none, if all weights were zero
+            if held.covariance_type != "diag" or estimator.moments_.n_features not in widths:
                 raise ValueError("its moments with weights and without have different features")
             estimator._beside = held
         return estimator

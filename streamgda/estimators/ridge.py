@@ -735,6 +735,8 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
 
     def _restored_width(self, attributes: Mapping[str, Any]) -> int:
         width, lifting = super()._restored_width(attributes), self.moments_._lifting
+        if self.moments_.n_features is None:
+            width += attributes["targets"] or 1
         if attributes["targets"] is not None:
             self._targets = check_whole("targets", attributes["targets"], 1, width - 1)
         if lifting is not None and lifting.n_targets != (self._targets or 1):

@@ -3,6 +3,7 @@
 from copy import copy
 
 import numpy as np
+import pandas as pd
 import pytest
 from samples import EVERY_ESTIMATOR, METHODS, assert_same_bits, blobs, make
 from sklearn.base import clone
@@ -167,3 +168,29 @@ def test_the_model_is_that_of_the_moments_after_these_were_changed(name):
     loaded = type(estimator).from_bytes(estimator.to_bytes())
     for found in (estimator, loaded):
         np.testing.assert_array_equal(found.predict_log_proba(X), expected.predict_log_proba(X))
+
+
+@pytest.mark.parametrize(
+    ("estimator", "y"),
+    [
+        (GaussianNB(), Y),
+        (BernoulliNB(), Y),
+        (QuadraticDiscriminantAnalysis(), Y),
+        (GaussianDiscriminantAnalysis("tied", feature_map=streamgda.Normalize()), Y),
+        (streamgda.RidgeClassifier(class_weight="balanced"), Y),
+        (streamgda.Ridge(), X[:, 0]),
+        (streamgda.Ridge(feature_map=streamgda.Normalize()), X[:, :2]),
+    ],
+    ids=lambda case: type(case).__name__,
+)
+def test_estimators_whose_rows_had_no_weight_go_on_from_files(estimator, y):
+    rows, weights = pd.DataFrame(X, columns=[*"abcd"]), np.zeros(len(X))
+    fitted = clone(estimator).partial_fit(rows, y, sample_weight=weights)
+    again = type(estimator).from_bytes(fitted.to_bytes())
+    assert again.n_features_in_ == 4
+    with pytest.raises(ValueError, match="feature names should match"):
+        again.partial_fit(rows[[*"dcba"]], y)
+    for each in (fitted, again):
+        each.partial_fit(rows, y)
+    np.testing.assert_array_equal(again.predict(rows), fitted.predict(rows))
+    assert type(estimator).from_bytes(again.to_bytes()).feature_names_in_.tolist() == [*"abcd"]
