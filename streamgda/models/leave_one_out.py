@@ -285,13 +285,20 @@ class GaussianLeaveOneOut(GaussianModel):
 
         Those far below the largest, which may be the `own`, are upper bounds.
         """
-        moved = np.flatnonzero(np.abs(growth) * self._largest_precisions.max() > ROUNDING)
+        change = np.abs(growth) * self._largest_precisions.max()
+        linear = not (self.structure.matrix or self.structure.one_variance)
+        moved = np.flatnonzero(change > (np.sqrt(ROUNDING) if linear else ROUNDING))
         if moved.size == len(X):
             scores = np.empty((self.classes.size, len(X)))
         elif isinstance(self._from_means, MatrixDistances) and self.means_low is None:
             scores = self._from_means.others(X, -0.5, self._offsets, codes, own)
         else:
             scores = self._relative_scores(X)
+        small = np.where(change > ROUNDING, growth, 0.0)
+        if linear and moved.size < len(X) and small.any():  # the square of the change is rounding
+            slopes = self._slopes(X)
+            slopes *= small * self._largest_precisions.max()
+            scores += slopes
         n = moved.size
         table = np.zeros((6, n))
         table[0], table[1], table[3], table[5] = 1, growth[moved], 1, np.inf
@@ -299,6 +306,12 @@ class GaussianLeaveOneOut(GaussianModel):
         for k in range(self.classes.size if n else 0):
             scores[k, moved] = self._own_scores(rows, np.full(n, k), *given)
         return scores
+
+    def _slopes(self, X: np.ndarray) -> np.ndarray:
+        """Return derivatives of scores by what is added to variances, times the least variance."""
+        shares = self.roots / self._largest_precisions.max()
+        squares = self.structure.packed(self.roots * shares, self._read_features, self._class_means)
+        return squares.scores(X, 0.5, -0.5 * shares.sum(axis=1))
 
     def _pooled(
         self,

@@ -30,6 +30,7 @@ from streamgda.errors import (
     UnsupportedError,
 )
 from streamgda.kernels import scoring
+from streamgda.models import leave_one_out
 from streamgda.models import model as scores
 
 TYPES = naive.COVARIANCE_TYPES
@@ -91,6 +92,16 @@ def test_posteriors_are_those_of_the_oracle(covariance_type, regularisation, pri
         without = np.flatnonzero(weights == 0)
         plain = gda.predict_proba(X[without])
         np.testing.assert_allclose(found[without], plain, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("var_smoothing", [1e-12, 1e-9])
+def test_small_changes_of_what_smoothing_adds_are_linear(monkeypatch, var_smoothing):
+    X, y = blobs(120)
+    X = X * np.logspace(-2, 2, X.shape[1])
+    nb = GaussianNB(var_smoothing=var_smoothing).fit(X, y)
+    found = nb.leave_one_out_proba(X, y)
+    monkeypatch.setattr(leave_one_out, "ROUNDING", 0.0)
+    np.testing.assert_allclose(found, nb.leave_one_out_proba(X, y), rtol=1e-11)
 
 
 @in_turn("covariance_type, regularisation", ["full", "tied"], [{"reg_param": 0.2}, {}])
