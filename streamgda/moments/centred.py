@@ -425,7 +425,7 @@ class Sums(ABC):
     def _updated_by_segments(self, rows: Coded, in_place: bool = False) -> Any:
         """Return the sums with rows added, each segment to sums of its own; see `updated`.
 
-        Sums that are small are copied, unless they have to change in place.
+        They are added to a copy, unless these sums have to change in place.
         """
         (n, d), n_classes = rows.X.shape, self.count.size
         dtype = self._read_dtype(rows.X.dtype)
@@ -435,14 +435,14 @@ class Sums(ABC):
         block_rows = max(LEAST_ROWS, _BLOCK_ELEMENTS // d, 64 * n_classes)
         block_rows *= 1 if self.structure.wide(d) else 2
 
-        in_copy, everyone = self.small and not in_place, np.arange(n_classes)
+        everyone = np.arange(n_classes)
 
         def part(start: int, sums: Sums) -> Sums:
             sums._add_few(rows.part(slice(start, start + segment), dtype), block_rows)
             return sums
 
         def whole() -> Sums:
-            first = self.copy() if in_copy else self.empty(n_classes)
+            first = self.empty(n_classes) if in_place else self.copy()
             if n <= segment:
                 return part(0, first)
             others = ((start, self.empty(n_classes)) for start in range(segment, n, segment))
@@ -456,7 +456,7 @@ class Sums(ABC):
         sizes = min(n, segment), n % segment
         serial = any(self._uses_blas_threads(size) for size in sizes)
         added = threads.call_serial_blas(whole) if serial else whole()
-        if not in_copy:
+        if in_place:
             return self._with_added(added, in_place)
         if not added.finite:
             raise NotFinite

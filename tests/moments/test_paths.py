@@ -140,7 +140,7 @@ SQUARES = pytest.param("diag", 200, 40_000, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(
-    ("covariance_type", "d", "n"), [("full", 64, 30_000), ("tied", 60, 30_000), SQUARES]
+    ("covariance_type", "d", "n"), [("full", 64, 30_000), ("tied", 60, 60_000), SQUARES]
 )
 def test_most_classes_of_segments(covariance_type, d, n, use_threads):
     use_threads(2)
