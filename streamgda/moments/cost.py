@@ -167,7 +167,7 @@ def in_passes(load: Load, n_rows: int, in_float32: bool = False) -> float:
 
 def in_segments(load: Load, n_rows: int, state_bytes: int, n_segments: int) -> float:
     """Return the time of two threads if each segment of rows has sums of its own."""
-    merged = load.products * _MERGED * load.n_features**2
+    merged = _MERGED * load.n_features**2 if load.products and not load.exact else 0.0
     each = _SEGMENT_BYTE * state_bytes + (load.each_class + merged) * load.n_classes
     return HAND_OVER + (n_segments * each + n_rows * (load.row + load.far)) / _GAIN
 
