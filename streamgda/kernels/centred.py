@@ -129,9 +129,10 @@ def _places(builder, r, k, w, pivots, step, sums, n_parts, n_classes, size):
 #
 # Rows from `first` to `last` are added, at least one, in an order (see `take_rows`); k is the class
 # of a row, and w its weight. Successive rows are added to `n_parts` different sums p, a power of
-# two, so that those of one class do not wait for each other. The arrays but for the rows have rows
-# of whole vectors (`padded_width`), with zeros beyond the last feature. The loop is written in
-# LLVM's vector types, as a compiler would check in each row how many vectors there are.
+# two, so that those of one class do not wait for each other. A single pivot is that of all classes.
+# The arrays but for the rows have rows of whole vectors (`padded_width`), with zeros beyond the
+# last feature. The loop is written in LLVM's vector types, as a compiler would check in each row
+# how many vectors there are.
 add_class_squares = intrinsic_of(_add_class_squares)(_adding(2, _add_row_squares))
 
 # The same with products of pairs of up to `LANES` features: that of t and of t rotated by i lanes

@@ -196,7 +196,7 @@ class Sums(ABC):
     depend on the number of threads, so no bit does.
 
     Sums that moments hold must never be half changed, whatever exception arrives: they change in a
-    single kernel call, or in a call that is not interrupted, or small ones are replaced by others.
+    single kernel call, or in a call that is not interrupted, or they are replaced by others.
 
     Attributes
     ----------

@@ -47,7 +47,7 @@ def test_all_paths_agree(covariance_type, dtype, path, monkeypatch, use_threads)
     use_threads(2)
     weighted = dtype == "weighted"
     matrix, tied = naive.is_matrix(covariance_type), naive.is_tied(covariance_type)
-    X, y = sample(1300, 40, dtype="float64" if weighted else dtype)
+    X, y = sample(1300, 32, dtype="float64" if weighted else dtype)
     weights = np.random.default_rng(4).gamma(1, size=1300) if weighted else None
     take_path(path, monkeypatch)
     steps = count_steps(monkeypatch)
