@@ -496,7 +496,8 @@ class DriftMonitor(Saved):
         """Add rows of the window to the weighted means, and return the reports of their alarms."""
         if not self.recent or self.calibration is None:
             return []
-        start = 0 if (self._rows.weights[:last] != 1).any() else first  # weights are relative
+        weighted = (self._rows.weights[:last] != 1).any()
+        start = 0 if weighted else first  # weights are relative to those before
         X, codes, weights = (values[start:last] for values in self._rows)
         some: dict[Any, Any] = {ALL: np.arange(len(X))}
         if len(self._parts) > 2:
@@ -508,10 +509,11 @@ class DriftMonitor(Saved):
         for label in filter(self._parts.__contains__, some):
             chart = self._chart(label)
             course = courses.get(label, chart.start())
-            factors, added = relative_weights(weights[some[label]]), some[label] >= first - start
-            rows = some[label][added]
-            limits = self._limits(label)
-            courses[label], at = chart.add(course, X[rows], limits, factors[added])
+            rows, factors = some[label], None
+            if weighted:
+                factors = relative_weights(weights[rows])[rows >= first - start]
+                rows = rows[rows >= first - start]
+            courses[label], at = chart.add(course, X[rows], self._limits(label), factors)
             if at is not None:
                 alarms.setdefault(start + int(rows[at]) + 1, []).append(label)
         self._courses = courses

@@ -464,16 +464,18 @@ class WeightedMeans:
         return Course(np.zeros(self._shape), np.zeros(self._shape[0]))
 
     def add(
-        self, course: Course, X: np.ndarray, limits: Any, factors: Any = 1.0
+        self, course: Course, X: np.ndarray, limits: Any, factors: np.ndarray | None = None
     ) -> tuple[Course, int | None]:
         """Return the course after more rows, and the first row beyond a limit, if there is one.
 
-        The difference of each row from the mean of the reference is multiplied by its factor.
+        With factors, the difference of each row from the mean of the reference is multiplied by
+        its own.
         """
         if course.stopped or not self._features.size or not len(X):
             return course, None
         gaps = (X[:, self._features] / self._scale - self._mean) - self._low
-        gaps *= np.reshape(factors, (-1, 1))
+        if factors is not None:
+            gaps *= factors[:, None]
         means, found = course.means.copy(), np.empty((len(self._weights), len(X)))
         for k, weight in enumerate(self._weights):
             before = (1 - weight) * means[k, self._features][None]
