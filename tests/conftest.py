@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from itertools import chain
 from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any
@@ -62,19 +63,25 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         sys.settrace(tracer)
 
 
+@pytest.hookimpl(trylast=True)  # after those that are not run were left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let two workers, who start at the first test and in the middle, compile other kernels.
 
+    Each starts with every other file of long-running tests, so that no long one is left at the end.
     Coverage makes Python half as fast. It is measured in the first two cases of a test, which show
     what the test adds, but not where kernels are called alone: they are left out of it. Threads
     that are there already are measured all the time.
     """
     first, middle, others = [], [], []
+    slow: dict[Path, list[pytest.Item]] = {}
     for item in items:
         of_kernels = item.path.parent.stem == "kernels"
         early = first if item.path.stem in ("test_accumulation", "test_integers") else middle
-        (early if of_kernels else others).append(item)
+        usual = early if of_kernels else others
+        (slow.setdefault(item.path, []) if item.get_closest_marker("slow") else usual).append(item)
     alone = {item for item in middle if item.path.stem != "test_caching"}
+    files = list(slow.values())
+    first[:0], middle[:0] = chain(*files[::2]), chain(*files[1::2])
     half = max(0, len(items) // 2 - len(first))
     items[:] = [*first, *others[:half], *middle, *others[half:]]
     cases: Counter[str] = Counter()

@@ -125,7 +125,8 @@ TABLES = [
 def table_in(folder: Path, dtype: str, width: int, n_rows: int, size: int, how: str) -> Path:
     """Write rows and labels to a Parquet or Feather file, in row groups or batches of a size."""
     random = np.random.default_rng(0)
-    X = random.integers(0, 256, (width, n_rows), np.uint8) * random.integers(0, 2, n_rows)
+    X = random.integers(0, 256, (width, n_rows), np.uint8)
+    X *= random.integers(0, 2, n_rows, np.uint8)
     columns = {f"x{number}": column.astype(dtype) for number, column in enumerate(X)}
     table = pa.table(columns | {"y": random.integers(0, 3, n_rows)})
     path = folder / f"{dtype}-{width}-{size}.{how}"
