@@ -225,6 +225,7 @@ def main() -> None:
         for width in (8, D):
             accumulate(warm_up[:, :width].astype(dtype), np.arange(5000) % 3, **diag)
     GaussianDiscriminantAnalysis(reg_param=0.5).fit(warm_up[:3000], np.arange(3000) // 30)
+    gc.freeze()  # what was imported, which each measurement and each process would look at again
     folder = Path(sys.argv[1])
     with get_context("fork").Pool(1, maxtasksperchild=1) as processes:
         for name, *found in processes.imap(partial(peak_of_table, folder), TABLES):
