@@ -30,6 +30,7 @@ from streamgda.kernels.vectors import (
 EXACT_ROWS = 1 << 19
 
 _PARTS = 4  # sums of squares to which successive rows are added, if many are of one class
+_CLASS_ROWS = 8  # that take as long to add as the sums of their class in a block
 _SAMPLE = 256  # successive rows of a block that are looked at for that
 # Rotations of a vector by which all pairs of its lanes meet.
 N_ROTATIONS = LANES // 2 + 1
@@ -309,10 +310,20 @@ def add_centred_squares(
 def add_exact_squares(X, order, codes, count, total, squares):
     """Add rows of integers, in an order (see `take_rows`), to counts, sums and sums of squares.
 
-    Those of a block are exact in float64. Only memory of classes that it has is touched.
+    Those of a block are summed in float64, where they are exact, and then added. Only memory of
+    classes that it has is touched. Few rows of many classes are added where the sums are.
     """
     n_classes, d = total.shape
     shared, width = n_classes // squares.shape[0], padded_width(d)
+    if codes.shape[0] < _CLASS_ROWS * n_classes:
+        for r in range(codes.shape[0]):
+            row, k = order[r] if order.shape[0] > 0 else r, codes[r]
+            count[k] += 1
+            for j in range(d):
+                value = np.int64(X[row, j])
+                total[k, j] += value
+                squares[k // shared, j] += value * value
+        return
     numbers, weights = empty_vectors(n_classes), empty_vectors(0)
     vectors = empty_vectors((1, 1, width))
     clear(vectors, 0, width)
