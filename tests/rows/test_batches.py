@@ -257,7 +257,7 @@ def test_batches_without_names_are_refused():
         accumulate([named])
     with pytest.raises(InvalidDataError, match=r"batch 0 is a tuple, .* leave out columns"):
         accumulate([(X, y)], columns=("image", "label"))
-    with pytest.raises(InvalidDataError, match=r"X is a dict of image, label; .*\[X\] for"):
+    with pytest.raises(InvalidDataError, match=r"X is a dict of image, label; .* or \[X\]$"):
         accumulate(named, columns=("image", "label"))
     with pytest.raises(InvalidDataError, match=r"batch 0 has a column 'b' of shape \(299,\)"):
         accumulate([{"a": X[:, 0], "b": X[1:, 1], "y": y}], columns=(["a", "b"], "y"))
