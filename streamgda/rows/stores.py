@@ -322,4 +322,6 @@ def _is_found(copied: Any) -> bool:
 
 def is_group(X: Any) -> bool:
     """Return whether this holds arrays by name, as groups of zarr and HDF5 and dictionaries do."""
-    return isinstance(X, Mapping) or (hasattr(X, "create_array") and hasattr(X, "members"))
+    if isinstance(X, Mapping):
+        return not hasattr(X, "shape")  # as sparse matrices of scipy that are dictionaries have
+    return hasattr(X, "create_array") and hasattr(X, "members")
