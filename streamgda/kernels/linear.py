@@ -17,6 +17,7 @@ from streamgda.kernels.processors import SHAPE
 from streamgda.kernels.scoring import finite_scores, write_answers
 from streamgda.kernels.vectors import (
     LANES,
+    as_floats,
     as_structures,
     broadcast,
     empty_vectors,
@@ -103,10 +104,7 @@ def _write_dots(
             place = builder.gep(row, [at])
             prefetch(builder, builder.gep(place, [later]), nearness=2)
             x = load(vector_at(builder, place, 0, stored))
-            if isinstance(scalar, types.Integer):
-                x = (builder.sitofp if scalar.signed else builder.uitofp)(x, vector)
-            elif stored != vector:
-                x = builder.fpext(x, vector)
+            x = as_floats(builder, x, scalar, element)
             for shift in shifts:
                 x = builder.fsub(x, shift)
             centred.append(x)
@@ -119,12 +117,8 @@ def _write_dots(
         cgutils.for_range_slice(builder, zero, n_functions, index(_FUNCTIONS), index) as (k, _),
         cgutils.for_range_slice(builder, zero, n, index(_ROWS), index) as (r, _),
     ):
-        group, first, rows, ahead = (
-            builder.sdiv(k, index(_FUNCTIONS)),
-            builder.add(start, r),
-            [],
-            [],
-        )
+        group, first = builder.sdiv(k, index(_FUNCTIONS)), builder.add(start, r)
+        rows, ahead = [], []
         for i in range(_ROWS):
             row = least(builder, builder.add(first, index(i)), last_row)
             rows.append(builder.gep(X, [builder.mul(row, d)]))

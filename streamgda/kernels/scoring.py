@@ -29,7 +29,7 @@ from streamgda.kernels.processors import SHAPE
 from streamgda.kernels.sums import all_below
 from streamgda.kernels.vectors import (
     LANES,
-    as_doubles,
+    as_floats,
     as_structures,
     broadcast,
     empty_vectors,
@@ -231,9 +231,7 @@ def _write_panel(scalar, stored, builder, n_rows, d, X, start, width, panel):
         def put(number, load):
             at = builder.mul(number, index(n_lanes))
             places = [vector_at(builder, builder.gep(row, [at]), 0, stored) for row in rows]
-            values = [load(place) for place in places]
-            if stored.element != element:
-                values = [as_doubles(builder, loaded, scalar) for loaded in values]
+            values = [as_floats(builder, load(place), scalar, element) for place in places]
             for i, column in enumerate(transposed(builder, values)):
                 place = builder.add(builder.mul(builder.add(at, index(i)), width), r)
                 place = vector_at(builder, builder.gep(panel, [place]), 0, column.type)

@@ -183,9 +183,9 @@ def least(builder, a, b):
     return builder.select(builder.icmp_signed("<", a, b), a, b)
 
 
-def as_doubles(builder, values, scalar):
-    """Return a vector of values of a data type as float64."""
-    vector = ir.VectorType(ir.DoubleType(), values.type.count)
+def as_floats(builder, values, scalar, element):
+    """Return a vector of values of a data type as floats of another, which is not narrower."""
+    vector = ir.VectorType(element, values.type.count)
     if isinstance(scalar, types.Integer):
         return (builder.sitofp if scalar.signed else builder.uitofp)(values, vector)
     return values if values.type == vector else builder.fpext(values, vector)
@@ -314,7 +314,7 @@ def take_rows(context, builder, scalar, block, others, begin):
             at = builder.mul(v, index(LANES))
             prefetch(builder, builder.gep(following, [at]))
             values = load(vector_at(builder, builder.gep(x, [at]), 0, stored))
-            take(at, as_doubles(builder, values, scalar))
+            take(at, as_floats(builder, values, scalar, ir.DoubleType()))
 
         with cgutils.for_range(builder, n_whole, intp=index) as inner:
             aligned = scalar.bitwidth // 8

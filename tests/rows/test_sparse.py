@@ -53,6 +53,13 @@ def assert_same_moments(a, b, rtol=1e-12):
     np.testing.assert_allclose(b.scatter, a.scatter, rtol=rtol, atol=1e-11)
 
 
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_format_is_taken_for_rows(form):
+    X, y, _ = rows()
+    dense = ClassMoments("diag").update(X, y)
+    assert_same_moments(dense, ClassMoments("diag").update(container(X, form, False), y))
+
+
 @given(
     st.sampled_from(DIAGONAL),
     st.sampled_from(FORMATS),
