@@ -219,7 +219,7 @@ class DriftMonitor(Saved):
     def _refer_to(self, reference: ClassMoments) -> None:
         """Compare with another reference from here on."""
         moments = reference.reduce(self._wanted or reference.covariance_type)
-        parts = {ALL: whole_of(moments), **parts_of(moments)}
+        parts = {ALL: whole_of(moments), **parts_of(moments, self._classes.dtype)}
         needed = self.window * (8 * int(moments.n_features or 0) + 17)
         if needed > spare_memory():
             raise MemoryBudgetError(
@@ -407,9 +407,9 @@ class DriftMonitor(Saved):
             )
             try:
                 self._start = self.n_rows
+                self._number(join_labels(self._classes, moments.classes))
                 self._refer_to(moments)
                 self._reference._name_features(names)
-                self._number(join_labels(self._classes, moments.classes))
             except BaseException:
                 self.__dict__ = before
                 raise
@@ -469,6 +469,17 @@ class DriftMonitor(Saved):
             known = np.flatnonzero(codes[: self._held] >= 0)
             codes[known] = find(self._classes, classes)[codes[known]]
             self._rows = self._rows._replace(codes=codes)
+        if classes.dtype != self._classes.dtype:  # dates of another unit are other objects
+            same = as_objects(self._classes.astype(classes.dtype))
+            names = {ALL: ALL, **dict(zip(as_objects(self._classes), same, strict=True))}
+            for name in ("_parts", "_charts", "_courses"):
+                held = getattr(self, name)
+                setattr(self, name, {names[label]: each for label, each in held.items()})
+            self._sample = {(names[label], df): n for (label, df), n in self._sample.items()}
+            self._reports = tuple(
+                replace(report, classes={names[label]: n for label, n in report.classes.items()})
+                for report in self._reports
+            )
         self._classes = classes
 
     def _add(self, rows: Window) -> list[DriftReport]:
@@ -699,7 +710,8 @@ class DriftMonitor(Saved):
         classes = unpack_labels(attributes["classes"])
         if (find(monitor._classes, classes) < 0).any():
             raise ValueError("its classes are not those of its reference")
-        monitor._classes, monitor.last_window = classes, parts.get("last_window")
+        monitor._number(classes)
+        monitor.last_window = parts.get("last_window")
         monitor._start = check_whole("start", attributes["start"], 0)
         monitor._restore_tables(arrays)
         monitor._restore_rows(arrays, unpack_labels(attributes["labels"]))
@@ -713,9 +725,10 @@ class DriftMonitor(Saved):
         check_array("weights", weights, (n,), "f8", least=LEAST)
         classes = join_labels(self._classes, labels)  # refuses labels of another kind
         codes = np.append(find(labels, classes), -1)[y]
+        self._number(classes)
         for held, values in zip(self._rows, (X, codes, weights), strict=True):
             held[:n] = values
-        self._classes, self._held = classes, n
+        self._held = n
 
     def _restore_tables(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Restore reports, statistics and weighted means.

@@ -232,14 +232,14 @@ class Part(NamedTuple):
         )
 
 
-def parts_of(moments: ClassMoments) -> dict[Any, Part]:
-    """Return the part of each class with rows, by label."""
+def parts_of(moments: ClassMoments, dtype: Any = None) -> dict[Any, Part]:
+    """Return the part of each class with rows, by its label in a dtype, by default its own."""
     sums = held_sums(moments).centred()
     structure, seen = sums.structure, sums.count > 0
     n_rows = sums.effective_count(lambda each: each)
     df = structure.group_sums(np.where(seen, n_rows - 1, 0.0))
     rows, weight = structure.group_sums(n_rows), structure.group_sums(sums.count)
-    parts, labels = {}, as_objects(moments.classes)
+    parts, labels = {}, as_objects(moments.classes.astype(dtype or moments.classes.dtype))
     for k in np.flatnonzero(seen).tolist():
         group = structure.group(k)
         covariance = structure.whole(sums.packed[group : group + 1])[0]

@@ -375,6 +375,30 @@ def test_labels_of_two_types_and_of_new_classes():
     assert "eel" not in report.classes
 
 
+@pytest.mark.parametrize(("first", "then"), [("D", "h"), ("h", "D"), ("D", "ns"), ("ns", "D")])
+def test_dates_of_two_units_are_the_same_classes(tmp_path, first, then):
+    days = np.array(["2024-05-01T00", "2024-05-02T00", "2024-05-02T12"], "M8[h]")
+    y = np.random.default_rng(0).integers(0, 2, len(X))
+    plain = DriftMonitor(ClassMoments().update(X, y), window=90, calibration=5)
+    dated = DriftMonitor(
+        ClassMoments().update(X, days[y].astype(f"M8[{first}]")), window=90, calibration=5
+    )
+    for unit, third in ((first, False), (then, False), (then, then != "D"), (first, False)):
+        y[::5] = 2 * third  # that class is not in the reference
+        expected, found = plain.update(X, y), dated.update(X, days[y].astype(f"M8[{unit}]"))
+        for a, b in zip(expected, found, strict=True):
+            numbered = dict(zip(a.classes, b.classes.values(), strict=True))
+            assert as_dict([a]) == as_dict([dataclasses.replace(b, classes=numbered)])
+    assert len({*map(tuple, (each.classes for each in dated.reports))}) == 1
+    dated.save(tmp_path / "it.zip")
+    loaded = DriftMonitor.load(tmp_path / "it.zip")
+    assert loaded.to_bytes() == dated.to_bytes()
+    for monitor in (dated, loaded):
+        monitor.reset(ClassMoments().update(X, days[y].astype("M8[D]")))
+        (report, *_) = monitor.update(X, days[y].astype(f"M8[{then}]"))
+        assert len(report.classes) == 2
+
+
 def test_history_is_a_table():
     monitor = DriftMonitor(REFERENCE, window=300)
     reports = monitor.update(X, Y)
