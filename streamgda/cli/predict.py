@@ -192,8 +192,9 @@ def _counted(out: Path, dtype: Any) -> list[tuple[Any, int]]:
         text = format_of(str(out)) == "csv"
         options: Any = {"header": True, "keep_default_na": False} if text else {}
         table = table_files(out).Table.of(out, **options)
-        kind = pa.string() if text else table.kinds("label")[0]
-        for batch in table.batches(0, {"label": kind}, _BLOCK):
+        name = table.names[-1]  # after the keys
+        kind = pa.string() if text else table.kinds(name)[0]
+        for batch in table.batches(0, {name: kind}, _BLOCK):
             for found in batch.column(0).value_counts().to_pylist():
                 label = found["values"]
                 if text:

@@ -922,6 +922,7 @@ class ClassMoments(Moments):
         try:
             if not isinstance(index, slice):
                 index = unmasked(as_slab(index, "index"), "index")
+                index = index if index.size else index.astype(np.intp)  # [] is of floats
             index = np.arange(d)[index]
         except IndexError as error:
             raise InvalidParameterError(f"index does not fit {d} features: {error}") from None

@@ -506,7 +506,7 @@ class Table:
         found: list[Contents] = threads.run(contents_of, ((p,) for p in paths))
         schemas = [contents.schema for contents in found]
         if kind == "csv":
-            schemas = _with_one_label(schemas, label)
+            schemas = _with_one_label(found, label)
         keys, fields = _partitions([path.removeprefix(name) for path in paths if folder])
         known: dict[Any, Any] = {}
         files = []
@@ -750,14 +750,16 @@ def _partitions(paths: list[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]
     return keys, fields
 
 
-def _with_one_label(schemas: Sequence[Any], label: Label) -> list[Any]:
-    """Return schemas in which labels of texts are strings if they are in some of the files."""
+def _with_one_label(found: Sequence[Contents], label: Label) -> list[Any]:
+    """Return the schemas of texts, in which labels have the narrowest type that holds them all."""
+    schemas = [contents.schema for contents in found]
     name = label_in(schemas[0].names, label)
-    text = pa.field(name or "", pa.string())
-    if not any(text in schema for schema in schemas):
-        return [*schemas]
+    if name is None:
+        return schemas
+    kind = next(k for k in found[0].labels if all(k in contents.labels for contents in found))
+    own = pa.field(name, pa.type_for_alias(kind))
     at = [schema.get_field_index(name) for schema in schemas]
-    return [s if n < 0 else s.set(n, text) for s, n in zip(schemas, at, strict=True)]
+    return [s if n < 0 else s.set(n, own) for s, n in zip(schemas, at, strict=True)]
 
 
 def _stored(file: TableFile, kinds: Mapping[str, Any]) -> dict[str, Any]:
@@ -1147,7 +1149,8 @@ def writing_table(
         If the rows have no such columns.
     """
     keys = rows.keys(asked.keys) if asked.keys else None
-    names = [*asked.keys, *score_columns(asked)]
+    scores = score_columns(asked)
+    names = [*asked.keys, *(f"predicted_{n}" if n in asked.keys else n for n in scores)]
     if len(set(names)) < len(names) or len(rows.grid.shape) > 1:
         raise InvalidParameterError(
             f"{path} would have the columns {shown_names(names)}, a row for each of the rows of "

@@ -7,7 +7,7 @@ import contextlib
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,11 +28,12 @@ _MISSING = (  # the markers of pandas
     *("", "NA", "N/A", "NULL", "NaN", "None", "n/a", "nan", "null", "<NA>", "#N/A", "#N/A N/A"),
     *("#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
 )
-# Types of labels from the narrowest on, and the texts that are labels of such a type.
+# Types of labels from the narrowest on, and the texts that are labels of such a type. Numbers with
+# leading zeros are codes: 01 and 1 are two labels.
 _LABELS = {
-    "int64": "^-?[0-9]+$",
-    "uint64": "^[0-9]+$",
-    "double": "^[^xX_]+$",
+    "int64": "^(0|-?[1-9][0-9]*)$",
+    "uint64": "^(0|[1-9][0-9]*)$",
+    "double": "^[-+]?(0|0?[^0-9xX_][^xX_]*|[1-9][^xX_]*)$",
     "bool": "^(true|True|TRUE|false|False|FALSE)$",
 }
 
@@ -58,6 +59,8 @@ class Contents(NamedTuple):
         Bytes of a row in all columns, if memory is taken for those too that are not read.
     line : Line or None
         First line of a text.
+    labels : list of str
+        Types that hold all labels of a text, the narrowest first.
     """
 
     sizes: list[int]
@@ -67,6 +70,7 @@ class Contents(NamedTuple):
     whole: int = 0
     stored: int = 0
     line: Any = None
+    labels: Sequence[str] = ()
 
 
 class Line(NamedTuple):
@@ -166,10 +170,7 @@ class Text:
             raise SourceError(self._explained(path, filesystem, line, {}, None))
         if not n_rows:
             raise SourceError(f"{path} has a header but no rows")
-        if label is not None:
-            kind = pa.type_for_alias([*kinds, "string"][0])
-            schema = schema.set(line.names.index(label), pa.field(label, kind))
-        return Contents([n_rows], schema, {}, _READ_BYTES, line=line)
+        return Contents([n_rows], schema, {}, _READ_BYTES, line=line, labels=[*kinds, "string"])
 
     def batches(
         self, file: Any, filesystem: Any, first: int, kinds: Mapping[str, Any], n_rows: int

@@ -195,3 +195,19 @@ def test_errors_of_commands_speak_the_language_of_the_shell(command, tmp_path, m
         assert message in ended.err
         assert "=" not in ended.err
     assert "former" not in command("predict", "--help").out
+
+
+@pytest.mark.parametrize("name", ["p.csv", "p.parquet"])
+def test_predictions_stand_beside_labels(tmp_path, store, command, name):
+    path, model, out = store.with_stem("labelled"), tmp_path / "model", tmp_path / name
+    table = TABLE.rename_columns(["id", "a", "label", "b"])
+    (pq.write_table if path.suffix == ".parquet" else pc.write_csv)(table, path)
+    options = "--labels", "label", "--features", "a,b"
+    assert command("fit", path, "--kind", "gnb", "--out", model, *options).code == 0
+    predict = "predict", path, "--model", model, "--out", out, "--keys", "label", "--json"
+    code, said, _ = command(*predict)
+    found = (pc.read_csv if name == "p.csv" else pq.read_table)(out)
+    predicted = GaussianNB().fit(X, NAMES).predict(X)
+    assert found.to_pydict() == {"label": [*NAMES], "predicted_label": [*predicted]}
+    counts = {each["label"]: each["rows"] for each in json.loads(said)["predicted"]}
+    assert (code, counts) == (0, {name: int((predicted == name).sum()) for name in counts})

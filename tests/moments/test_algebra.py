@@ -596,6 +596,13 @@ ACTIONS = [
 ]
 
 
+@pytest.mark.parametrize("index", [[], (), np.empty(0), slice(0)])
+def test_no_features_are_refused(index):
+    moments = ClassMoments().update(np.eye(2), [0, 0])
+    with pytest.raises(InvalidParameterError, match="expected one feature or more"):
+        moments.select_features(index)
+
+
 def test_skipped_rows_are_counted_through_the_algebra():
     X = np.array([[1.0], [np.nan], [3.0], [np.nan]])
     a, b = (accumulate(X[:n], np.zeros(n, int), on_invalid="skip") for n in (4, 2))

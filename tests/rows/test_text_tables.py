@@ -148,7 +148,10 @@ def test_an_index_that_pandas_wrote_is_no_feature_in_silence(tmp_path, first):
 @pytest.mark.parametrize(
     ("texts", "values"),
     [
-        (["1", "-2", "03"], [1, -2, 3]),
+        (["10", "-2", "0"], [10, -2, 0]),
+        (["1", "01", "001"], ["1", "01", "001"]),
+        (["1.5", "01.5", "0"], ["1.5", "01.5", "0"]),
+        (["-0.5", "+0", ".5"], [-0.5, 0.0, 0.5]),
         (["1", "2.5", "1e3"], [1.0, 2.5, 1000.0]),
         (["1", "2.5", "x"], ["1", "2.5", "x"]),
         (["1000", "1e3", " 1000 "], [1000.0] * 3),
@@ -181,6 +184,26 @@ def test_labels_of_several_files(tmp_path, second):
     write_csv(tmp_path / "2.csv", second)
     rows, labels = open_store(tmp_path, label="kind")
     assert (rows[:].tolist(), labels[:].tolist()) == ([[1], [2]], ["7", "x"])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "labels"),
+    [
+        ("7", "7.0", [7.0, 7.0]),
+        ("1.5", "-3", [1.5, -3.0]),
+        ("7", "18446744073709551615", [7, 2**64 - 1]),
+        ("-7", "18446744073709551615", ["-7", "18446744073709551615"]),
+        ("7", "true", ["7", "true"]),
+        ("NA", "true", [None, True]),
+    ],
+)
+def test_labels_of_several_files_have_one_type(tmp_path, first, second, labels):
+    for texts in ((first, second), (second, first)):
+        for number, text in enumerate(texts):
+            write_csv(tmp_path / f"{number}.csv", [("a", "kind"), (1, text)])
+        found = open_store(tmp_path, label="kind")[1][:].tolist()
+        labels = labels if texts[0] == first else labels[::-1]
+        assert [*map(repr, found)] == [*map(repr, labels)]
 
 
 # --- missing values -----------------------------------------------------------------------------
