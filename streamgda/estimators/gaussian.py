@@ -384,10 +384,6 @@ class GaussianClassifier(MomentClassifier):
                 f"{type(self).__name__} has covariance_ with store_covariance=True only"
             )
 
-    def _in_type(self, values: np.ndarray) -> np.ndarray:
-        """Return values as float32 if all rows were, as in scikit-learn."""
-        return values.astype(np.float32) if self._single else values
-
     # --- leave-one-out ------------------------------------------------------------------------
 
     def _leave_one_out(self) -> GaussianLeaveOneOut:

@@ -878,6 +878,10 @@ class MomentEstimator(RowEstimator):
         )
         return scorer
 
+    def _in_type(self, values: np.ndarray) -> np.ndarray:
+        """Return values as float32 if all rows were, as in scikit-learn."""
+        return values.astype(np.float32) if self._single else values
+
     def _make_scorer(self, method: str) -> Scorer:
         model = self._model_for(method)  # once: another thread may replace it
         name, axis = self._model_methods[method]

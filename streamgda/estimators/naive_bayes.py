@@ -265,7 +265,7 @@ class BernoulliNB(MomentClassifier):
     fit_prior : bool
         If False, all classes that have rows get the same prior.
     class_prior : array-like, shape (n_classes,), optional
-        Priors of the sorted classes; by default their shares of the rows.
+        Priors of the sorted classes, used as they are; by default their shares of the rows.
     temperature : float > 0
         Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
     feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
@@ -303,6 +303,7 @@ class BernoulliNB(MomentClassifier):
     """
 
     _model_type = BernoulliModel
+    _any_sum_of_priors = True
 
     def __init__(
         self,
@@ -518,7 +519,7 @@ class BernoulliNB(MomentClassifier):
         n_samples, random, labels = self._drawing(n_samples, random_state, y)
         model = self.model_
         if labels is None:
-            labels = random.choice(model.classes, n_samples, p=model.priors)
+            labels = random.choice(model.classes, n_samples, p=model.priors / model.priors.sum())
         labels = np.repeat(labels, n_samples // labels.size)  # of one for all
         return model.sample(labels, random), labels
 

@@ -73,6 +73,8 @@ class PenalisedLeastSquares(MomentEstimator):
     """
 
     _model_type = RidgeModel
+    _float32_of_float32 = True
+    _single_scores = "target", "targets", "relative_scores", "log_odds"
     _scores: np.ndarray | None = None
 
     def __init__(
@@ -610,7 +612,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
     @fitted
     def coef_(self) -> np.ndarray:
         """Coefficients, shape (n_features,) or (n_targets, n_features)."""
-        coefficients: np.ndarray = self._shaped(self.model_.coefficients)
+        coefficients: np.ndarray = self._in_type(self._shaped(self.model_.coefficients))
         return coefficients
 
     @fitted
@@ -618,7 +620,8 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         """Predictions at the origin, a number or, of targets in columns, shape (n_targets,)."""
         if not self._settings.fit_intercept:
             return 0.0
-        return self.model_.at_zero[0] if self._targets is None else self.model_.at_zero
+        values = self._in_type(self.model_.at_zero)
+        return values[0] if self._targets is None else values
 
     @fitted
     def r2_(self) -> Any:
@@ -859,13 +862,13 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
     @fitted
     def coef_(self) -> np.ndarray:
         """Coefficients, shape (n_classes, n_features), or (n_features,) for two classes."""
-        coefficients: np.ndarray = self.model_.coefficients
+        coefficients = self._in_type(self.model_.coefficients)
         return coefficients[1] if len(coefficients) == 2 else coefficients
 
     @fitted
     def intercept_(self) -> Any:
         """Scores at the origin, shape (n_classes,), or (1,) for two classes."""
-        values = self.model_.at_zero
+        values = self._in_type(self.model_.at_zero)
         if not self._settings.fit_intercept:
             return 0.0
         return values[1:] if len(values) == 2 else values

@@ -158,7 +158,7 @@ class BernoulliModel(Model):
         ones = ones_of(moments)
         n = count[:, None].astype(np.float64)
         log_one, log_zero = log_probabilities(ones, n - ones, n, alpha)
-        shares = check_priors(priors, moments.classes, count, "class_prior")
+        shares = check_priors(priors, moments.classes, count, "class_prior", normalised=False)
         names = moments.feature_names
         return cls(moments.classes, shares, log_one, log_zero, threshold, names)
 
@@ -295,7 +295,7 @@ class BernoulliModel(Model):
             for name, values in logarithms.items()
         ]
         check_array("priors", self.priors, (k,), "f8")
-        check_priors(self.priors, self.classes, seen[0])
+        check_priors(self.priors, self.classes, seen[0], normalised=False)
         one, zero = self.log_one[seen[0]], self.log_zero[seen[0]]
         if (seen[0] != seen[1]).any() or max(one.max(), zero.max()) > 0:
             raise ValueError("its probabilities are above one, or missing")

@@ -797,7 +797,7 @@ def check_priors(
     ------
     InvalidParameterError
         For negative priors, a number of them other than that of the classes, or a sum that is not
-        one if they are to be normalised.
+        one if they are to be normalised, or else not positive and finite.
     """
     if priors is None:
         return np.asarray(count / np.add.reduce(count), np.float64)
@@ -813,9 +813,14 @@ def check_priors(
             f"{name} must be non-negative; got {values.tolist()}. Priors must be non-negative and "
             f"sum to one"
         )
-    if normalised and not np.isclose(values.sum(), 1.0):
+    total = values.sum()
+    if normalised and not np.isclose(total, 1.0):
         raise InvalidParameterError(
-            f"The sum of the priors should be 1; got {values.sum():.6g}. Divide them by their sum"
+            f"The sum of the priors should be 1; got {total:.6g}. Divide them by their sum"
+        )
+    if not 0 < total < np.inf:
+        raise InvalidParameterError(
+            f"the sum of {name} is {total:g}; expected finite numbers, at least one above zero"
         )
     without = (values > 0) & (count == 0)
     if without.any():

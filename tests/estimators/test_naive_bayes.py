@@ -15,7 +15,14 @@ from sklearn import datasets, naive_bayes
 from sklearn.base import clone
 
 import streamgda
-from streamgda import BernoulliNB, ClassMoments, GaussianNB, ThresholdClassifier, accumulate
+from streamgda import (
+    BernoulliNB,
+    ClassMoments,
+    GaussianNB,
+    QuadraticDiscriminantAnalysis,
+    ThresholdClassifier,
+    accumulate,
+)
 from streamgda.engine import plan
 from streamgda.errors import FormatError, InvalidDataError, InvalidParameterError
 from streamgda.storage.saved import restore, state_of
@@ -68,7 +75,7 @@ class EachAlpha:
     "alpha, force_alpha, priors, weighted",
     [0, 1.5, 1e-12, [0.01, 1e-12, 0.5, 1, 2, 30], (1,) * 6],
     [True, False],
-    [(True, None), (False, None), (True, [0.2, 0.3, 0.5])],
+    [(True, None), (False, None), (True, [0.2, 0.3, 0.5]), (True, [2.0, 0.5, 3.0])],
     [True, False],
 )
 @pytest.mark.filterwarnings("ignore:alpha too small")
@@ -84,6 +91,27 @@ def test_all_parameters_of_bernoulli(alpha, force_alpha, priors, weighted):
     np.testing.assert_allclose(
         ours.predict_joint_log_proba(X), theirs.predict_joint_log_proba(X), rtol=1e-9
     )
+
+
+def test_priors_of_any_sum():
+    X, y = rows()
+    nb = BernoulliNB(class_prior=[2.0, 0.5, 3.0]).fit(X, y)
+    shares = BernoulliNB(class_prior=np.array([2.0, 0.5, 3.0]) / 5.5).fit(X, y)
+    loaded = BernoulliNB.from_bytes(nb.to_bytes())
+    given = BernoulliNB.from_parameters(nb.feature_log_prob_, nb.class_log_prior_, nb.classes_)
+    for each in (nb, loaded, given):
+        np.testing.assert_allclose(each.predict_proba(X), shares.predict_proba(X), rtol=1e-12)
+        drawn, expected = each.sample(50, random_state=0), shares.sample(50, random_state=0)
+        np.testing.assert_array_equal(drawn[1], expected[1])
+
+
+@pytest.mark.parametrize("sum_of", [0.0, np.inf])
+@pytest.mark.parametrize("kind", [BernoulliNB, QuadraticDiscriminantAnalysis])
+def test_priors_without_a_sum_are_refused(kind, sum_of):
+    X, y = rows()
+    name = "class_prior" if kind is BernoulliNB else "priors"
+    with pytest.raises(InvalidParameterError, match=f"the sum of {name} is {sum_of:g}; expected"):
+        kind(**{name: [sum_of, 0.0, 0.0]}).fit(X, y)
 
 
 @pytest.mark.parametrize("alpha", [0, 1e-12, 1.0, [0, 1, 1, 1, 1, 1], [1.0] * 6])

@@ -55,6 +55,29 @@ def test_scikit_learn_checks(estimator, check):
         check(estimator)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int8])
+@pytest.mark.parametrize("of_targets", [np.float32, np.float64])
+@pytest.mark.parametrize("target", [Y, BOTH, Y > 150])
+def test_types_are_those_of_scikit_learn(dtype, of_targets, target):
+    name = "RidgeClassifier" if target.dtype == bool else "Ridge"
+    rows, y = (X * 99).astype(dtype), target if target.dtype == bool else target.astype(of_targets)
+    ours, theirs = globals()[name]().fit(rows, y), getattr(linear_model, name)().fit(rows, y)
+    method = "decision_function" if target.dtype == bool else "predict"
+    found = [getattr(ours, method)(each).dtype for each in (rows, rows.astype(np.float64))]
+    if dtype == np.float16 and target.dtype == bool:  # theirs has half the digits
+        assert ours.coef_.dtype == np.float64
+        return
+    assert found == [
+        getattr(theirs, method)(each).dtype for each in (rows, rows.astype(np.float64))
+    ]
+    assert (ours.coef_.dtype, ours.intercept_.dtype) == (
+        theirs.coef_.dtype,
+        theirs.intercept_.dtype,
+    )
+    loaded = type(ours).from_bytes(ours.to_bytes())
+    assert getattr(loaded, method)(da.from_array(rows)).dtype == found[0]
+
+
 def assert_close(a, b, rtol=1e-10):
     """Check that they agree within `rtol` of the largest entry."""
     np.testing.assert_allclose(a, b, rtol=0, atol=rtol * np.abs(b).max(), strict=True)
