@@ -229,7 +229,7 @@ def test_logarithms_that_are_none():
     for logs, priors in (
         ([[0.5], [-1.0]], [-0.7, -0.7]),
         ([-1.0, -1.0], [-0.7, -0.7]),
-        ([[-1.0], [-1.0]], [-0.7, -0.1]),
+        ([[-1.0], [-1.0]], [-np.inf, -np.inf]),
         ([[-1.0]], [-0.7, -0.7]),
     ):
         with pytest.raises(InvalidParameterError, match="no logarithms of probabilities"):
