@@ -147,6 +147,7 @@ def _truncated_root(
     images /= np.linalg.norm(images, axis=0)
     lapack.invert_lower(root)
     remove_directions(root, images)
+    root[:, correlation.diagonal() == 0] = 0.0  # their means may be far apart
     root /= scale
     root[root.diagonal() < 0] *= -1
     return np.asarray(root[np.argsort(root.any(axis=1), kind="stable")])

@@ -6,7 +6,7 @@ import pytest
 from grids import in_turn
 from sklearn import datasets, discriminant_analysis
 
-from streamgda import ClassMoments
+from streamgda import ClassMoments, LinearDiscriminantAnalysis
 from streamgda.errors import FormatError
 from streamgda.models.covariance import Regularisation, estimate
 from streamgda.models.discriminants import LinearModel
@@ -74,6 +74,17 @@ def test_models_agree_with_scikit_learn(rows, with_priors):
     assert_close(
         scalings * np.sign((scalings * theirs.scalings_).sum(axis=0)), theirs.scalings_, 1e-9
     )
+
+
+@pytest.mark.filterwarnings("ignore::streamgda.errors.CollinearityWarning")
+@in_turn("rows, solver", [doubled, few_rows, one_hot], ["svd", "lsqr"])
+def test_features_that_are_constant_within_classes_are_left_out_exactly(rows, solver):
+    X, y = rows()
+    beside = np.insert(X, 1, 1e18 * y, axis=1)  # times in nanoseconds, say
+    found, expected = (LinearDiscriminantAnalysis(solver).fit(each, y) for each in (beside, X))
+    assert (found.coef_[:, 1] == 0).all()
+    assert_close(found.mahalanobis(beside), expected.mahalanobis(X), 1e-9)
+    np.testing.assert_allclose(found.predict_proba(beside), expected.predict_proba(X), atol=1e-9)
 
 
 def test_discriminant_directions_along_which_means_agree_are_left_out():
