@@ -108,12 +108,11 @@ class Accumulation:
             )
         if self.rule.action != "pairwise":
             kind: Any = GroupedMoments if self.grouped else ClassMoments
-            kept: Moments = kind(
+            return kind(
                 self.covariance_type,
                 fourth_moments=self.fourth_moments,
                 feature_map=self.feature_map,
             )
-            return kept
         if self.feature_map is not None:
             raise InvalidParameterError(
                 "on_invalid='pairwise' keeps moments of rows with gaps, which no feature_map can "

@@ -75,8 +75,7 @@ def _figures(done: int, total: int | None, first: int, row_bytes: int, seconds: 
 def _resident() -> int:
     import psutil  # noqa: PLC0415
 
-    resident: int = psutil.Process().memory_info().rss
-    return resident
+    return psutil.Process().memory_info().rss
 
 
 @contextlib.contextmanager

@@ -376,8 +376,7 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier):
     @property
     def _axes(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """Variances and principal axes of each class, by falling variance."""
-        axes: list[tuple[np.ndarray, np.ndarray]] = self._once("axes", self._compute_axes)
-        return axes
+        return self._once("axes", self._compute_axes)
 
     def _compute_axes(self) -> list[tuple[np.ndarray, np.ndarray]]:
         return threads.run_serial_blas(_principal_axes, ((c,) for c in self._covariances.values))

@@ -356,8 +356,7 @@ class GaussianClassifier(MomentClassifier):
         check_is_fitted(self)
         keep = bool(getattr(self._settings, "store_covariance", False))
         compute = partial(self._estimated, drop_constant=False)
-        covariances: Covariances = self._once("covariances", compute, keep)
-        return covariances
+        return self._once("covariances", compute, keep)
 
     @property
     def _amounts(self) -> tuple[np.ndarray, float]:
@@ -368,8 +367,7 @@ class GaussianClassifier(MomentClassifier):
             covariances = self._covariances
             return covariances.shrinkage, covariances.epsilon
 
-        amounts: tuple[np.ndarray, float] = self._once("amounts", compute)
-        return amounts
+        return self._once("amounts", compute)
 
     @fitted
     def constant_features_(self) -> np.ndarray:

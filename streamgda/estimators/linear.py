@@ -401,8 +401,7 @@ class LinearDiscriminantAnalysis(
         model = self.model_
         if self._settings.solver != "eigen":
             return model.directions
-        found: tuple[np.ndarray, np.ndarray] = self._once("directions", self._eigen_directions)
-        return found
+        return self._once("directions", self._eigen_directions)
 
     def _eigen_directions(self) -> tuple[np.ndarray, np.ndarray]:
         how = self._settings._regularisation()
@@ -453,8 +452,7 @@ class LinearDiscriminantAnalysis(
         limit = f"min(n_features, n_classes - 1) = {most}"
         expected = f"an integer >= 1; n_components cannot be larger than {limit}"
         asked = partial(as_integer, "n_components", wanted, expected, 1, most)
-        n_components: int = self._once("n_components", asked)
-        return n_components
+        return self._once("n_components", asked)
 
     def _counterpart(self) -> export.Counterpart:
         settings, model = self._settings, self.model_

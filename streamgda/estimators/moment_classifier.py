@@ -665,8 +665,7 @@ class MomentEstimator(RowEstimator):
 
     def _locked(self) -> Lock:
         """Return the lock that is held while the estimator changes."""
-        lock: Lock = self._lock or self.__dict__.setdefault("_lock", Lock())
-        return lock
+        return self._lock or self.__dict__.setdefault("_lock", Lock())
 
     def __getstate__(self) -> Any:
         """Return the attributes for copies and pickles, with copies of what changes in place."""
@@ -873,10 +872,9 @@ class MomentEstimator(RowEstimator):
         if method not in self._model_methods or not hasattr(self, method) or options:
             self._refuse_method(method)
         name = method + " of rows"
-        scorer: Scorer = self._still_derived().get(name) or self._once(
+        return self._still_derived().get(name) or self._once(
             name, partial(self._make_scorer, method)
         )
-        return scorer
 
     def _in_type(self, values: np.ndarray) -> np.ndarray:
         """Return values as float32 if all rows were, as in scikit-learn."""

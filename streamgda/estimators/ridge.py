@@ -266,8 +266,7 @@ class PenalisedLeastSquares(MomentEstimator):
     @property
     def _fitted(self) -> Fit:
         """The fit to all rows."""
-        fit: Fit = self._once("fit", self._compute_fit)
-        return fit
+        return self._once("fit", self._compute_fit)
 
     def _compute_fit(self) -> Fit:
         settings, moments = self._settings, self.moments_
@@ -612,8 +611,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
     @fitted
     def coef_(self) -> np.ndarray:
         """Coefficients, shape (n_features,) or (n_targets, n_features)."""
-        coefficients: np.ndarray = self._in_type(self._shaped(self.model_.coefficients))
-        return coefficients
+        return self._in_type(self._shaped(self.model_.coefficients))
 
     @fitted
     def intercept_(self) -> Any:
@@ -644,8 +642,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
 
         They do not contain the bias of a penalty.
         """
-        errors: np.ndarray = self._shaped(self._fitted.standard_errors.T)
-        return errors
+        return self._shaped(self._fitted.standard_errors.T)
 
     # --- scoring --------------------------------------------------------------------------------
 

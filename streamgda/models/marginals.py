@@ -108,8 +108,7 @@ class Marginals:
         if self.method == "filled":
             return filled(self.model, given, observed, model.posterior(given))
         beside = {name: values[at] for name, values in of_rows.items()}
-        found: np.ndarray = getattr(model, self.method)(given, **self.options, **beside)
-        return found
+        return getattr(model, self.method)(given, **self.options, **beside)
 
     def _model_of(self, missing: np.ndarray, observed: np.ndarray) -> Any:
         """Return the model of the observed features, which is kept if there is room."""

@@ -347,8 +347,7 @@ class Structure:
             return [d] * n_groups
         log_determinants[...] = np.log(np.where(positive, covariances, 1.0)).sum(axis=1)
         np.divide(1, covariances, out=covariances, where=positive)
-        ranks: list[int] = positive.sum(axis=1).tolist()
-        return ranks
+        return positive.sum(axis=1).tolist()
 
     def log_determinants(self, roots: np.ndarray) -> np.ndarray:
         """Return the log-determinants of the covariances with these roots, shape (groups,)."""

@@ -123,8 +123,7 @@ def _axes_below(limit: float, matrix: np.ndarray, least: int = 0) -> np.ndarray:
 
 def _first_axes(n: int, matrix: np.ndarray) -> np.ndarray:
     """Return the principal axes of the least variances as columns."""
-    axes: np.ndarray = linalg.eigh(matrix, subset_by_index=(0, n - 1), check_finite=False)[1]
-    return axes
+    return linalg.eigh(matrix, subset_by_index=(0, n - 1), check_finite=False)[1]
 
 
 def _truncated_root(

@@ -214,8 +214,7 @@ def narrowed(X: Any) -> Any:
             fields: list[Any] = [("low", dtype), rest]
             if X.dtype.str[0] == ">":
                 fields = [rest, ("low", dtype.newbyteorder(">"))]
-            narrow: np.ndarray = X.view(np.dtype(fields))["low"]
-            return narrow
+            return X.view(np.dtype(fields))["low"]
     return X
 
 
@@ -512,8 +511,7 @@ class CodedLabels:
 
     def tolist(self) -> list[Any]:
         """Return the labels as a list."""
-        labels: list[Any] = np.asarray(self).tolist()
-        return labels
+        return np.asarray(self).tolist()
 
 
 def coded(codes: np.ndarray, words: list[Any]) -> CodedLabels:

@@ -237,8 +237,7 @@ def nodata_of(array: Any) -> float | None:
     value = np.asarray(found)
     if value.size != 1 or value.dtype.kind not in "iuf" or np.isnan(value).all():
         return None
-    number: float = value.item()
-    return number
+    return value.item()
 
 
 def warn_if_scaled(array: Any, name: str) -> None:

@@ -661,8 +661,7 @@ class Table:
     @property
     def remote(self) -> RemoteFiles | None:
         """Remote files that are requested ahead, if they are."""
-        found: RemoteFiles | None = getattr(self.format, "remote", None)
-        return found
+        return getattr(self.format, "remote", None)
 
     def _of_file(
         self, file: TableFile, first: int, kinds: Mapping[str, Any], pieces: Any

@@ -241,8 +241,7 @@ def _counts(X: Any) -> dict[str, int]:
 
     integers = selectors.integer() | selectors.boolean()
     query = X.select(pl.len().alias("rows"), integers.null_count().name.prefix("nulls of "))
-    counts: dict[str, int] = query.collect(engine="streaming").row(0, named=True)
-    return counts
+    return query.collect(engine="streaming").row(0, named=True)
 
 
 def _is_array_in_disguise(X: Any) -> bool:
@@ -436,8 +435,7 @@ def as_stacked(values: np.ndarray, width: int | None = None) -> np.ndarray:
 
 def _only_column(frame: Frame) -> nw.Series[Any]:
     series = isinstance(frame, nw.Series)  # a name may be a number, which would be that of a row
-    found: nw.Series[Any] = frame if series else frame.get_column(frame.columns[0])
-    return found
+    return frame if series else frame.get_column(frame.columns[0])
 
 
 def _as_arrow(column: nw.Series[Any]) -> Any:

@@ -25,8 +25,7 @@ Result = TypeVar("Result")
 
 def _function(name: str, *kinds: Any, result: Any = None) -> Callable[..., Any]:
     """Return a function of Python's C interface that is called without the GIL."""
-    function: Callable[..., Any] = ctypes.CFUNCTYPE(result, *kinds)((name, ctypes.pythonapi))
-    return function
+    return ctypes.CFUNCTYPE(result, *kinds)((name, ctypes.pythonapi))
 
 
 # Unlike the locks of `threading`, these are waited for without handling signals.
@@ -270,5 +269,4 @@ class _Call(Generic[Result]):
                 raise error
             finally:
                 del error  # whose traceback would refer to it
-        value: Result = self._value
-        return value
+        return self._value

@@ -19,8 +19,7 @@ _Number = ctypes.POINTER(ctypes.c_int)
 
 def _routine(name: str, *kinds: Any, result: Any = None) -> Callable[..., Any]:
     address = get_cython_function_address("scipy.linalg.cython_lapack", name)
-    routine: Callable[..., Any] = ctypes.CFUNCTYPE(result, *kinds)(address)
-    return routine
+    return ctypes.CFUNCTYPE(result, *kinds)(address)
 
 
 _matrix = ctypes.c_void_p

@@ -290,8 +290,7 @@ def _metadata(shape: tuple[int, ...], dtype: np.dtype) -> dict[str, Any]:
     import zarr  # noqa: PLC0415
 
     array = zarr.create_array(zarr.storage.MemoryStore(), **_layout(shape, dtype))
-    metadata: dict[str, Any] = json.loads(json.dumps(array.metadata.to_dict()))
-    return metadata
+    return json.loads(json.dumps(array.metadata.to_dict()))
 
 
 # --- writing ----------------------------------------------------------------------------------

@@ -147,8 +147,7 @@ class Guarded(_Bounded):
             raise FormatError(f"chunk {key} is missing")
         if len(value) != n_bytes:
             raise FormatError(f"chunk {key} does not have {n_bytes} bytes")
-        chunk: bytes = value.to_bytes()
-        return chunk
+        return value.to_bytes()
 
 
 def check_stored(members: list[zipfile.ZipInfo], size: int, name: Any) -> None:

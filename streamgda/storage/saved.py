@@ -330,8 +330,7 @@ def _class_of(kind: str) -> type[Saved]:
     if kind not in _CLASSES:
         raise FormatError(f"it holds {kind!r}, which `load` does not read")
     module, _, name = _CLASSES[kind].rpartition(".")
-    found: type[Saved] = getattr(import_module(f"streamgda.{module}"), name)
-    return found
+    return getattr(import_module(f"streamgda.{module}"), name)
 
 
 def class_named(name: str, base: type[Kind]) -> type[Kind]:

@@ -143,8 +143,7 @@ def sized(array: Any) -> Any:
 def name_of(source: RowSource) -> str:
     """Return the name of a collection, or one of its kind for rows that are none."""
     if source.executor == "dask":
-        name: str = _as_array(source).name
-        return name
+        return _as_array(source).name
     values = _whole(source) if source.in_memory else source.values
     return f"array-{dask.base.tokenize(values)}"
 
