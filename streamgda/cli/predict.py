@@ -110,7 +110,7 @@ def predict(
     table = is_table_path(out)
     whole = table or is_geotiff(out)
     if not whole:
-        check_new(out, "out", ENDINGS)
+        check_new(out, ENDINGS)
     partial = out if whole else out.with_name(f"{out.name}.partial")
     files.refuse_occupied(out, overwrite)
     _refuse_other_data(out, partial)

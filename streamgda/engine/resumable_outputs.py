@@ -178,7 +178,7 @@ class Output:
         if self._kind is not None:
             _check_file(Path(out), asked.overwrite)
         elif self.array is None:
-            check_new(out, "out", ENDINGS)
+            check_new(out, ENDINGS)
         if asked.keys and self._kind is not _TABLE:
             raise InvalidParameterError(
                 f"keys={shown(asked.keys)} are columns of a table, and out is {shown(out)}; "
@@ -266,7 +266,7 @@ class Output:
             row_bytes = dtype.itemsize * math.prod(width)
             path = local_path(self._out)
             whole = None if path is None or path.suffix == ".zip" else replacing.replacing(path)
-            with creating(self._out, "out"), whole or contextlib.nullcontext(self._out) as place:
+            with creating(self._out), whole or contextlib.nullcontext(self._out) as place:
                 self.array = zarr.create_array(
                     retried(place),
                     shape=(*self.grid.shape, *width),

@@ -212,9 +212,9 @@ def _targets(out: Any, shape: tuple[int, int], labels: np.dtype, slab_rows: int)
         return out, np.empty(shape[0], labels)
     import zarr  # noqa: PLC0415
 
-    check_new(out, "out")
+    check_new(out)
     target = as_target(out, "out")
-    with creating(target, "out"):
+    with creating(target):
         group = zarr.create_group(target)
     rows = min(slab_rows, shape[0])
     X = group.create_array(

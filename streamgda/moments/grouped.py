@@ -154,6 +154,10 @@ class Held:
             counts[self.numbers] = self.cells.class_count
         return counts
 
+    def labels_with(self, other: Held) -> tuple[np.ndarray, np.ndarray]:
+        """Return the labels of the groups and of the classes of both."""
+        return join_labels(self.groups, other.groups), join_labels(self.classes, other.classes)
+
     def widened(self, groups: np.ndarray, classes: np.ndarray) -> Held:
         """Return the same moments among more groups and classes; arrays are shared if they fit."""
         if groups.size == self.groups.size and classes.size == self.classes.size:
@@ -209,11 +213,11 @@ class Held:
             sums = sums.placed(at, labels.size)
         return self.cells._with_sums(labels, sums, structure)
 
-    def pruned(self, kept_classes: np.ndarray) -> Held:
-        """Return the moments without groups and classes that have no rows; some classes stay."""
+    def pruned(self) -> Held:
+        """Return the moments without groups and classes that have no rows."""
         seen = self.counts > 0
         groups = np.asarray(seen.any(axis=1))
-        classes = seen.any(axis=0) | (find(self.classes, kept_classes) >= 0)
+        classes = np.asarray(seen.any(axis=0))
         if groups.all() and classes.all():
             return self
         of_group, of_class = self.numbers
@@ -598,10 +602,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
 
     def _add(self, other: GroupedMoments) -> None:
         mine, theirs = self._held, other._held
-        labels = (
-            join_labels(mine.groups, theirs.groups),
-            join_labels(mine.classes, theirs.classes),
-        )
+        labels = mine.labels_with(theirs)
         sums = mine.widened(*labels)
         mine.others = None  # large moments change in place
         sums.cells += theirs.widened(*labels).cells
@@ -621,11 +622,8 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         """
         if not isinstance(other, GroupedMoments):
             return NotImplemented
-        held, theirs = self._held, other._held.pruned(NONE)
-        labels = (
-            join_labels(held.groups, theirs.groups),
-            join_labels(held.classes, theirs.classes),
-        )
+        held, theirs = self._held, other._held.pruned()
+        labels = held.labels_with(theirs)
         wide, subtracted = held.widened(*labels), theirs.widened(*labels)
         lacking = np.argwhere(exceeds(subtracted.counts, wide.counts))
         if lacking.size:
@@ -636,7 +634,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
                 f"{wide.counts[g, k]:g} of them: only rows that were added can be subtracted"
             )
         left = wide.cells._less(subtracted.cells, None)
-        return self._made(Held(*labels, left).pruned(NONE))
+        return self._made(Held(*labels, left).pruned())
 
     @synchronized
     def copy(self) -> Self:

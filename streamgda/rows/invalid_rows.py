@@ -257,7 +257,7 @@ class RowRule:
             labelled = np.ones(y.shape, bool)
         else:
             labels = without_mask(y)
-            check_comparable(self.unlabelled, "unlabelled", labels)
+            check_comparable(self.unlabelled, labels)
             labelled = find(labels, self.unlabelled) < 0
         return labelled & ~missing if self.gaps else labelled | missing
 

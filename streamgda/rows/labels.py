@@ -381,28 +381,19 @@ def label_of_none(classes: np.ndarray) -> Any:
     return labels[find(labels, classes) < 0][0].item()
 
 
-def check_comparable(values: np.ndarray, name: str, labels: Labels, what: str = "y") -> None:
-    """Raise `InvalidParameterError` for values that labels of this type never have.
+def check_comparable(unlabelled: np.ndarray, labels: Labels) -> None:
+    """Raise `InvalidParameterError` for labels of rows that do not count that no row can have.
 
-    Parameters
-    ----------
-    values : ndarray
-        Labels that the caller named.
-    name : str
-        Name of the parameter in errors.
-    labels : ndarray or CodedLabels
-        At least one label.
-    what : str
-        Name of the labels in errors.
+    There has to be at least one of the `labels` of rows.
     """
-    dtype, found = labels.dtype, family(values.dtype) == family(labels.dtype)
+    dtype, found = labels.dtype, family(unlabelled.dtype) == family(labels.dtype)
     if found and dtype.kind in "biu":
         low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-        found = bool(((values >= low) & (values <= high)).all())
+        found = bool(((unlabelled >= low) & (unlabelled <= high)).all())
     if not found:
         raise InvalidParameterError(
-            f"{name}={shown(values.tolist())} is compared with labels of dtype {dtype}, such as "
-            f"{what}[0]={labels[0]!r}, which never have such values; give labels of their kind"
+            f"unlabelled={shown(unlabelled.tolist())} is compared with labels of dtype {dtype}, "
+            f"such as y[0]={labels[0]!r}, which never have such values; give labels of their kind"
         )
 
 

@@ -17,9 +17,9 @@ from numba.extending import get_cython_function_address
 _Number = ctypes.POINTER(ctypes.c_int)
 
 
-def _routine(name: str, *kinds: Any, result: Any = None) -> Callable[..., Any]:
+def _routine(name: str, *kinds: Any) -> Callable[..., Any]:
     address = get_cython_function_address("scipy.linalg.cython_lapack", name)
-    return ctypes.CFUNCTYPE(result, *kinds)(address)
+    return ctypes.CFUNCTYPE(None, *kinds)(address)
 
 
 _matrix = ctypes.c_void_p

@@ -178,14 +178,12 @@ def as_target(store: Any, name: str) -> Any:
     return found
 
 
-def check_new(store: Any, name: str, files: str = "") -> None:
-    """Refuse a path for a new array or group that has another ending, or is in no folder.
+def check_new(store: Any, files: str = "") -> None:
+    """Refuse an `out` for a new array or group that has another ending, or is in no folder.
 
     Parameters
     ----------
     store : path, URL or zarr store
-    name : str
-        Name of the parameter, in errors.
     files : str
         Endings of files that can be written as well, for errors.
 
@@ -202,7 +200,7 @@ def check_new(store: Any, name: str, files: str = "") -> None:
     ending = PurePath(store).suffix.lower()
     if ending not in _ENDINGS:
         raise InvalidParameterError(
-            f"{name}={str(store)!r} ends in {ending}; expected {files}.zarr or no ending (a zarr "
+            f"out={str(store)!r} ends in {ending}; expected {files}.zarr or no ending (a zarr "
             f"array)"
         )
     check_folder(store)
@@ -236,8 +234,8 @@ def _check_names(store: Mapping[Any, Any]) -> None:
 
 
 @contextlib.contextmanager
-def creating(store: Any, name: str) -> Iterator[None]:
-    """Enter a context in which zarr creates a node where there is nothing yet.
+def creating(store: Any) -> Iterator[None]:
+    """Enter a context in which zarr creates a node in `out`, where there is nothing yet.
 
     Raises
     ------
@@ -253,7 +251,7 @@ def creating(store: Any, name: str) -> Iterator[None]:
         yield
     except (FileExistsError, errors.ContainsGroupError, errors.ContainsArrayError):
         raise SourceError(
-            f"{name}={named(store)} exists already; choose another path, or remove it first"
+            f"out={named(store)} exists already; choose another path, or remove it first"
         ) from None
 
 
