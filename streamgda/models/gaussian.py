@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any, Self
@@ -25,13 +25,11 @@ from streamgda.models.covariance import (
 )
 from streamgda.models.distance_tails import Tail, tail_of
 from streamgda.models.model import (
-    Finish,
     Model,
     check_classes,
     check_means,
     check_priors,
     copied,
-    length,
 )
 from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.covariance_types import Structure, structure_of
@@ -584,7 +582,7 @@ class GaussianModel(Model):
         def write(rows: Any, out: np.ndarray) -> bool | None:
             return functions.write(rows, (NO_LABELS, out, False))
 
-        return self._by_class(X, functions, copied, first_row, out, write)
+        return self._by_class(X, functions, copied, first_row, out, write=write)
 
     def project(
         self, X: Any, first_row: int = 0, *, directions: np.ndarray, centred: bool = True
@@ -623,9 +621,8 @@ class GaussianModel(Model):
         """
         used = directions[self.features]
         point = self._xbar_low if centred else -self._centre
-        out = np.empty((length(X), used.shape[1]))
         functions = self._functions(used.T, -(point @ used))
-        return self._score(X, functions, copied, out, first_row)
+        return self._score(X, functions, copied, first_row, columns=used.shape[1])
 
     # --- rows with gaps -----------------------------------------------------------------------
 
@@ -836,7 +833,7 @@ class GaussianModel(Model):
             np.take(labels, codes, out=out, mode="clip")
             out[-2 * best > limits[codes]] = labels[-1]
 
-        return self._score(X, scores_of, finish, np.empty(length(X), labels.dtype), first_row)
+        return self._score(X, scores_of, finish, first_row, dtype=labels.dtype)
 
     def mahalanobis(self, X: Any, first_row: int = 0, out: Any = None) -> np.ndarray:
         r"""Return :math:`(x-m_k)^T \Sigma_k^{-1} (x-m_k)`.
@@ -900,7 +897,7 @@ class GaussianModel(Model):
         >>> model.own_mahalanobis([[2.0], [5.0]], codes=np.array([0, 1])).round(3)
         array([0., 4.])
         """
-        return self._score(X, self._to_own_means, copied, None, first_row, codes)
+        return self._score(X, self._to_own_means, copied, first_row, None, codes)
 
     def _to_own_means(self, X: Any, codes: np.ndarray) -> np.ndarray:
         """Return squared distances of rows to the means of their own classes."""
@@ -1015,16 +1012,9 @@ class GaussianModel(Model):
 
         return self._by_mean(X, self._to_means, finish, first_row)
 
-    def _by_mean(
-        self,
-        X: Any,
-        scores_of: Callable[[np.ndarray], np.ndarray],
-        finish: Finish,
-        first_row: int,
-        out: np.ndarray | None = None,
-    ) -> np.ndarray:
+    def _by_mean(self, *arguments: Any) -> np.ndarray:
         """Score rows as `_by_class` does; NaN for classes without rows."""
-        values = self._by_class(X, scores_of, finish, first_row, out)
+        values = self._by_class(*arguments)
         without = np.isnan(self.means[:, 0])
         if not isinstance(values, np.ndarray):
             return in_columns(without, values)

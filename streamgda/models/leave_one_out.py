@@ -44,7 +44,7 @@ from streamgda.kernels.leave_one_out import LEAST
 from streamgda.kernels.scoring import PANEL_FEATURES
 from streamgda.models.covariance import Regularisation
 from streamgda.models.gaussian import GaussianModel
-from streamgda.models.model import length, log_posterior, posterior, tempered
+from streamgda.models.model import log_posterior, posterior, tempered
 from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.centred import total_variance
 from streamgda.moments.parallel import rows_by_group
@@ -184,7 +184,8 @@ class GaussianLeaveOneOut(GaussianModel):
         ndarray, shape (n_rows, n_classes) or (n_rows,)
             The answers; NaN for rows whose removal has to be a refit.
         """
-        n, k, some = length(X), self.classes.size, slice(first_row, first_row + length(X))
+        n, k = X.shape[0], self.classes.size
+        some = slice(first_row, first_row + n)
         finish, out = {
             "posterior": (posterior, np.empty((n, k))),
             "log_posterior": (log_posterior, np.empty((n, k))),
@@ -197,7 +198,7 @@ class GaussianLeaveOneOut(GaussianModel):
 
         own, influential = codes[some].astype(np.int64), np.zeros(n, bool)
         removed = () if weights is None else (weights[some],)
-        self._score(X, scores_of, finish, out, first_row, own, influential, *removed)
+        self._score(X, scores_of, finish, first_row, out, own, influential, *removed)
         if refitted is not None and refits is not None:
             some = slice(*np.searchsorted(refitted, [first_row, first_row + n]))
             known = np.empty_like(out, shape=(some.stop - some.start, *out.shape[1:]))

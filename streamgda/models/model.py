@@ -236,14 +236,16 @@ class RowModel(Saved):
         X: Any,
         scores_of: Callable[..., np.ndarray],
         finish: Finish,
-        out: np.ndarray | None,
         first_row: int,
+        out: np.ndarray | None = None,
         *of_rows: np.ndarray,
+        columns: int | None = None,
+        dtype: Any = np.float64,
         write: Write | None = None,
     ) -> Any:
         """Check rows, and score them as `_by_chunks` does; those on a device there.
 
-        Without `out` there is one number for each row.
+        Without `out` there is one number for each row, or `columns` of them.
         """
         there = _ON_DEVICE.get(getattr(finish, "func", finish)) if self._on_device else None
         device = there is not None and not of_rows
@@ -253,16 +255,17 @@ class RowModel(Saved):
                 refuse_not_finite(X, first_row)
             scores = X.scored(scores_of, there, self.classes.size)
             return tensors.as_labels(scores, self.classes) if there is tensors.as_codes else scores
-        out = np.empty(X.shape[0]) if out is None else out
-        return self._by_chunks(X, scores_of, finish, out, first_row, *of_rows, write=write)
+        if out is None:
+            out = np.empty(X.shape[:1] if columns is None else (X.shape[0], columns), dtype)
+        return self._by_chunks(X, scores_of, finish, first_row, out, *of_rows, write=write)
 
     def _by_chunks(
         self,
         X: Any,
         scores_of: Callable[..., np.ndarray],
         finish: Finish,
-        out: np.ndarray,
         first_row: int,
+        out: np.ndarray,
         *of_rows: np.ndarray,
         write: Write | None = None,
     ) -> np.ndarray:
@@ -454,18 +457,9 @@ class Model(RowModel):
         of_truth = logarithms[np.arange(truth.size), truth]
         return right, float(weights @ of_truth.clip(*_CLIPPED))
 
-    def _by_class(
-        self,
-        X: Any,
-        scores_of: Callable[[np.ndarray], np.ndarray],
-        finish: Finish,
-        first_row: int,
-        out: np.ndarray | None = None,
-        write: Write | None = None,
-    ) -> Any:
-        """Score rows as `_score` does, into an array of shape (n_rows, n_classes)."""
-        out = np.empty((length(X), self.classes.size)) if out is None else out
-        return self._score(X, scores_of, finish, out, first_row, write=write)
+    def _by_class(self, *arguments: Any, write: Write | None = None) -> Any:
+        """Score rows as `_score` does, with a number for each class."""
+        return self._score(*arguments, columns=self.classes.size, write=write)
 
     def predict(self, X: Any, first_row: int = 0, out: Any = None) -> np.ndarray:
         """Return each row's most probable class.
@@ -497,7 +491,6 @@ class Model(RowModel):
         >>> model.predict([[2.0], [5.0]])
         array(['ant', 'bee'], dtype='<U3')
         """
-        out = np.empty(length(X), self.classes.dtype) if out is None else out
         classes = self.classes
 
         def write(rows: Any, out: np.ndarray) -> bool | None:
@@ -509,7 +502,8 @@ class Model(RowModel):
 
         scores_of = partial(self._relative_scores, margin=0.0)
         finish = partial(_write_labels, classes)
-        return self._score(X, scores_of, finish, out, first_row, write=write)
+        dtype = classes.dtype
+        return self._score(X, scores_of, finish, first_row, out, dtype=dtype, write=write)
 
     def posterior(
         self, X: Any, first_row: int = 0, temperature: float = 1.0, out: Any = None
@@ -555,7 +549,7 @@ class Model(RowModel):
         def write(rows: Any, out: np.ndarray) -> bool | None:
             return self._write(rows, (NO_LABELS, out, True), temperature)
 
-        return self._by_class(X, scores_of, posterior, first_row, out, write)
+        return self._by_class(X, scores_of, posterior, first_row, out, write=write)
 
     def log_posterior(
         self, X: Any, first_row: int = 0, temperature: float = 1.0, out: Any = None
@@ -650,7 +644,7 @@ class Model(RowModel):
         def write(rows: Any, out: np.ndarray) -> bool | None:
             return self._write(rows, (NO_LABELS, out, False))
 
-        return self._by_class(X, self._relative_scores, copied, first_row, out, write)
+        return self._by_class(X, self._relative_scores, copied, first_row, out, write=write)
 
     def log_odds(self, X: Any, first_row: int = 0, out: Any = None) -> np.ndarray:
         """Return the log-odds of the second of two classes; zero if there is one class only.
@@ -682,7 +676,7 @@ class Model(RowModel):
         >>> model.log_odds([[2.0], [4.5], [7.0]]).round(2)
         array([-12.5,   0. ,  12.5])
         """
-        return self._score(X, self._relative_scores, difference, out, first_row)
+        return self._score(X, self._relative_scores, difference, first_row, out)
 
     def log_density(self, X: Any, first_row: int = 0, out: Any = None) -> np.ndarray:
         r"""Return :math:`\ln p(x) = \ln \sum_k p(x, y=k)`.
@@ -714,7 +708,7 @@ class Model(RowModel):
         >>> model.log_density([[2.0], [50.0]]).round(1)
         array([  -1.6, -926.1])
         """
-        return self._score(X, self._joint, log_sum_exp, out, first_row)
+        return self._score(X, self._joint, log_sum_exp, first_row, out)
 
     def own_log_density(self, X: Any, first_row: int = 0, *, codes: np.ndarray) -> np.ndarray:
         r"""Return :math:`\ln p(x | y)` of each row, given its class.
@@ -746,16 +740,11 @@ class Model(RowModel):
         >>> model.own_log_density([[2.0], [5.0]], codes=np.array([0, 1])).round(3)
         array([-0.919, -2.919])
         """
-        return self._score(X, self._own_densities, copied, None, first_row, codes)
+        return self._score(X, self._own_densities, copied, first_row, None, codes)
 
     def _own_densities(self, X: Any, codes: np.ndarray) -> np.ndarray:
         """Return the log-densities of rows in their own classes."""
         return self._joint(X)[codes, np.arange(codes.size)] - self.log_priors[codes]
-
-
-def length(X: Any) -> int:
-    """Return the number of rows; sparse matrices have no length."""
-    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
 def check_means(name: str, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

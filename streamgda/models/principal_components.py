@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
-from streamgda.models.model import RowModel, check_width, copied, length
+from streamgda.models.model import RowModel, check_width, copied
 from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.centred import principal_axes
 from streamgda.moments.feature_maps import Lifting
@@ -138,8 +138,7 @@ class PrincipalComponents(RowModel):
 
     def transform(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return the coordinates of rows, shape (n_rows, k)."""
-        out = np.empty((length(X), self.variances.size))
-        return self._score(X, self._coordinates, copied, out, first_row)
+        return self._score(X, self._coordinates, copied, first_row, columns=self.variances.size)
 
     def restore(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return the rows with given coordinates, shape (n_rows, d)."""
@@ -150,7 +149,7 @@ class PrincipalComponents(RowModel):
             return (coordinates.astype(np.float64) @ vectors + self.mean).T
 
         out = np.empty((len(X), self.n_features))
-        return self._by_chunks(X, rows_of, copied, out, first_row)
+        return self._by_chunks(X, rows_of, copied, first_row, out)
 
     def _apart(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return coordinates before whitening, and squared distances from the subspace."""
@@ -161,8 +160,7 @@ class PrincipalComponents(RowModel):
 
     def residual(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return the squared distances of rows from the subspace, shape (n_rows,)."""
-        out = np.empty(length(X))
-        return self._score(X, lambda rows: self._apart(rows)[1], copied, out, first_row)
+        return self._score(X, lambda rows: self._apart(rows)[1], copied, first_row)
 
     def log_density(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return the logarithms of the densities of rows, shape (n_rows,)."""
@@ -174,7 +172,7 @@ class PrincipalComponents(RowModel):
             squares = coordinates**2 @ within + beside * rest
             return -0.5 * (squares + logs + self.mean.size * np.log(2 * np.pi))
 
-        return self._score(X, scores_of, copied, np.empty(length(X)), first_row)
+        return self._score(X, scores_of, copied, first_row)
 
     @property
     def _precisions(self) -> tuple[np.ndarray, float]:

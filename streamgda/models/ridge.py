@@ -15,7 +15,7 @@ from scipy import linalg
 
 from streamgda.errors import InvalidDataError
 from streamgda.models.discriminants import LinearScores
-from streamgda.models.model import copied, length
+from streamgda.models.model import copied
 from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.covariance_types import symmetric
 from streamgda.runtime import threads
@@ -303,8 +303,8 @@ class RidgeModel(LinearScores):
 
     def targets(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return predictions of the targets, shape (n_rows, n_targets)."""
-        out = np.empty((length(X), len(self.coefficients)))
-        return self._score(X, self._relative_scores, copied, out, first_row)
+        columns = len(self.coefficients)
+        return self._score(X, self._relative_scores, copied, first_row, columns=columns)
 
     def target(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return predictions of the only target, shape (n_rows,)."""
