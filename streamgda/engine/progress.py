@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from streamgda.runtime.compilation import at_compilations, compiled_seconds, is_compiling
+from streamgda.runtime.compilation import compilations
 from streamgda.runtime.memory import readable
 from streamgda.runtime.parameters import as_flag
 
@@ -49,10 +49,10 @@ def reporter(
     if not as_flag("progress", progress):
         yield lambda done, total=None: None
         return
-    started = time.monotonic() - compiled_seconds()
+    started = time.monotonic() - compilations.seconds()
 
     def figures(done: int, total: int | None) -> str:
-        seconds = time.monotonic() - compiled_seconds() - started
+        seconds = time.monotonic() - compilations.seconds() - started
         return _figures(done, total, first, row_bytes, seconds)
 
     shown = _bar if sys.stderr.isatty() else _lines
@@ -95,7 +95,7 @@ def _bar(
 
     class Figures(TextColumn):
         def render(self, task: Task) -> Text:
-            return Text(_COMPILING) if is_compiling() else super().render(task)
+            return Text(_COMPILING) if compilations.nested else super().render(task)
 
     whole = Column(no_wrap=True)  # in a narrow terminal only the figures take two lines
     columns = (
@@ -127,8 +127,11 @@ def _lines(
         rows = f"{done:,} rows"
         if total is not None:
             rows = f"{done:,} of {total:,} rows ({100 * done // max(1, total)} %)"
-        text = _COMPILING if is_compiling() else f"{rows}, {figures(done, total)}"
+        text = _COMPILING if compilations.nested else f"{rows}, {figures(done, total)}"
         print(f"streamgda: {what}: {text}", file=sys.stderr, flush=True)
 
-    with at_compilations(report):
+    compilations.listeners.append(report)
+    try:
         yield report
+    finally:
+        compilations.listeners.remove(report)

@@ -505,7 +505,8 @@ class MomentEstimator(RowEstimator):
             Called as ``change(settings, moments so far, rows)``.
         rows : Rows, optional
         adds : bool or None
-            The rows are added, with their weights; None if weights decay.
+            The rows are added, with their weights; None if weights decay. Subclasses use it that
+            keep more than the moments.
         afresh : bool
             Whatever was learnt before does not count.
         checked : bool
@@ -532,7 +533,7 @@ class MomentEstimator(RowEstimator):
                     single = self._float32_of_float32 and rows.X.dtype == np.float32
                     self._single = single and (first or self._single)
                 held = self._empty(kept) if first else self.moments_
-                self._adopt(self._changed(change, adds, settings, held, rows), settings)
+                self._adopt(change(settings, held, rows), settings)
                 if checked:
                     self._check_fitted()
             except BaseException:
@@ -542,17 +543,6 @@ class MomentEstimator(RowEstimator):
                 self.__dict__ = before
                 raise
         return self
-
-    def _changed(
-        self,
-        change: Callable[..., ClassMoments],
-        adds: bool | None,
-        settings: Self,
-        held: ClassMoments,
-        rows: Rows | None,
-    ) -> ClassMoments:
-        """Return changed moments; see `_learn`."""
-        return change(settings, held, rows)
 
     def _added(
         self, moments: ClassMoments, settings: Self, rows: Rows, **options: Any
@@ -1100,10 +1090,8 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
             return own._of_all_rows(settings, own._empty(kept), rows, **options)
         if getattr(settings, "feature_map", into) is None:
             settings.feature_map = into.feature_map
-        mapped = joined_maps(settings._kept(), into)
-        empty = ClassMoments(
-            into.covariance_type, fourth_moments=into.fourth_moments, feature_map=mapped
-        )
+        empty = empty_like(into)
+        empty._lifting = joined_maps(settings._kept(), into)
         return into + engine.accumulate_into(empty, settings._summed(rows), **options)
 
     def retire(self, labels: Any) -> Self:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from numbers import Real
@@ -94,25 +94,24 @@ class GaussianNB(GaussianClassifier):
 
     # --- smoothing, which follows the rows without their weights, as in scikit-learn ------------
 
-    def _changed(
-        self,
-        change: Callable[..., ClassMoments],
-        adds: bool | None,
-        settings: Self,
-        held: ClassMoments,
-        rows: Rows | None,
-    ) -> ClassMoments:
+    def _learn(
+        self, change: Any, rows: Rows | None = None, *, adds: bool | None = False, **options: Any
+    ) -> Self:
         """Change the moments, and those of the rows without weights once there are weights."""
-        beside, self._beside = self._beside, None
-        # Rows that were weighted or decayed without it are not known without their weights.
-        whole = beside is None and held.class_count.dtype.kind == "i"
-        begins = adds and whole and rows is not None and rows.weight is not None
-        if adds is None or not settings.var_smoothing or not (begins or beside):
-            return super()._changed(change, adds, settings, held, rows)
-        before = (beside or held).copy()
-        moments = change(settings, held.copy(), rows)  # both change, or none
-        self._beside = change(settings, before, rows and _unweighted(rows))
-        return moments
+
+        def changed(settings: Self, held: ClassMoments, rows: Rows | None) -> ClassMoments:
+            beside, self._beside = self._beside, None
+            # Rows that were weighted or decayed without it are not known without their weights.
+            whole = beside is None and held.class_count.dtype.kind == "i"
+            begins = adds and whole and rows is not None and rows.weight is not None
+            if adds is None or not settings.var_smoothing or not (begins or beside):
+                return change(settings, held, rows)
+            before = (beside or held).copy()
+            moments = change(settings, held.copy(), rows)  # both change, or none
+            self._beside = change(settings, before, rows and _unweighted(rows))
+            return moments
+
+        return super()._learn(changed, rows, **options)
 
     def _estimate(
         self, moments: ClassMoments, how: Regularisation, beside: Any = None, **options: Any

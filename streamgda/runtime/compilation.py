@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from numba.core.event import Event, Listener, register
 
 
-class _Clock(Listener):
-    """Measures compilations, which a lock of Numba keeps one after another; parts are nested."""
+class Compilations(Listener):
+    """Measures compilations, which a lock of Numba keeps one after another; parts are nested.
+
+    Attributes
+    ----------
+    nested : int
+        Compilations in progress, each of them a part of the one before.
+    listeners : list of callable
+        Functions that are called, on any thread, whenever a compilation starts.
+    """
 
     def __init__(self) -> None:
         self.nested = 0
@@ -35,25 +42,5 @@ class _Clock(Listener):
         return self._seconds + (time.monotonic() - self._started if self.nested else 0.0)
 
 
-_clock = _Clock()
-register("numba:compile", _clock)
-
-
-def is_compiling() -> bool:
-    """Return True if a function is being compiled."""
-    return _clock.nested > 0
-
-
-def compiled_seconds() -> float:
-    """Return the seconds that this process has compiled for."""
-    return _clock.seconds()
-
-
-@contextlib.contextmanager
-def at_compilations(listener: Callable[[], None]) -> Iterator[None]:
-    """Call a function, on any thread, whenever a compilation starts within the ``with`` block."""
-    _clock.listeners.append(listener)
-    try:
-        yield
-    finally:
-        _clock.listeners.remove(listener)
+compilations = Compilations()
+register("numba:compile", compilations)
