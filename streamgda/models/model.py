@@ -88,13 +88,6 @@ def checked_names(X: Any, names: tuple[str, ...] | None) -> Any:
     return X
 
 
-def check_finite(rows: Any, first_row: int) -> None:
-    """Raise `InvalidDataError` for NaN and infinity."""
-    values = rows.values if type(rows) is CompressedRows else rows
-    if values.dtype.kind == "f" and not all_finite(values):
-        refuse_not_finite(rows, first_row)
-
-
 def check_width(X: np.ndarray, n_features: int) -> None:
     """Raise `InvalidDataError` unless rows have the width of the model."""
     if X.shape[1] != n_features:
@@ -229,7 +222,9 @@ class RowModel(Saved):
 
     def _refuse_invalid(self, rows: Any, first_row: int) -> None:
         """Raise `InvalidDataError` for NaN and infinity in rows that `_read` returned."""
-        check_finite(rows, first_row)
+        values = rows.values if type(rows) is CompressedRows else rows
+        if values.dtype.kind == "f" and not all_finite(values):
+            refuse_not_finite(rows, first_row)
 
     def _score(
         self,

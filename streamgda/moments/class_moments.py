@@ -562,7 +562,7 @@ class ClassMoments(Moments):
         X = as_maskable_matrix(X, sparse, in_place=self._sums_in_place)
         check_labels(X, y)
         plain = rule is CHECK_SUMS and type(X) is np.ndarray  # the common case, at once
-        if weight is None and (plain or rule.counts_all(X)):
+        if weight is None and (plain or not (rule.selects or rule.needs_search(X))):
             return CountedRows(X, y, NO_WEIGHTS, None, 0, start, names)
         return CountedRows(*rows_to_count(X, y, weight, rule, start), start, names)
 

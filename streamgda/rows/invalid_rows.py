@@ -233,10 +233,6 @@ class RowRule:
         plain = type(X) in UNMASKED
         return self.action == "skip" or self.nodata is not None or not plain
 
-    def counts_all(self, X: Any) -> bool:
-        """Return True if all rows without weights count, or their sums are an error."""
-        return not self.selects and not self.needs_search(X)
-
     def counted(
         self, slab: Slab, sparse: bool = False
     ) -> tuple[Any, Labels, np.ndarray, np.ndarray | None, int]:

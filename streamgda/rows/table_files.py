@@ -931,7 +931,7 @@ class TableRows(ForwardRows):
         """The columns with their Arrow types; numbers of a text are read as those of the rows."""
         assert self.dtype is not None
         kinds = {name: self.values.kinds(name)[0] for name in self.fields}
-        if self.values.format.name == "csv" and self.ndim == 2:
+        if self.values.format.name == "csv" and self.ndim == 2 and self.dtype != object:
             number = pa.from_numpy_dtype(self.dtype)
             return {n: k if pa.types.is_boolean(k) else number for n, k in kinds.items()}
         return kinds
@@ -955,10 +955,6 @@ class TableRows(ForwardRows):
 @dataclass(frozen=True, repr=False)
 class KeyRows(TableRows):
     """Columns of a table as they are stored: slabs are tables of pyarrow."""
-
-    @property
-    def _kinds(self) -> dict[str, Any]:
-        return {name: self.values.kinds(name)[0] for name in self.fields}
 
     def _blocks(self, start: int) -> Iterator[Any]:
         return self.values.batches(start, self._kinds, self._block_rows, self.ahead)
