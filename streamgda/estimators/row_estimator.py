@@ -344,6 +344,7 @@ class RowEstimator(Saved, BaseEstimator):
             y = read_labels(y, "y") if isinstance(y, list | tuple) else as_source(y, "y").whole()
         if type(y) is CodedLabels:  # they are checked where rows are summed
             return replace(rows, X=_validate(self, X, y.codes, reset=reset)[0], y=y)
+        y = y.astype(object) if y.dtype.kind == "T" else y  # unknown to scikit-learn
         missing = None
         if (rule.action == "skip" or rule.gaps) and np.ndim(y) == 1:
             labels = coded_labels(y, maskable=True)

@@ -320,6 +320,8 @@ def _beside(X: RowSource, values: Any, name: str) -> Any:
     if values is None:
         return None
     source = as_source(X.laid_out(values, name), name)
+    if source.executor == "dask" and not isinstance(X, StoredRows | GridRows | DaskRows):
+        source = as_source(source.values.compute(), name)  # X is read here, and has no blocks
     # Columns that were opened as labels may be weights.
     return source if source.name == name else replace(source, name=name)
 

@@ -24,7 +24,7 @@ from streamgda.errors import (
     ReadError,
     SourceError,
 )
-from streamgda.rows.arrays import as_slab
+from streamgda.rows.arrays import CodedLabels, as_slab
 from streamgda.rows.dask import DaskRows
 from streamgda.rows.grids import (
     SPATIAL,
@@ -373,11 +373,13 @@ class DaskRasterRows(GridRows, DaskRows):
 
         beside = self._beside(values, name)
         if beside is None:
-            if isinstance(values, RowSource) or not _is_array(values):
-                values = as_array(values, name)
+            if not (_is_array(values) and hasattr(values, "chunks")):
+                found: Any = as_array(values, name)
+                values = np.asarray(found) if type(found) is CodedLabels else found
             if values.shape != (self.n_rows,):
                 return values
-            array = values if is_lazy(values) else da.from_array(values)
+            chunks = getattr(values, "chunks", -1)
+            array = values if is_lazy(values) else da.from_array(values, chunks)
             return _flat(array.reshape(self.grid_shape).rechunk(self._chunks), len(self._chunks))
         array = beside.array
         if is_labelled(array):
@@ -405,7 +407,7 @@ class DaskRasterRows(GridRows, DaskRows):
 
 
 def _is_array(values: Any) -> bool:
-    return hasattr(values, "shape") and hasattr(values, "dtype")
+    return all(hasattr(values, each) for each in ("shape", "dtype", "ndim"))
 
 
 def _flat(array: Any, n_dimensions: int) -> Any:

@@ -434,7 +434,7 @@ class TestUnknownSizes:
         match = r"row chunks of unknown size, so y must be a dask array.*compute_chunk_sizes\(\)"
         with pytest.raises(InvalidDataError, match=match):
             accumulate(blocks, y)
-        match = r"X has 30 row blocks of unknown size and y has 1; .*compute_chunk_sizes\(\)"
+        match = r"X has 30 row blocks and y has 1, .*: call X.compute_chunk_sizes\(\)"
         with pytest.raises(InvalidDataError, match=match):
             accumulate(blocks, da.from_array(y))
         with pytest.raises(InvalidDataError, match=r"X has \d+ rows but y has \d+ labels"):

@@ -104,9 +104,10 @@ def beside(X: Any, source: RowSource) -> Any:
         _check_fits(X, y.shape, what)
     if unknown or any(np.isnan(n) for n in y.chunks[0]):
         if X.numblocks[0] != y.numblocks[0]:
+            remedies = [how_to_count(n) for n, a in (("X", X), (what, y)) if np.isnan(a.shape[0])]
             raise InvalidDataError(
-                f"X has {X.numblocks[0]} row blocks of unknown size and {what} has "
-                f"{y.numblocks[0]}; they cannot be matched: call compute_chunk_sizes() on both"
+                f"X has {X.numblocks[0]} row blocks and {what} has {y.numblocks[0]}, which cannot "
+                f"be matched without their sizes: {'; and '.join(remedies)}"
             )
         return y
     _check_fits(X, y.shape, what)

@@ -1,0 +1,97 @@
+"""Rows in one container, and labels and weights in others."""
+
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import naive
+import numpy as np
+import pytest
+import zarr
+from scipy import sparse
+
+from streamgda import GaussianNB, accumulate, open_store
+from streamgda.errors import InvalidDataError
+
+pa = pytest.importorskip("pyarrow")
+pd = pytest.importorskip("pandas")
+pl = pytest.importorskip("polars")
+dd = pytest.importorskip("dask.dataframe")
+xr = pytest.importorskip("xarray")
+import pyarrow.parquet as pq  # noqa: E402
+
+N = 60
+RANDOM = np.random.default_rng(0)
+X = RANDOM.integers(0, 200, (N, 3)).astype(np.uint8)
+Y = np.array(["ant", "bee", "cat"])[RANDOM.integers(0, 3, N)]
+WEIGHT = RANDOM.integers(0, 3, N) / 2
+COLUMNS = {name: X[:, n] for n, name in enumerate("abc")}
+
+
+def parquet(path: Path) -> Any:
+    pq.write_table(pa.table(COLUMNS), path / "rows.parquet", row_group_size=7)
+    return open_store(path / "rows.parquet", y=None)[0]
+
+
+def texts(path: Path) -> Any:
+    array = zarr.create_array(path / "labels", shape=N, chunks=9, dtype=str)
+    array[:] = Y
+    return array
+
+
+ROWS = {
+    "array": lambda path: X,
+    "booleans": lambda path: X > 90,
+    "objects": lambda path: X.astype(object),
+    "zarr": lambda path: zarr.create_array(path / "rows", data=X, chunks=(13, 2)),
+    "sparse": lambda path: sparse.coo_array(X),
+    "pandas": lambda path: pd.DataFrame(COLUMNS),
+    "polars": lambda path: pl.DataFrame(COLUMNS),
+    "lazy": lambda path: pl.DataFrame(COLUMNS).lazy(),
+    "parquet": parquet,
+    "dask": lambda path: da.from_array(X, chunks=(17, 3)),
+    "labelled": lambda path: xr.DataArray(X, dims=("row", "band")),
+    "labelled dask": lambda path: xr.DataArray(X, dims=("row", "band")).chunk(row=13),
+}
+LABELS = {
+    "list": lambda path: Y.tolist(),
+    "objects": lambda path: Y.astype(object),
+    "zarr": texts,
+    "categories": lambda path: pd.Series(Y, np.arange(N)[::-1], dtype="category"),
+    "polars": lambda path: pl.Series(Y.tolist(), dtype=pl.Categorical),
+    "arrow": lambda path: pa.chunked_array([Y[:9].tolist(), [], Y[9:].tolist()]),
+    "dask": lambda path: da.from_array(Y, chunks=11),
+    "dask series": lambda path: dd.from_pandas(pd.Series(Y), npartitions=3),
+}
+WEIGHTS = {
+    "array": lambda path: WEIGHT,
+    "polars": lambda path: pl.Series(WEIGHT),
+    "zarr": lambda path: zarr.create_array(path / "weight", data=WEIGHT, chunks=11),
+    "dask": lambda path: da.from_array(WEIGHT, chunks=11),
+}
+IN_BLOCKS = {"zarr", "dask", "labelled"}  # of rows, which dask reads
+
+
+@pytest.mark.parametrize("labels", LABELS)
+@pytest.mark.parametrize("rows", ROWS)
+def test_rows_and_labels_of_every_kind(tmp_path: Path, rows: str, labels: str) -> None:
+    kinds = [*WEIGHTS]
+    weights = kinds[([*ROWS].index(rows) + [*LABELS].index(labels)) % len(kinds)]
+    given = ROWS[rows](tmp_path), LABELS[labels](tmp_path), WEIGHTS[weights](tmp_path)
+    if labels == "dask series" and rows in IN_BLOCKS:
+        with pytest.raises(InvalidDataError, match=r"without their sizes: call y.*lengths=True"):
+            accumulate(*given[:2])
+        return
+    dense = X > 90 if rows == "booleans" else X
+    expected = naive.moments(dense, Y, WEIGHT)
+    moments = accumulate(*given[:2], covariance_type="diag", sample_weight=given[2])
+    assert moments.classes.tolist() == expected.classes.tolist()
+    np.testing.assert_array_equal(moments.class_count, expected.count)
+    np.testing.assert_allclose(moments.means, expected.means, rtol=1e-13)
+    variances = naive.covariance(dense, Y, "diag", WEIGHT)
+    np.testing.assert_allclose(moments.covariance(), variances, rtol=1e-11)
+    fitted = GaussianNB().fit(*given)
+    np.testing.assert_allclose(fitted.theta_, expected.means, rtol=1e-13)
+    predicted = GaussianNB().fit(dense, Y, WEIGHT).predict(dense)
+    right = np.average(predicted == Y, weights=WEIGHT)
+    assert fitted.score(*given) == pytest.approx(right, rel=1e-13)
