@@ -213,7 +213,7 @@ LABELS = {"dtype": "<i8", "values": [0, 1, 2]}
         ("gda", "params/reg_param", {}, "the parameter reg_param"),
         ("gda", "model/classes", LABELS | {"values": [0, 1, 3]}, "different classes"),
         ("bernoulli-nb", "params/alpha", "x", "alpha='x'; expected"),
-        ("bernoulli-nb", "params/class_prior", [2.0], "sum of the priors"),
+        ("bernoulli-nb", "params/class_prior", [-2.0], "class_prior"),
         ("nb", "feature_names", ["a", "b"], "expected a list of 3 strings"),
         ("nb", "feature_names", ["a", "b", 3], "not all strings"),
         ("threshold", "params/cost", [[0, INF], [1, 0]], "cost="),
