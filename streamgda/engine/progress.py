@@ -11,6 +11,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+import psutil
+
 from streamgda.runtime.compilation import compilations
 from streamgda.runtime.memory import readable
 from streamgda.runtime.parameters import as_flag
@@ -69,13 +71,8 @@ def _figures(done: int, total: int | None, first: int, row_bytes: int, seconds: 
     if total is not None and rate:
         left = datetime.timedelta(seconds=round((total - done) / rate))
         parts.append(f"{left} left")
-    return ", ".join([*parts, f"{readable(_resident())} in memory"])
-
-
-def _resident() -> int:
-    import psutil  # noqa: PLC0415
-
-    return psutil.Process().memory_info().rss
+    resident = psutil.Process().memory_info().rss
+    return ", ".join([*parts, f"{readable(resident)} in memory"])
 
 
 @contextlib.contextmanager

@@ -355,17 +355,13 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier):
     decision_function = GaussianDiscriminantAnalysis.decision_function
     priors_ = GaussianDiscriminantAnalysis.priors_
     means_ = GaussianDiscriminantAnalysis.means_
+    shrinkage_ = GaussianDiscriminantAnalysis.shrinkage_
 
     @fitted
     def covariance_(self) -> np.ndarray:
         """Regularised class covariances, shape (n_classes, n_features, n_features)."""
         self._needs_stored_covariance()
         return self._in_type(self._covariances.values)
-
-    @fitted
-    def shrinkage_(self) -> np.ndarray:
-        """Amount of shrinkage of each covariance, shape (n_classes,)."""
-        return self._amounts[0]
 
     def _counterpart(self) -> export.Counterpart:
         found = export.quadratic(self.model_, self._settings.shrinkage)

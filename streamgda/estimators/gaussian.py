@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -27,9 +26,9 @@ from streamgda.estimators.row_estimator import (
     GapScoring,
     Scorer,
     Scoring,
-    calls_within,
     takes,
     validate_rows,
+    warn,
 )
 from streamgda.models.covariance import (
     Covariances,
@@ -331,11 +330,10 @@ class GaussianClassifier(MomentClassifier):
             names = model.feature_names or range(model.n_features)
             listed = ", ".join(str(names[j]) for j in constant[:10])
             listed += ", ..." if constant.size > 10 else ""
-            warnings.warn(
+            warn(
                 f"{constant.size} of {self.n_features_in_} features are constant over all rows "
                 f"and are left out of the density: {listed}",
                 ConstantFeatureWarning,
-                stacklevel=calls_within() + 1,
             )
             self._reported_constant = constant
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 from typing import Any, Self, Unpack
 
@@ -20,7 +19,7 @@ from streamgda.estimators import export
 from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
 from streamgda.estimators.gaussian import GaussianClassifier, GivenCovariances
 from streamgda.estimators.moment_classifier import fitted
-from streamgda.estimators.row_estimator import Scorer, Scoring, calls_within, takes
+from streamgda.estimators.row_estimator import Scorer, Scoring, takes, warn
 from streamgda.models import discriminants
 from streamgda.models.covariance import Covariances, Regularisation, average
 from streamgda.models.discriminants import LinearModel, LinearScores
@@ -211,16 +210,13 @@ class LinearDiscriminantAnalysis(
         model: Any = super()._compute_model()  # refuses priors that are no numbers
         given = self._settings.priors
         if given is not None and abs(np.sum(given) - 1) > _PRIOR_ERROR:
-            warnings.warn(
-                "The priors do not sum to 1. Renormalizing", stacklevel=calls_within() + 1
-            )
+            warn("The priors do not sum to 1. Renormalizing")
         dropped = model.features.size - model.rank
         if dropped and dropped != getattr(self, "_reported_dropped", 0):
-            warnings.warn(
+            warn(
                 f"{dropped} of {model.features.size} directions of the features do not vary within "
                 f"the classes, as features are collinear or there are few rows, and are dropped",
                 CollinearityWarning,
-                stacklevel=calls_within() + 1,
             )
         self._reported_dropped = dropped
         return model

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -16,7 +15,7 @@ from streamgda.errors import InvalidParameterError
 from streamgda.estimators import export
 from streamgda.estimators.gaussian import GaussianClassifier
 from streamgda.estimators.moment_classifier import MomentClassifier, fitted
-from streamgda.estimators.row_estimator import calls_within
+from streamgda.estimators.row_estimator import warn
 from streamgda.models.bernoulli import BernoulliModel, binarise, ones_of
 from streamgda.models.covariance import Covariances, Regularisation
 from streamgda.models.leave_one_out import GaussianLeaveOneOut
@@ -398,10 +397,9 @@ class BernoulliNB(MomentClassifier):
         """Return `_smoothing`, with scikit-learn's warning if that is not `alpha`."""
         alpha = self._smoothing(n_features or getattr(self, "n_features_in_", None))
         if not self.force_alpha and np.min(self.alpha) < _LEAST_ALPHA:
-            warnings.warn(
+            warn(
                 f"alpha too small will result in numeric errors, setting alpha = "
                 f"{_LEAST_ALPHA:.1e}. Use `force_alpha=True` to keep alpha unchanged.",
-                stacklevel=calls_within() + 1,
             )
         return alpha
 

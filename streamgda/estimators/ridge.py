@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self, Unpack
@@ -32,10 +31,10 @@ from streamgda.estimators.row_estimator import (
     Comparing,
     Reading,
     Scoring,
-    calls_within,
     names_in,
     takes,
     validate_rows,
+    warn,
 )
 from streamgda.estimators.selection import compared
 from streamgda.models.ridge import Columns, Fit, RidgeModel
@@ -285,12 +284,11 @@ class PenalisedLeastSquares(MomentEstimator):
         fit = self._fitted
         dropped = fit.n_features - fit.rank - fit.n_constant
         if dropped > 0:
-            warnings.warn(
+            warn(
                 f"{dropped} of {fit.n_features} directions of the features do not vary to "
                 f"rounding, as features are collinear or there are few rows: the coefficients are "
                 f"those of smallest norm. Pass alpha > 0",
                 CollinearityWarning,
-                stacklevel=calls_within() + 1,
             )
 
     # --- fitted attributes ----------------------------------------------------------------------

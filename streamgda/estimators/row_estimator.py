@@ -456,9 +456,9 @@ def _check_names(estimator: Any, names: Names | None, reset: bool) -> None:
         return
     held, kind = names_in(estimator), type(estimator).__name__
     if names is None and held is not None:
-        _warn(f"X does not have valid feature names, but {kind} was fitted with feature names")
+        warn(f"X does not have valid feature names, but {kind} was fitted with feature names")
     elif names is not None and held is None:
-        _warn(f"X has feature names, but {kind} was fitted without feature names")
+        warn(f"X has feature names, but {kind} was fitted without feature names")
     elif names != held and names is not None and held is not None:
         message = "The feature names should match those that were passed during fit.\n"
         message += _bulleted("unseen at fit time", set(names) - set(held))
@@ -474,8 +474,12 @@ def _bulleted(heading: str, names: set[str]) -> str:
     return f"Feature names {heading}:\n{''.join(lines)}{more}" if names else ""
 
 
-def _warn(message: str) -> None:
-    warnings.warn(message, stacklevel=calls_within() + 1)
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn the first caller that is not of the package."""
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("streamgda."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def names_in(estimator: Any) -> Names | None:
@@ -492,11 +496,3 @@ def _fit_already(estimator: Any, X: Any, reset: bool = False) -> bool:
         X.shape[1:] == (estimator.n_features_in_,) and "feature_names_in_" not in vars(estimator)
     )
     return fits and X.ndim == 2 and X.size > 0
-
-
-def calls_within() -> int:
-    """Return how many functions of the package have called the caller, which is counted too."""
-    frame, n = inspect.currentframe(), -1
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("streamgda."):
-        frame, n = frame.f_back, n + 1
-    return n

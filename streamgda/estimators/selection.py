@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Self, Unpack
@@ -30,9 +29,9 @@ from streamgda.estimators.row_estimator import (
     Reading,
     RowEstimator,
     Scorer,
-    calls_within,
     names_in,
     takes,
+    warn,
 )
 from streamgda.models.calibration import N_SUMS, SHARPNESS, best_temperature, likelihood_at
 from streamgda.models.gaussian import GaussianModel, joint_log_likelihood
@@ -370,12 +369,11 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
             )
         if scores.failures:
             last = max(scores.failures)
-            warnings.warn(
+            warn(
                 f"{len(scores.failures)} of {len(mean)} candidates score nan in some split, where "
                 f"they cannot be fitted. The last is {results['params'][last]}: "
                 f"{scores.failures[last]}",
                 FitFailedWarning,
-                stacklevel=calls_within() + 1,
             )
         equal = np.flatnonzero(mean == np.nanmax(mean))
         if self.param_grid is None:  # few rows classify many of our candidates equally well
