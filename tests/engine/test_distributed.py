@@ -580,12 +580,12 @@ def test_progress_of_blocks_of_unknown_size(in_this_thread, a_task_for_each_bloc
 def test_errors_of_blocks_that_do_not_fit():
     X, y = blobs(N_ROWS)
     blocks, labels = in_blocks("three", X, y)
-    with pytest.raises(InvalidDataError, match=r"X has 300 rows but y has 299 .* one for each row"):
+    with pytest.raises(InvalidDataError, match=r"X has 300 rows but .* 299 labels .* for each row"):
         accumulate(blocks, labels[:-1])
-    with pytest.raises(InvalidDataError, match="X has 300 rows but sample_weight has 299"):
+    with pytest.raises(InvalidDataError, match="X has 300 rows but there are 299 weights"):
         accumulate(blocks, labels, sample_weight=np.ones(299))
     with pytest.raises(
-        InvalidDataError, match=r"y has shape \(300, 2\); expected one entry for each row"
+        InvalidDataError, match=r"labels have shape \(300, 2\); expected one entry for each row"
     ):
         accumulate(blocks, da.stack([labels, labels], axis=1))
     with pytest.raises(InvalidDataError, match=r"unknown number of features.*compute_chunk_sizes"):

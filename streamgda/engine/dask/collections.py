@@ -17,7 +17,13 @@ from streamgda.errors import InvalidDataError
 from streamgda.rows import FIELDS, Rows, as_source
 from streamgda.rows.arrays import CodedLabels
 from streamgda.rows.dask import DaskRows
-from streamgda.rows.sources import RowSource, Transformation, how_to_count, refuse_shape
+from streamgda.rows.sources import (
+    RowSource,
+    Transformation,
+    check_lengths,
+    how_to_count,
+    refuse_shape,
+)
 from streamgda.rows.targets import side_by_side
 from streamgda.runtime import threads
 
@@ -43,7 +49,7 @@ def in_blocks(rows: Rows) -> tuple[dict[str, Any], Rows]:
         if source.executor == "dask" or np.isnan(X.shape[0]):
             columns[name] = beside(X, source)
         else:
-            _check_fits(X, source.shape, source.name)
+            check_lengths(rows.X, source)
             others[name] = source
     return columns, Rows(None, **others)
 
@@ -100,9 +106,10 @@ def beside(X: Any, source: RowSource) -> Any:
         y = _whole(source) if source.in_memory or not hasattr(y, "ndim") else y
         chunks = (X.chunks[0],) if y.shape == X.shape[:1] else "auto"
         y = as_source(da.from_array(y, chunks=chunks), what).values
-    if y.ndim != 1:
-        _check_fits(X, y.shape, what)
-    if unknown or any(np.isnan(n) for n in y.chunks[0]):
+    unknown = unknown or any(np.isnan(n) for n in y.chunks[0])
+    if not unknown or y.ndim != 1:
+        check_lengths(RowSource(X, X.shape, X.dtype), RowSource(y, y.shape, y.dtype, what))
+    if unknown:
         if X.numblocks[0] != y.numblocks[0]:
             remedies = [how_to_count(n) for n, a in (("X", X), (what, y)) if np.isnan(a.shape[0])]
             raise InvalidDataError(
@@ -110,19 +117,7 @@ def beside(X: Any, source: RowSource) -> Any:
                 f"be matched without their sizes: {'; and '.join(remedies)}"
             )
         return y
-    _check_fits(X, y.shape, what)
     return y if y.chunks[0] == X.chunks[0] else y.rechunk((X.chunks[0],))
-
-
-def _check_fits(X: Any, shape: tuple[int, ...], what: str) -> None:
-    """Raise `InvalidDataError` unless labels or weights have one entry for each row."""
-    if len(shape) != 1:
-        raise InvalidDataError(f"{what} has shape {shape}; expected one entry for each row")
-    if X.shape[0] != shape[0]:
-        raise InvalidDataError(
-            f"X has {X.shape[0]} rows but {what} has {shape[0]} (inconsistent numbers of "
-            f"samples); give one for each row"
-        )
 
 
 def with_targets(X: RowSource, y: RowSource) -> Any:
