@@ -70,6 +70,7 @@ class GaussianNB(GaussianClassifier):
     0.96
     """
 
+    _single_scores = ("posterior", "log_posterior", "joint_log_likelihood")
     _beside: ClassMoments | None  # moments of the rows without their weights, if they had any
 
     def __init__(
@@ -229,10 +230,6 @@ class GaussianNB(GaussianClassifier):
 
     def _counterpart(self) -> export.Counterpart:
         return export.independent(self.model_, self.class_count_, self.epsilon_)
-
-    @property
-    def _single_scores(self) -> tuple[str, ...]:
-        return ("posterior", "log_posterior", "joint_log_likelihood")
 
 
 def _unweighted(rows: Rows) -> Rows:

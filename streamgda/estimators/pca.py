@@ -89,6 +89,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
 
     _model_type = PrincipalComponents
     _float32_of_float32 = True
+    _single_scores = ("transform", "restore")
     model_: PrincipalComponents
     _model_methods: Mapping[str, tuple[str, str | None]] = {
         "transform": ("transform", "variances"),
@@ -390,10 +391,6 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
         return self.model_.precision
 
     # --- scoring ------------------------------------------------------------------------------
-
-    @property
-    def _single_scores(self) -> tuple[str, ...]:
-        return "transform", "restore"
 
     @takes(Scoring)
     def transform(self, X: Any, **scoring: Unpack[Scoring]) -> Any:

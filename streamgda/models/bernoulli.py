@@ -114,6 +114,7 @@ class BernoulliModel(Model):
     _by_feature = "log_one"
     _shown = "priors", "log_one", "log_zero"
     _numbers = ("threshold",)
+    _takes_sparse = True
 
     classes: np.ndarray
     priors: np.ndarray
@@ -222,10 +223,6 @@ class BernoulliModel(Model):
 
     def _description(self) -> dict[str, Any]:
         return super()._description() | {"kind": "Bernoulli model", "threshold": self.threshold}
-
-    @property
-    def _takes_sparse(self) -> bool:
-        return True
 
     @cached_property
     def _linear(self) -> tuple[np.ndarray, np.ndarray]:
