@@ -293,6 +293,11 @@ def _recognised(values: Any, name: str) -> Any:
         )
     if isinstance(values, list | tuple | RowSource):
         return values
+    if type(values).__module__ == "dask.delayed":  # which has any attribute
+        raise InvalidDataError(
+            f"{name} is an object of dask.delayed; pass an array of it, "
+            f"dask.array.from_delayed({name}, shape, dtype), or delayed batches (X, y) in a list"
+        )
     if isinstance(values, np.ndarray):  # as a whole, a masked one would lose its mask
         return ArrayRows.of(values, name) if name == "X" and is_masked(values) else values
     if name != "X" and (np.isscalar(values) or hasattr(values, "chunks") or is_polygons(values)):

@@ -15,6 +15,7 @@ from streamgda.rows.labels import family
 from streamgda.runtime import threads
 
 _PART = 1 << 19  # texts that a thread encodes at a time
+EXPECTED_LABELS = "class labels of one kind are whole numbers, strings, booleans or dates"
 Values = tuple[np.ndarray, np.ndarray | None]  # and a mask that is True for missing ones, if any
 
 _WHOLE_DIGITS = 18  # that int64 holds
@@ -124,9 +125,12 @@ def as_label_array(column: Any) -> Any:
     if pa.types.is_decimal(column.type):
         whole = column.type.scale == 0 and column.type.precision <= _WHOLE_DIGITS
         return as_label_array(column.cast(pa.int64() if whole else pa.string()))
-    if number_type(column.type) is None:  # dates
+    if number_type(column.type) is None:
+        dtype = label_type(column.type)
+        if dtype is None:
+            raise InvalidDataError(f"labels are {column.type}; {EXPECTED_LABELS}")
         dates: np.ndarray = column.to_numpy(zero_copy_only=False)
-        return dates.astype(label_type(column.type))
+        return dates.astype(dtype)
     values, missing = _numbers(column)
     values = values.astype(bool) if pa.types.is_boolean(column.type) else values
     if missing is None or values.dtype.kind == "f":

@@ -33,7 +33,7 @@ class DaskRows(RowSource):
             return cls(X, (math.nan, *X.shape[1:]), None, name)  # type: ignore[arg-type]
         X = _reading_stores(X, name)
         sizes = X.chunks[0] if X.chunks else ()
-        unit = 1 if any(math.isnan(n) for n in sizes) else max(1, *sizes)
+        unit = 1 if any(math.isnan(n) for n in sizes) else max([1, *sizes])
         return cls(X, tuple(X.shape), X.dtype, name, unit, unit, math.prod(X.numblocks[1:]))
 
     def whole(self) -> np.ndarray:

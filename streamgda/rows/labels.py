@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import decimal
-from functools import lru_cache
+from functools import lru_cache, reduce
 from numbers import Number
 from typing import Any
 
@@ -220,9 +220,12 @@ def _from_objects(labels: np.ndarray, what: str, first_row: int) -> np.ndarray:
     kinds = {type(label) for label in labels}
     for base, dtype in ((str, "U"), (bytes, "S"), ((datetime.date, np.datetime64), "M8")):
         if all(issubclass(kind, base) for kind in kinds):
+            if base is str and kinds != {str}:  # members of an Enum, of which numpy takes the names
+                labels = np.array([str.__str__(label) for label in labels], object)
             if dtype == "M8":
                 refuse_missing(labels, what, first_row)  # NaT of pandas is a date
-            elif cut := [label for label in labels if label[-1:] in ("\0", b"\0")]:
+                return _from_dates(labels)
+            if cut := [label for label in labels if label[-1:] in ("\0", b"\0")]:
                 raise InvalidDataError(
                     f"{what} holds {shown(cut[0])}, and arrays of texts do not keep NUL at their "
                     f"end; relabel them"
@@ -240,6 +243,14 @@ def _from_objects(labels: np.ndarray, what: str, first_row: int) -> np.ndarray:
         f"dates",
         *(what, row),
     )
+
+
+def _from_dates(labels: np.ndarray) -> np.ndarray:
+    """Return dates in a unit that holds all of them exactly."""
+    dates = [np.datetime64(getattr(label, "asm8", label)) for label in labels]  # of pandas: exact
+    parts = [np.array([d for d in dates if d.dtype == unit]) for unit in {d.dtype for d in dates}]
+    common = reduce(lambda a, b: np.append(*_in_one_unit(a, b)), parts)
+    return np.array(dates, common.dtype)
 
 
 def _from_numbers(labels: np.ndarray, what: str) -> np.ndarray:

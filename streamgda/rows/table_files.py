@@ -33,6 +33,7 @@ from streamgda.errors import (
     printable,
 )
 from streamgda.rows.arrow import (
+    EXPECTED_LABELS,
     as_label_array,
     common_type,
     feature_matrix,
@@ -1021,8 +1022,7 @@ def open_table(
     rows = _feature_rows(table, fields, dtype)
     if label is None:
         return rows, None
-    expected = "class labels of one kind are whole numbers, strings, booleans or dates"
-    kind = table.column(label, label_type, expected)
+    kind = table.column(label, label_type, EXPECTED_LABELS)
     return rows, TableRows(table, (table.n_rows,), kind, "y", fields=(label,))
 
 

@@ -362,6 +362,8 @@ def _label_type(column: nw.Series[Any], count_nulls: Callable[[str], int]) -> np
     kind = column.dtype
     if not (kind.is_numeric() or kind.is_temporal() or kind in (nw.Boolean, nw.Unknown)):
         return _OBJECT
+    if kind == nw.Date and column.implementation.is_pandas():  # to which dates are objects
+        return _OBJECT
     dtype: np.dtype = column[:0].to_numpy().dtype
     return _OBJECT if dtype.kind in "biu" and count_nulls(column.name) else dtype
 
@@ -439,7 +441,7 @@ def _only_column(frame: Frame) -> nw.Series[Any]:
 
 
 def _as_arrow(column: nw.Series[Any]) -> Any:
-    """Return a column of Arrow, and texts, categories or lists of others; None for the rest.
+    """Return a column of Arrow, and texts, categories, dates or lists of others; None for the rest.
 
     None, too, for texts that pandas holds as objects, and without pyarrow.
     """
@@ -451,6 +453,7 @@ def _as_arrow(column: nw.Series[Any]) -> Any:
         nw.String,
         nw.Categorical,
         nw.Enum,
+        nw.Date,
         nw.List,
         nw.Array,
     ):

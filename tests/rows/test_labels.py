@@ -2,10 +2,14 @@
 
 import datetime
 import decimal
+import enum
 import zlib
 
+import dask
+import dask.array as da
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,6 +49,7 @@ def check_encoding(y, classes=NONE):
 
 BIG = 2**62
 TEXTS = ["b", "ab", "", "ä", "b"]
+Tree = enum.Enum("Tree", {"OAK": "oak", "ELM": "elm"}, type=str)
 DATES = [datetime.date(2021, 3, 1), datetime.date(2020, 1, 1)]
 KINDS = {
     "negative": (np.array([-5, 3, -128, 3], np.int8), "i1"),
@@ -63,11 +68,17 @@ KINDS = {
     "StringDType, nan": (np.array(TEXTS, np.dtypes.StringDType(na_object=np.nan)), "<U2"),
     "bytes": ([b"b", b"ab"], "S2"),
     "bytes, objects": (np.array([b"b", b"ab"], object), "S2"),
+    "members": ([Tree.OAK, Tree.ELM, Tree.OAK], "<U3"),
+    "members, objects": (np.array([Tree.OAK, "fir"], object), "<U3"),
+    "members, categories": (pd.Categorical([Tree.OAK, Tree.ELM]), "<U3"),
     "booleans": ([True, False, True], "?"),
     "booleans, objects": (np.array([True, False, True], object), "?"),
     "years": (np.array(["2021", "2020", "2021"], "M8[Y]"), "M8[Y]"),
     "dates": (np.array(["2021", "2020", "2021"], "M8[ns]"), "M8[ns]"),
     "dates, objects": (DATES, "M8[D]"),
+    "dates of Arrow": (pd.Series(DATES, dtype=pd.ArrowDtype(pa.date32())), "M8[D]"),
+    "dates of several units": (np.array([np.datetime64("2021"), DATES[1]], object), "M8[D]"),
+    "times of pandas": ([pd.Timestamp("2021"), pd.Timestamp("2021") + pd.Timedelta(1)], "M8[ns]"),
     "durations": (np.array([3, 1, 3], "m8[s]"), "m8[s]"),
     "halves": (np.array([2.0, -1.0, 2.0, 1024.0], np.float16), "f2"),
     "singles": (np.array([2.0, -1.0, 2.0, 1024.0], np.float32), "f4"),
@@ -183,12 +194,29 @@ def test_dates_of_different_units_are_the_same_dates():
         (pd.Series(["b", None]), r"is .+, and every label is needed"),
         (pd.Series([1, None], dtype="Int64"), r"is .+, and every label is needed"),
         (np.array([DATES[0], pd.NaT], object), r"y\[1\] is NaT"),
+        (pa.array([datetime.time(1)] * 2), r"labels are time64\[us\]; class labels of one kind"),
+        (pa.array([{"a": 1}]), r"labels are struct<a: int64>; class labels of one kind"),
+        (
+            np.array([np.datetime64("0001", "s"), np.datetime64("2021", "ns")], object),
+            "no common type",
+        ),
         (np.array([DATES[0], decimal.Decimal("NaN")], object), r"y\[1\] is NaN"),
     ],
 )
 def test_refused(y, message):
     with pytest.raises(InvalidDataError, match=message):
         as_labels(y)
+
+
+def test_delayed_objects_are_refused():
+    rows, labels = np.ones((4, 2)), np.arange(4)
+    for X, y, name in ((dask.delayed(rows), labels, "X"), (rows, dask.delayed(labels), "y")):
+        with pytest.raises(
+            InvalidDataError, match=rf"{name} is an object of .*from_delayed\({name}"
+        ):
+            GaussianNB().fit(X, y)
+    with pytest.raises(InvalidDataError, match=r"X has shape \(\)"):
+        GaussianNB().fit(da.from_array(np.array(3.0)), labels)
 
 
 @pytest.mark.parametrize(
