@@ -22,7 +22,7 @@ from streamgda.runtime.parameters import TableOptions
 from streamgda.storage.replacing import exists
 
 _NUMBERS, _DATES = "biuf", "mM"
-_BOOLEANS = {"True": True, "False": False}
+_BOOLEANS = {"true": True, "false": False}  # as tables have them, in lower case
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -203,8 +203,8 @@ def label_like(text: str | None, dtype: Any, option: str) -> Any:
         return None
     kind = getattr(dtype, "kind", "U")
     try:
-        if kind == "b" and text in _BOOLEANS:
-            return _BOOLEANS[text]
+        if kind == "b" and text.lower() in _BOOLEANS:
+            return _BOOLEANS[text.lower()]
         if kind in _NUMBERS:
             number = float(text)
             return int(text) if not number % 1 else number

@@ -24,6 +24,7 @@ from streamgda.rows.grids import has_gaps
 from streamgda.rows.in_memory import SparseRows, as_array
 from streamgda.rows.labels import (
     Labels,
+    are_missing,
     as_labels,
     check_comparable,
     coded_labels,
@@ -107,9 +108,7 @@ def as_weights(sample_weight: Any, n_rows: int, first_row: int = 0) -> np.ndarra
     InvalidDataError
         For any other weights; it counts rows from `first_row`.
     """
-    weights = sample_weight
-    if type(weights) is not np.ndarray:
-        weights = unmasked(as_array(weights, "sample_weight"), "sample_weight", first_row)
+    weights = unmasked(_held_weights(sample_weight), "sample_weight", first_row)
     if weights.dtype.kind not in "biuf":
         raise InvalidDataError(f"sample_weight has dtype {weights.dtype}; numbers are expected")
     if weights.ndim == 0:
@@ -129,6 +128,18 @@ def as_weights(sample_weight: Any, n_rows: int, first_row: int = 0) -> np.ndarra
     with np.errstate(over="ignore"):
         if not np.isfinite(weights.sum()):
             raise InvalidDataError("sample_weight sums to infinity; scale the weights down")
+    return weights
+
+
+def _held_weights(sample_weight: Any) -> np.ndarray:
+    """Return weights as an array, in which missing ones are masked or NaN."""
+    weights = sample_weight
+    if type(weights) is not np.ndarray:
+        weights = as_array(weights, "sample_weight")
+    if weights.dtype == object and weights.ndim == 1:  # such as integers with nulls
+        missing = are_missing(weights).tolist()
+        pairs = zip(np.ma.getdata(weights).tolist(), missing, strict=True)
+        weights = np.array([np.nan if gone else weight for weight, gone in pairs])
     return weights
 
 
@@ -470,7 +481,7 @@ def labels_to_count(
 
 def _present_weights(sample_weight: Any) -> tuple[Any, Any]:
     """Return weights with ones in place of those that are masked or NaN, and which these are."""
-    weights = as_array(sample_weight, "sample_weight")
+    weights = _held_weights(sample_weight)
     if weights.dtype.names:  # a mask has these fields, too
         return weights, False
     missing = np.ma.getmaskarray(weights)

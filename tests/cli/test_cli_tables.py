@@ -211,3 +211,16 @@ def test_predictions_stand_beside_labels(tmp_path, store, command, name):
     assert found.to_pydict() == {"label": [*NAMES], "predicted_label": [*predicted]}
     counts = {each["label"]: each["rows"] for each in json.loads(said)["predicted"]}
     assert (code, counts) == (0, {name: int((predicted == name).sum()) for name in counts})
+
+
+@pytest.mark.parametrize("name", ["p.csv", "p.parquet"])
+def test_predictions_that_are_booleans_are_counted(tmp_path, command, name):
+    pc.write_csv(TABLE.set_column(2, "kind", pa.array(NAMES == "oak")), tmp_path / "rows.csv")
+    fit = "fit", tmp_path / "rows.csv", "--kind", "gnb", "--out", tmp_path / "model"
+    assert command(*fit, "--labels", "kind", "--features", "a,b").code == 0
+    predict = "predict", tmp_path / "rows.csv", "--model", tmp_path / "model", "--json"
+    code, said, err = command(*predict, "--out", tmp_path / name)
+    predicted = GaussianNB().fit(X, NAMES == "oak").predict(X).tolist()
+    expected = {label: predicted.count(label) for label in (True, False)}
+    assert (code, err) == (0, "")
+    assert {each["label"]: each["rows"] for each in json.loads(said)["predicted"]} == expected

@@ -50,6 +50,7 @@ ROWS = {
     "lazy": lambda path: pl.DataFrame(COLUMNS).lazy(),
     "parquet": parquet,
     "dask": lambda path: da.from_array(X, chunks=(17, 3)),
+    "sparse dask": lambda path: da.from_array(X, chunks=(17, 3)).map_blocks(sparse.csr_array),
     "labelled": lambda path: xr.DataArray(X, dims=("row", "band")),
     "labelled dask": lambda path: xr.DataArray(X, dims=("row", "band")).chunk(row=13),
 }
@@ -69,7 +70,7 @@ WEIGHTS = {
     "zarr": lambda path: zarr.create_array(path / "weight", data=WEIGHT, chunks=11),
     "dask": lambda path: da.from_array(WEIGHT, chunks=11),
 }
-IN_BLOCKS = {"zarr", "dask", "labelled"}  # of rows, which dask reads
+IN_BLOCKS = {"zarr", "dask", "sparse dask", "labelled"}  # of rows, which dask reads
 
 
 @pytest.mark.parametrize("labels", LABELS)

@@ -6,6 +6,7 @@ import datetime
 import decimal
 import pickle
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -301,6 +302,31 @@ def test_sparse_categorical_and_object_columns_of_numbers() -> None:
     np.testing.assert_array_equal(source.whole(), [[0, 5, 1], [0, 6, 2.5], [1.5, 5, np.nan]])
     objects = pl.DataFrame({"a": pl.Series([1, 2.5, None], dtype=pl.Object), "b": [1, 2, 3]})
     np.testing.assert_array_equal(as_source(objects).whole(), [[1, 1], [2.5, 2], [np.nan, 3]])
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        list,
+        pa.array,
+        pl.Series,
+        partial(np.array, dtype=object),
+        partial(pd.array, dtype="Int64"),
+        partial(pd.Series, dtype="int64[pyarrow]"),
+    ],
+)
+def test_integer_weights_with_nulls(wrap: Any) -> None:
+    X, y, weights = np.arange(12.0).reshape(6, 2) ** 2, [0, 1] * 3, [1, None, 2, 3, 0, 2]
+    expected = accumulate(X, y, sample_weight=[1, 0, 2, 3, 0, 2])
+    found = accumulate(X, y, sample_weight=wrap(weights), on_invalid="skip")
+    same(found, expected)
+    assert found.n_skipped == 1
+    fitted = GaussianNB().fit(X, y, sample_weight=wrap(weights), on_invalid="skip")
+    np.testing.assert_array_equal(fitted.class_count_, expected.class_count)
+    with pytest.raises(InvalidDataError, match=r"sample_weight\[1\] is nan; weights are finite"):
+        accumulate(X, y, sample_weight=wrap(weights))
+    with pytest.raises(InvalidDataError, match=r"sample_weight has dtype .*; numbers are expected"):
+        accumulate(X, y, sample_weight=["a", None, "b", "b", "c", "c"])
 
 
 def test_sparse_labels_and_weights_of_pandas() -> None:

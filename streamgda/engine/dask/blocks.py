@@ -22,6 +22,7 @@ from dask.task_spec import DataNode, GraphNode
 
 from streamgda.engine.dask import cluster
 from streamgda.rows.batches import read_batch
+from streamgda.rows.in_memory import SparseRows
 from streamgda.rows.sources import Slab
 
 Columns = Mapping[str, Any] | list[Any]  # collections by the fields of a `Slab`, or batches
@@ -64,7 +65,10 @@ class Block:
         values: Sequence[Any] = dask.get(self.graph | given, self.keys)
         if not self.names:
             return Slab.of_batch(read_batch(values[0], name))
-        return Slab(**dict(zip(self.names, values, strict=True)), first_row=first_row)
+        held = dict(zip(self.names, values, strict=True))
+        if SparseRows.accepts(held["X"]):
+            held["X"] = SparseRows.of(held["X"], "X").values
+        return Slab(**held, first_row=first_row)
 
 
 class ListedBlocks(list[Block]):
