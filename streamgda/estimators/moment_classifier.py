@@ -944,23 +944,21 @@ class MomentEstimator(RowEstimator):
         params, estimator = {**attributes["params"], **later}, settings._with_attributes()
         if later:
             estimator = unfitted(cls, {**attributes, "params": params})
-        if "moments" not in attributes:
-            classes, numbers = unpack_labels(attributes["classes"]), "numbers"
-            given = arrays_within(arrays, numbers)
+        if "moments" in attributes:
+            moments = restore(ClassMoments, attributes["moments"], arrays_within(arrays, "moments"))
+            joined_maps(settings._kept(), moments)
+            estimator._adopt(moments, settings)
+            estimator._single = attributes.get("rows") == "float32"
+            estimator.n_features_in_ = estimator._restored_width(attributes)
+        else:
+            classes, given = unpack_labels(attributes["classes"]), arrays_within(arrays, "numbers")
             estimator = cls._of_numbers(classes, given, attributes["params"]).set_params(**params)
-            names = restored_names(attributes, estimator.n_features_in_)
-            if names is not None:
-                estimator.feature_names_in_ = np.array(names, object)
-            return estimator
-        moments = restore(ClassMoments, attributes["moments"], arrays_within(arrays, "moments"))
-        joined_maps(settings._kept(), moments)
-        estimator._adopt(moments, settings)
-        estimator._single = attributes.get("rows") == "float32"
-        estimator.n_features_in_ = estimator._restored_width(attributes)
         names = restored_names(attributes, estimator.n_features_in_)
         if names is not None:
             estimator.feature_names_in_ = np.array(names, object)
-            moments._name_features(estimator._column_names())
+        if "moments" not in attributes:
+            return estimator
+        moments._name_features(estimator._column_names())
         if "declared" in attributes:
             estimator._declared = declared = unpack_labels(attributes["declared"])
             if moments.classes.size and (find(moments.classes, declared) < 0).any():
