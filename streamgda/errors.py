@@ -4,8 +4,8 @@ No message of them holds a secret: all pass through `printable`.
 """
 
 import re
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, wraps
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,24 @@ def cause_of(error: BaseException) -> BaseException | None:
             return None
         seen = seen.__cause__ or seen.__context__
     return error
+
+
+def sendable(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a function raise its errors without their causes, which often cannot be pickled.
+
+    Dask sends errors from process to process.
+    """
+
+    @wraps(function)
+    def run(*args: Any) -> Any:
+        try:
+            return function(*args)
+        except StreamGDAError as error:
+            raised = error
+        raised.__cause__ = raised.__context__ = None
+        raise raised
+
+    return run
 
 
 class InvalidDataError(StreamGDAError, ValueError):

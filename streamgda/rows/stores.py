@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError, ReadError, SourceError, cause_of
+from streamgda.errors import InvalidDataError, ReadError, SourceError, cause_of, sendable
 from streamgda.rows.arrays import as_slab
 from streamgda.rows.grids import nodata_of, warn_if_scaled
 from streamgda.rows.names import ATTRIBUTE, as_names
@@ -298,14 +298,9 @@ class StoredArray:
         self.source = source
         self.shape, self.dtype, self.ndim = source.shape, source.dtype, len(source.shape)
 
+    @sendable
     def __getitem__(self, index: Any) -> np.ndarray:
-        try:
-            return self.source.get(index)
-        except ReadError as error:
-            raised = error
-        # Causes often cannot be pickled, and dask sends errors from process to process.
-        raised.__cause__ = raised.__context__ = None
-        raise raised
+        return self.source.get(index)
 
 
 def _is_found(copied: Any) -> bool:

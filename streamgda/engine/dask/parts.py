@@ -13,7 +13,7 @@ import time
 from bisect import bisect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, wraps
+from functools import partial
 from itertools import chain, pairwise
 from typing import Any, ClassVar
 
@@ -34,7 +34,7 @@ from streamgda.engine.fingerprints import (
     fingerprint_rows,
 )
 from streamgda.engine.progress import Progress, reporter
-from streamgda.errors import InvalidDataError, StreamGDAError
+from streamgda.errors import InvalidDataError, sendable
 from streamgda.moments import Moments
 from streamgda.rows import FIELDS, Rows, as_source
 from streamgda.rows.sources import RowSource, Slab
@@ -412,21 +412,6 @@ class PartMoments:
 def _(part: PartMoments) -> int:
     # Workers spill results to disk, and the scheduler places merges, by the size of results.
     return part.moments.nbytes
-
-
-def sendable(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a task raise its errors without their causes, which often cannot be pickled."""
-
-    @wraps(function)
-    def run(*args: Any) -> Any:
-        try:
-            return function(*args)
-        except StreamGDAError as error:
-            raised = error
-        raised.__cause__ = raised.__context__ = None
-        raise raised
-
-    return run
 
 
 @sendable

@@ -18,7 +18,7 @@ from streamgda.engine.fingerprints import fingerprint_rows
 from streamgda.engine.progress import reporter
 from streamgda.engine.resumable_outputs import Output, grid_of
 from streamgda.engine.scoring import Scoring
-from streamgda.errors import InvalidDataError
+from streamgda.errors import InvalidDataError, sendable
 from streamgda.rows import Rows
 from streamgda.rows.grids import Grid, in_type_of
 from streamgda.rows.sources import RowSource, how_to_count
@@ -156,7 +156,7 @@ def scored_rows(rows: RowSource) -> int:
     return max(1, most // rows.unit) * rows.unit
 
 
-@parts.sendable
+@sendable
 def score_part(
     part: parts.StoredPart, unit: int, grid: Grid, out: Any, marked: bool, function: OneThread
 ) -> Any:
