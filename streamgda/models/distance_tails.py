@@ -65,7 +65,8 @@ class SumOfF(Tail):
     .. math:: \frac{1}{2 \pi i} \int_C e^{s x} \frac{1 - L(s)}{s} ds
 
     along two rays from zero to the left of the imaginary axis, where the integrand falls off fast.
-    In the logarithm of s the trapezoidal rule converges exponentially. The error is about 1e-12.
+    In the logarithm of s the trapezoidal rule converges exponentially. The error is about 1e-12,
+    and that of interpolation 1e-6; for 20,000 variables and more of few degrees of freedom, 0.02.
 
     Parameters
     ----------
@@ -91,7 +92,8 @@ class SumOfF(Tail):
         # The nearer the rays are to the imaginary axis, the less cancels if d is large.
         slope = np.pi / 6 / max(1, d / 100) ** 0.25
         step = min(slope / 4.4, 0.8 / d**0.5)
-        furthest = 40 / (least * np.sin(slope))
+        # Beyond, e^(s x) is nothing; of many variables, L^d falls off later.
+        furthest = max(40 / (least * np.sin(slope)), (80 / d) ** 0.5)
         r = np.exp(np.arange(np.log(1e-17 / most), np.log(furthest), step))
         s = r * np.exp(1j * (np.pi / 2 + slope))
         transform = (1 + 2 * s[:, None] * np.exp(-v)) ** -0.5 @ (weights / weights.sum())

@@ -108,6 +108,15 @@ def test_sums_of_f(d):
         np.testing.assert_allclose(p, np.linspace(0, 1, p.size), atol=0.012)  # Kolmogorov, 0.5 %
 
 
+@pytest.mark.parametrize("d", [3000, 100_000])
+def test_sums_of_many_f(d):
+    x = chi2.isf([0.99, 0.5, 0.1, 1e-3, 1e-6], d)
+    np.testing.assert_allclose(SumOfF(d, 1e9).beyond(x), chi2.sf(x, d), rtol=1e-5)
+    mean, deviation = 5 / 3 * d, np.sqrt(200 / 9 * d)
+    p = SumOfF(d, 5.0).beyond(mean + deviation * np.array([-5, 0, 5]))
+    np.testing.assert_allclose(p, [1, 0.5, 0], atol=0.1)
+
+
 def test_p_values_of_regularised_covariances():
     """They go from those of the rows alone to those of a covariance that is known."""
     X, y, rows = with_outliers()
