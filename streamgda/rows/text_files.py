@@ -163,7 +163,8 @@ class Text:
                 for batch in batches:
                     n_rows += batch.num_rows
                     if label is not None:
-                        kinds = _left(kinds, self._cleaned(batch, line).column(0))
+                        labels = self._cleaned(batch, line).column(0)
+                        kinds = _left(kinds, labels, self._decimal)
         except pa.ArrowInvalid as error:
             raise SourceError(self._explained(path, filesystem, line, {}, error)) from None
         if n_rows + line.header < lines.n_filled:  # a field goes on over line breaks
@@ -206,7 +207,7 @@ class Text:
         delimiter = self._options.get("delimiter")
         if delimiter is None:
             usable = "\t" if ".tsv" in path.lower() else _DELIMITERS.replace(self._decimal, "")
-            delimiter = max(usable, key=lines[at].count)
+            delimiter = max(usable, key=re.sub('"[^"]*"', "", lines[at]).count)
         fields = next(csv.reader([lines[at]], delimiter=delimiter, skipinitialspace=True))
         fields = [field.strip() for field in fields]
         header = self._options.get("header")
@@ -331,8 +332,10 @@ def number_in(column: Any) -> Any:
     return slice(*(int(b) if b else None for b in bounds.groups())) if bounds else column
 
 
-def _left(kinds: list[str], column: Any) -> list[str]:
+def _left(kinds: list[str], column: Any, decimal: str) -> list[str]:
     """Return those of the types of `_LABELS` that hold all labels of a column, too."""
+    if decimal != ".":  # numbers have no point beside another decimal mark
+        column = pc.replace_substring(pc.replace_substring(column, ".", "x"), decimal, ".")
 
     def hold(kind: str) -> bool:
         if not pc.all(pc.match_substring_regex(labels, _LABELS[kind]), min_count=0).as_py():

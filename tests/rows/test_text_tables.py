@@ -69,6 +69,9 @@ def test_format_of_any_other_name(tmp_path, name):
         ("\n1,2.5,3\r\n\r\n4,5,6", {}),
         ("1:2.5:3\n4:5:6\n", {"delimiter": ":"}),
         ("1;2,5;3\n4;5,0;6\n", {"decimal": ","}),
+        ("1;2,5;3,0\n4;5;6\n", {"decimal": ",", "delimiter": ";"}),
+        ('"a,b,c";"d, e";kind\n1;2.5;3\n4;5;6\n', {}),
+        ('"a;b;c"\t"d;e"\tkind\n1\t2.5\t3\n4\t5\t6\n', {}),
         ("# made today\n1,2.5,3\n# half-way\n4,5,6\n", {"comment": "#"}),
         ("\ufeff1,2.5,3\n4,5,6\n", {}),
         ("a,b,kind\n1,2.5,3\n4,5,6\n".encode("utf-16"), {"encoding": "utf-16"}),
@@ -76,6 +79,19 @@ def test_format_of_any_other_name(tmp_path, name):
 )
 def test_dialects(tmp_path, text, options):
     assert table(written(tmp_path, text), **options) == ([[1, 2.5], [4, 5]], [3, 6])
+
+
+@pytest.mark.parametrize(
+    ("labels", "kinds"),
+    [
+        (["1.5", "2"], ["1.5", "2"]),
+        (["1,5", "2"], [1.5, 2.0]),
+        (["1.000", "2,5"], ["1.000", "2,5"]),
+    ],
+)
+def test_labels_have_the_decimal_mark_of_the_text(tmp_path, labels, kinds):
+    path = written(tmp_path, f"a;kind\n1,5;{labels[0]}\n2;{labels[1]}\n")
+    assert table(path, decimal=",", delimiter=";") == ([[1.5], [2]], kinds)
 
 
 def test_spaces_and_quotation_marks(tmp_path):
