@@ -743,7 +743,9 @@ def _partitions(paths: list[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]
         texts = [own.get(name) for own in keys]
         values = pa.array([None if text == _NO_VALUE else text for text in texts], pa.string())
         with contextlib.suppress(pa.ArrowInvalid):
-            values = values.cast(pa.int64())
+            numbers = values.cast(pa.int64())
+            if len(numbers.unique()) == len(values.unique()):  # 01 and 1 are two values
+                values = numbers
         fields[name] = pa.field(name, values.type)
         for own, value in zip(keys, values.to_pylist(), strict=True):
             own[name] = value

@@ -148,6 +148,19 @@ def test_columns_of_partitions(tmp_path: Path) -> None:
     assert accumulate(rows, y, covariance_type="diag").classes.tolist() == ["ash", "elm", "oak"]
 
 
+@pytest.mark.parametrize(
+    ("texts", "values"),
+    [(["01", "02"], [1, 2]), (["01", "1"], ["01", "1"]), (["1", "b"], ["1", "b"])],
+)
+def test_partitions_keep_different_values_apart(
+    tmp_path: Path, texts: list[str], values: list[Any]
+) -> None:
+    for text in texts:
+        (tmp_path / f"y={text}").mkdir()
+        pq.write_table(pa.table({"a": [1.0]}), tmp_path / f"y={text}" / "rows.parquet")
+    assert open_store(tmp_path)[1][:].tolist() == values
+
+
 NUMBERS = {
     "bytes": (pa.array([1, 2, 255], pa.uint8()), np.uint8, [1, 2, 255]),
     "booleans": (pa.array([True, False, True]), np.uint8, [1, 0, 1]),
