@@ -96,7 +96,7 @@ class SumOfF(Tail):
         furthest = max(40 / (least * np.sin(slope)), (80 / d) ** 0.5)
         r = np.exp(np.arange(np.log(1e-17 / most), np.log(furthest), step))
         s = r * np.exp(1j * (np.pi / 2 + slope))
-        transform = (1 + 2 * s[:, None] * np.exp(-v)) ** -0.5 @ (weights / weights.sum())
+        transform = (1 / np.sqrt(1 + 2 * s[:, None] * np.exp(-v))) @ (weights / weights.sum())
         for _ in range(2):  # the second time, of the range that matters
             x = np.geomspace(least, most, 200)
             p = step / np.pi * (np.exp(np.outer(x, s)) @ (1 - transform**d)).imag
@@ -114,7 +114,6 @@ class SumOfF(Tail):
         return np.exp(np.minimum(self._spline(inside), 0) + steepest * np.maximum(at - inside, 0))
 
 
-@lru_cache(4096)
 def tail_of(structure: Structure, d: int, nu: float) -> Tail | None:
     """Return the distribution of the distances of fresh rows, in units of an unbiased covariance.
 
@@ -147,4 +146,9 @@ def tail_of(structure: Structure, d: int, nu: float) -> Tail | None:
         return ScaledF(d, d, nu * d)
     if structure.matrix or d == 1:
         return ScaledF(d * nu / (nu - d + 1), d, nu - d + 1)
+    return _sum_of_f(d, float(f"{nu:.6g}"))  # those of classes of equal size differ by smoothing
+
+
+@lru_cache(4096)
+def _sum_of_f(d: int, nu: float) -> SumOfF:
     return SumOfF(d, nu)

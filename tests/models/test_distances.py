@@ -22,7 +22,8 @@ from streamgda import (
 )
 from streamgda.errors import InvalidParameterError, SingularCovarianceError
 from streamgda.models.covariance import Regularisation
-from streamgda.models.distance_tails import SumOfF
+from streamgda.models.distance_tails import SumOfF, tail_of
+from streamgda.moments.covariance_types import structure_of
 
 EVERY_TYPE = pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
@@ -115,6 +116,12 @@ def test_sums_of_many_f(d):
     mean, deviation = 5 / 3 * d, np.sqrt(200 / 9 * d)
     p = SumOfF(d, 5.0).beyond(mean + deviation * np.array([-5, 0, 5]))
     np.testing.assert_allclose(p, [1, 0.5, 0], atol=0.1)
+
+
+def test_classes_of_equal_size_share_a_distribution():
+    variances = structure_of("diag")
+    assert tail_of(variances, 7, 19.0) is tail_of(variances, 7, 19.00000001)
+    assert tail_of(variances, 7, 19.0) is not tail_of(variances, 7, 19.001)
 
 
 def test_p_values_of_regularised_covariances():
