@@ -22,7 +22,7 @@ from streamgda.kernels import intrinsic_of
 _SYMBOL = "streamgda_{}".format
 _LETTERS = {types.float32: "s", types.float64: "d"}
 
-for _routine in ("syrk", "gemm", "trmm"):
+for _routine in ("syrk", "gemm"):
     for _letter in _LETTERS.values():
         _name = _letter + _routine
         binding.add_symbol(
@@ -41,14 +41,6 @@ def _gram(A, beta, C):
 
 def _cross(A, B, beta, C):
     _update(C, ..., A.T @ B, beta)
-
-
-def _product(A, B, beta, C):
-    _update(C, ..., A @ B.T, beta)
-
-
-def _lower_product(A, L):
-    A[...] = A @ np.tril(L).T
 
 
 @intrinsic_of(_gram)
@@ -72,26 +64,6 @@ def cross(typing, A, B, beta, C):
         call("gemm", "NT", [B.columns, A.columns, A.rows], B, A, beta, C)
 
     return types.void(A, B, types.float64, C), _generator(generate)
-
-
-@intrinsic_of(_product)
-def product(typing, A, B, beta, C):
-    """Write ``A @ B.T + beta * C`` to `C`; see `gram`."""
-
-    def generate(call, A, B, beta, C):
-        call("gemm", "TN", [B.rows, A.rows, A.columns], B, A, beta, C)
-
-    return types.void(A, B, types.float64, C), _generator(generate)
-
-
-@intrinsic_of(_lower_product)
-def lower_product(typing, A, L):
-    """Replace `A` by ``A @ L.T`` for a lower triangle; the upper one of `L` is not read."""
-
-    def generate(call, A, L):
-        call("trmm", "LUTN", [A.columns, A.rows], L, A)
-
-    return types.void(A, L), _generator(generate)
 
 
 class _Matrix:

@@ -3,11 +3,10 @@
 Scores have shape ``(n_classes, n_rows)``. Below, x holds the given features of a row of `X`, in
 their order. It is centred as if in float64, and rounded to the type of what it is multiplied by.
 
-Rows with many features are multiplied by BLAS. Those with few, or with variances only, are treated
-in panels of shape ``(d, width)``, so that every loop runs along rows; the last panel is as narrow
-as its rows, and filled up with copies of the last one. For few features, BLAS would spend more time
-on copies than on products: some rows of their triangular matrix at a time are multiplied up to the
-diagonal, in LLVM's vector types. Linear functions of few features are computed in panels, too.
+Rows are treated in panels of shape ``(d, width)``, so that every loop runs along rows, in LLVM's
+vector types; the last panel is as narrow as its rows, and filled up with copies of the last one.
+Some rows of a triangular matrix at a time are multiplied up to the diagonal. Of many features, the
+panels are those of one class, from which rows are left out whose score cannot matter.
 """
 
 from functools import partial
@@ -24,7 +23,6 @@ from streamgda.kernels import (
     intrinsic_of,
     kernel,
 )
-from streamgda.kernels.blas import lower_product, product
 from streamgda.kernels.processors import SHAPE
 from streamgda.kernels.sums import all_below
 from streamgda.kernels.vectors import (
@@ -32,6 +30,7 @@ from streamgda.kernels.vectors import (
     as_floats,
     as_structures,
     broadcast,
+    empty_indices,
     empty_vectors,
     for_vectors,
     function_of,
@@ -45,27 +44,24 @@ from streamgda.kernels.vectors import (
     whole_vectors,
 )
 
-# Values of the rows that BLAS multiplies at a time, and least numbers of rows.
-_VALUES, _ROWS = 1 << 15, 192
-BLOCK = 128  # entries of W (x - centre) that are computed at a time
+# Of more features, the panels are of one class, without rows whose score cannot matter. That is
+# looked at after so many entries of W (x - centre), and twice as many, and so on; as long as the
+# rows with all entries are fewer than all rows by a factor, which is more for fewer features.
+PANEL_FEATURES = 128
+BLOCK = 64
+_WORTH = 512
 
 # Largest numbers of rows and of values of a panel.
 _PANEL_ROWS = 96
 _PANEL_VALUES = 1 << 15
 
 FLOAT64_FEATURES = 12  # so few are multiplied in float64 whatever the rows are
-PANEL_FEATURES = 256  # for more, rows whose classes are given up after a block save more
 _VECTOR_BYTES = max(32, SHAPE.vector_bytes)
 # Of rows, side by side: an element of the matrix is loaded once for all of them, and a vector once
 # for so many rows of the matrix, as far as there are registers for their sums.
 _VECTORS = 3
 _SUMS = 8 if _VECTOR_BYTES == 64 else 4
 _ADDED = 8  # sums that are added to in turn, because each addition takes several cycles
-
-
-def rows_at_a_time(n_rows, n_features):
-    """Return the number of rows that BLAS multiplies at a time."""
-    return min(n_rows, max(_ROWS, _VALUES // n_features))
 
 
 @inline_kernel
@@ -78,75 +74,41 @@ def _select(guesses, k, others, rows):
     return n
 
 
-# Indices without a sign, because a check that others are not negative prevents vectorisation.
 @inline_kernel
-def _square_diagonal(X, rows, start, n, columns, ends, centre, weights, first, distances):
+def _square_diagonal(X, rows, n, columns, centre, weights, first, distances):
     """Write the sum of ``(weights[i] (x_i - centre[i]))^2`` over all i from `first`."""
     for q in range(n):
-        r, total, i = rows[start + q], 0.0, np.uint64(first)
-        while i < np.uint64(columns.size):
-            shift = columns[i] - i
-            for j in range(i, ends[i]):
-                t = weights[j] * (X[r, j + shift] - centre[j])
-                total += t * t
-            i = ends[i]
+        r, total = np.uint64(rows[q]), 0.0  # unsigned: no check for negative indices
+        for i in range(first, columns.size):
+            t = weights[i] * (X[r, np.uint64(columns[i])] - centre[i])
+            total += t * t
         distances[q] = total
 
 
 @inline_kernel
-def _centre_rows(X, rows, start, n, columns, ends, centre, first, last, centred, block):
-    """Write the columns from `first` to `last`, less the centre, in two places."""
-    for q in range(n):
-        r, i = rows[start + q], np.uint64(first)
-        while i < np.uint64(last):
-            shift = columns[i] - i
-            for j in range(i, min(ends[i], np.uint64(last))):
-                centred[q, j] = X[r, j + shift] - centre[j]
-            i = ends[i]
-        for j in range(np.uint64(first), np.uint64(last)):
-            block[q, j - np.uint64(first)] = centred[q, j]
-
-
-@inline_kernel
-def _add_squares(block, n, width, distances):
-    for q in range(n):
-        total = 0.0
-        for i in range(width):
-            t = np.float64(block[q, i])
-            total += t * t
-        distances[q] += total
-
-
-@inline_kernel
-def _keep_close(rows, start, n, distances, centred, width, scale, offset, best, margin, out):
+def _keep_close(rows, n, distances, scale, offset, best, margin, out):
     """Write scores, and move rows whose scores may matter to the front; return their number."""
     kept = 0
     for q in range(n):
-        r = rows[start + q]
-        score = offset + scale * distances[q]
-        out[r] = score
-        if score < best[r] - margin:
-            continue
-        if kept < q:
-            rows[start + kept] = r
-            distances[kept] = distances[q]
-            for i in range(width):
-                centred[kept, i] = centred[q, i]
-        kept += 1
+        r = rows[q]
+        out[r] = offset + scale * distances[q]
+        rows[kept], distances[kept] = r, distances[q]
+        kept += not out[r] < best[r] - margin
     return kept
 
 
 @fast_kernel
 def matrix_scores(
-    X, columns, ends, centres, n_coupled, weights, starts, triangles, scale, offsets, guesses,
-    others, margin, rows, best, distances, centred, block, out,
+    X, columns, centres, parts, n_coupled, weights, starts, triangles, scale, offsets, guesses,
+    others, margin, best, out,
 ):  # fmt: skip
     """Write ``offsets[k] + scale |W[k] (x - centres[k])|^2`` to ``out[k, r]`` for each row x.
 
-    W[k] is lower triangular. A single one serves all centres. The features of class k are the
-    columns ``columns[k]`` of `X`, which are adjacent up to ``ends[k, i]``. Its first
-    ``n_coupled[k]`` rows and columns are the square matrix at ``triangles[starts[k]]``, and the
-    others are the diagonal ``weights[k]``. Products are squared and summed in float64.
+    W[k] is lower triangular. The features of class k are the columns ``columns[k]`` of `X`. The
+    first ``n_coupled[k]`` rows and columns of W[k] are the square matrix at
+    ``triangles[starts[k]]``, of columns in rising order, and the others are the diagonal
+    ``weights[k]``. Squares are summed in float64. ``parts[k]`` is the centre as `halves` returns
+    it, for all columns of `X`.
 
     A call scores the class ``guesses[r]`` of each row, or with `others` all other classes.
 
@@ -154,88 +116,100 @@ def matrix_scores(
     bound is more than `margin` below the largest score of the row, it may be written in place of
     the score. This saves most work if the classes of the largest scores are known: `guesses`.
 
-    `best` holds the largest score of each row so far, at first -inf. The arrays between it and
-    `out`, and `rows`, are scratch space.
+    `best` holds the largest score of each row so far, at first -inf.
     """
-    most = distances.size
+    step, bounded = _VECTOR_BYTES // triangles.itemsize, others and margin < np.inf
+    most, n_all, n_whole = _VECTORS * step, X.shape[0], 0
+    panel = empty_vectors(padded_width(X.shape[1]) * most)
+    rows, distances = empty_indices(X.shape[0] + 1), empty_vectors(X.shape[0] + most)
     for k in range(centres.shape[0]):
-        n_rows = _select(guesses, k, others, rows)
-        g = min(k, n_coupled.size - 1)
-        m, W = n_coupled[g], triangles[starts[g] :]
-        for start in range(0, n_rows, most):
-            n, last = min(most, n_rows - start), 0
-            _square_diagonal(
-                X, rows, start, n, columns[g], ends[g], centres[k], weights[g], m, distances
-            )
-            while True:
-                n = _keep_close(
-                    rows, start, n, distances, centred, last, scale, offsets[k], best, margin,
-                    out[k],
-                )  # fmt: skip
-                if n == 0 or last == m:
-                    break
-                first, last = last, min(last + BLOCK, m)
-                _centre_rows(
-                    X, rows, start, n, columns[g], ends[g], centres[k], first, last, centred, block
-                )
-                z = block[:n, : last - first]
-                lower_product(z, W[first:last, first:last])
-                product(centred[:n, :first], W[first:last, :first], 1.0, z)
-                _add_squares(block, n, last - first, distances)
-            for q in range(n):
-                r = rows[start + q]
-                best[r] = max(best[r], out[k, r])
+        n, m, last = _select(guesses, k, others, rows), n_coupled[k], 0
+        W, places = triangles[starts[k] : starts[k + 1]], columns[k]
+        _square_diagonal(X, rows, n, places, centres[k], weights[k], m, distances)
+        n_all += n
+        while last < m and n > 0:
+            n = _keep_close(rows, n, distances, scale, offsets[k], best, margin, out[k])
+            first, last = last, min(max(BLOCK, 2 * last), m) if bounded else m
+            n_whole += n if last == m else 0
+            begin, end = places[0], places[last - 1] + 1
+            for start in range(0, n, most):
+                width = (min(most, n - start) + step - 1) // step * step
+                pack_panel(X, rows[start:n], begin, end, width, W, parts[k], panel)
+                add_squares(panel, width, begin, places, W, first, last, distances[start:])
+        bounded &= n_whole * _WORTH <= n_all * m
+        for q in range(n):
+            r = rows[q]
+            out[k, r] = offsets[k] + scale * distances[q]
+            best[r] = max(best[r], out[k, r])
 
 
-def _pack_panel(X, start, width, like, panel):
-    rows = X[np.minimum(np.arange(start, start + width), len(X) - 1)]
-    panel[: X.shape[1] * width] = rows.T.ravel()
+def _pack_panel(X, rows, begin, end, width, like, parts, panel):
+    x = X[rows[np.minimum(np.arange(width), len(rows) - 1)], begin:end].astype(like.dtype)
+    for part in parts:
+        x -= part[begin:end]
+    panel[: x.size] = x.T.ravel()
 
 
 @intrinsic_of(_pack_panel)
-def pack_panel(typing, X, start, width, like, panel):
-    """Write feature j of row ``start + r`` to ``panel[j * width + r]``, in the type of `like`.
+def pack_panel(typing, X, rows, begin, end, width, like, parts, panel):
+    """Write feature ``begin + j`` of row ``rows[r]`` to ``panel[j * width + r]`` up to `end`.
 
-    That is float64, or the type of `X`. Rows beyond the last one are copies of it. The width is
-    whole vectors, up to which there is memory for features, too.
+    It is written in the type of `like`, which is float64, or the type of `X`, less the `parts` of a
+    centre, which may be ``()``. Rows beyond the last one are copies of it. The width is whole
+    vectors, up to which there is memory for features, too.
     """
-    if X.layout != "C" or panel.layout != "C":
+    given = [X, rows, panel, *([parts] if isinstance(parts, types.Array) else [])]
+    if {array.layout for array in given} != {"C"}:
         return None  # no match: the function is given pointers and no strides
-    scalar, element = X.dtype, like.dtype
+    scalar, element, centred = X.dtype, like.dtype, len(given) > 3
 
     def generate(context, builder, signature, arguments):
-        X, start, width, like, panel = as_structures(context, builder, signature, arguments)
+        X, rows, begin, end, width, like, parts, panel = as_structures(
+            context, builder, signature, arguments
+        )
         memory = builder.bitcast(panel.data, like.data.type)
-        given = [*cgutils.unpack_tuple(builder, X.shape), X.data, start, width, memory]
+        _, d = cgutils.unpack_tuple(builder, X.shape)
+        first = builder.gep(X.data, [begin])
+        given = [d, first, builder.sub(end, begin), rows.data, rows.nitems, width, memory]
+        if centred:
+            high = builder.gep(parts.data, [begin])
+            low = builder.gep(high, [cgutils.unpack_tuple(builder, parts.shape)[1]])
+            given += [high, low] if element == types.float32 else [high]
         lanes = _VECTOR_BYTES * 8 // element.bitwidth
         stored = ir.VectorType(context.get_data_type(scalar), lanes)
-        write, name = partial(_write_panel, scalar, stored), f"pack_panel_{scalar}_{element}"
+        write = partial(_write_panel, scalar, stored)
+        name = f"pack_panel_{scalar}_{element}" + centred * "_centred"
         kinds = [value.type for value in given]
         builder.call(function_of(builder.module, name, kinds, write), given)
         return context.get_dummy_value()
 
-    return types.void(X, types.intp, types.intp, like, panel), generate
+    index = types.intp
+    return types.void(X, rows, index, index, index, like, parts, panel), generate
 
 
-def _write_panel(scalar, stored, builder, n_rows, d, X, start, width, panel):
+def _write_panel(scalar, stored, builder, stride, X, d, rows, n_rows, width, panel, *parts):
     """Write rows as columns: whole vectors of features of as many rows are transposed."""
     index, n_lanes, element = d.type, stored.count, panel.type.pointee
-    lanes = range(n_lanes)
+    lanes, size = range(n_lanes), _VECTOR_BYTES // n_lanes
     n_whole, load_last = whole_vectors(builder, d, scalar, stored)
-    last = builder.sub(n_rows, index(1))
+    last, floating = builder.sub(n_rows, index(1)), ir.VectorType(element, n_lanes)
     with cgutils.for_range_slice(builder, index(0), width, index(n_lanes), index) as (r, _):
-        first = builder.add(start, r)
-        numbers = [least(builder, builder.add(first, index(i)), last) for i in lanes]
-        rows = [builder.gep(X, [builder.mul(number, d)]) for number in numbers]
+        numbers = [least(builder, builder.add(r, index(i)), last) for i in lanes]
+        numbers = [builder.load(builder.gep(rows, [number])) for number in numbers]
+        places_of = [builder.gep(X, [builder.mul(number, stride)]) for number in numbers]
 
         def put(number, load):
             at = builder.mul(number, index(n_lanes))
-            places = [vector_at(builder, builder.gep(row, [at]), 0, stored) for row in rows]
+            places = [vector_at(builder, builder.gep(row, [at]), 0, stored) for row in places_of]
             values = [as_floats(builder, load(place), scalar, element) for place in places]
+            for part in parts:
+                place = vector_at(builder, builder.gep(part, [at]), 0, floating)
+                middle = builder.load(place, align=size)
+                values = [builder.fsub(value, middle) for value in values]
             for i, column in enumerate(transposed(builder, values)):
                 place = builder.add(builder.mul(builder.add(at, index(i)), width), r)
                 place = vector_at(builder, builder.gep(panel, [place]), 0, column.type)
-                builder.store(column, place, align=_VECTOR_BYTES // n_lanes)
+                builder.store(column, place, align=size)
 
         with cgutils.for_range(builder, n_whole, intp=index) as loop:
             put(loop.index, lambda place: builder.load(place, align=scalar.bitwidth // 8))
@@ -364,40 +338,143 @@ def _write_triangles(
     panel, features, centres, factors, offsets, scratch, out,
 ):  # fmt: skip
     """Write sums of the squares of triangles times centred columns, class by class."""
-    element, index, double = scratch.type.pointee, d.type, ir.DoubleType()
-    size = 4 if isinstance(element, ir.FloatType) else 8
-    vector = ir.VectorType(element, _VECTOR_BYTES // size)
-    wide, zero = ir.VectorType(double, vector.count), index(0)
+    index, (vector, wide, size) = d.type, _types_of(scratch)
     put = _score_writer(builder, wide, n, scale, stride, offsets, out)
 
-    def score_rows(k, W, centre, start, stop, n_vectors, n_sums):
-        """Write the scores of class k of so many vectors of rows, from so many sums, at a time."""
+    def place_of(j, r, n_vectors, v):
+        start = builder.gep(scratch, [builder.mul(j, index(n_vectors * vector.count))])
+        return vector_at(builder, start, v, vector)
+
+    with cgutils.for_range(builder, n_classes, intp=index) as classes:
+        k = classes.index
+        group = least(builder, k, builder.sub(n_factors, index(1)))
+        W = builder.gep(factors, [builder.mul(group, builder.mul(d, d))])
+        centre = builder.gep(centres, [builder.mul(k, d)])
+
+        def begin(r, n_vectors):
+            """Write columns less the centre, and return sums of zero."""
+            with cgutils.for_range(builder, d, intp=index) as loop:
+                j = loop.index
+                column = builder.mul(builder.load(builder.gep(features, [j])), width)
+                place = builder.gep(panel, [builder.add(column, r)])
+                middles = halves(builder.load(builder.gep(centre, [j])))
+                middles = [broadcast(builder, middle, vector) for middle in middles]
+                for v in range(n_vectors):
+                    t = builder.load(vector_at(builder, place, v, vector), align=size)
+                    for middle in middles:
+                        t = builder.fsub(t, middle)
+                    builder.store(t, place_of(j, r, n_vectors, v), align=size)
+            return [ir.Constant(wide, None)] * n_vectors
+
+        def halves(number):
+            """Return a number of float64 as numbers of the matrix's type, whose sum it is."""
+            if vector == wide:
+                return [number]
+            high = builder.fptrunc(number, vector.element)
+            rest = builder.fsub(number, builder.fpext(high, wide.element))
+            return [high, builder.fptrunc(rest, vector.element)]
+
+        _sum_squares(builder, width, index(0), d, d, W, place_of, begin, partial(put, k))
+
+
+def _add_squares(panel, width, begin, columns, W, first, last, distances):
+    t = panel[: (columns[last - 1] + 1 - begin) * width].reshape(-1, width)[columns[:last] - begin]
+    z = np.tril(W[:, : len(W)])[first:last, :last] @ t.astype(W.dtype)
+    n = min(width, len(distances))
+    distances[:n] += (z.astype(np.float64) ** 2).sum(axis=0)[:n]
+
+
+@intrinsic_of(_add_squares)
+def add_squares(typing, panel, width, begin, columns, W, first, last, distances):
+    """Add the squares of rows `first` to `last` of a triangle W times the centred rows of a panel.
+
+    Its features are the columns from `begin` on of an array of rows, in which those of W have the
+    numbers `columns`. There is memory for whole panels of distances.
+    """
+    if {array.layout for array in (panel, columns, W, distances)} != {"C"}:
+        return None  # no match: the function is given pointers and no strides
+
+    def generate(context, builder, signature, arguments):
+        panel, width, begin, columns, W, first, last, distances = as_structures(
+            context, builder, signature, arguments
+        )
+        rows = builder.bitcast(panel.data, W.data.type)
+        rows = builder.gep(rows, [builder.neg(builder.mul(begin, width))])
+        _, stride = cgutils.unpack_tuple(builder, W.shape)
+        given = [width, first, last, stride, rows, columns.data, W.data, distances.data]
+        kinds = [value.type for value in given]
+        name = f"add_squares_{signature.args[4].dtype}"
+        builder.call(function_of(builder.module, name, kinds, _add_to_distances), given)
+        return context.get_dummy_value()
+
+    index = types.intp
+    return types.void(panel, index, index, columns, W, index, index, distances), generate
+
+
+def _add_to_distances(builder, width, first, last, stride, panel, columns, W, distances):
+    vector, wide, _ = _types_of(panel)
+
+    def place_of(j, r, n_vectors, v):
+        column = builder.mul(builder.load(builder.gep(columns, [j])), width)
+        return vector_at(builder, builder.gep(panel, [builder.add(column, r)]), v, vector)
+
+    def places(r, n_vectors):
+        start = builder.gep(distances, [r])
+        return [vector_at(builder, start, v, wide) for v in range(n_vectors)]
+
+    def begin(r, n_vectors):
+        return [builder.load(place, align=8) for place in places(r, n_vectors)]
+
+    def end(r, sums):
+        for value, place in zip(sums, places(r, len(sums)), strict=True):
+            builder.store(value, place, align=8)
+
+    _sum_squares(builder, width, first, last, stride, W, place_of, begin, end)
+
+
+def _types_of(numbers):
+    """Return the types of vectors of numbers at a pointer and of as many in float64, and a size."""
+    element = numbers.type.pointee
+    size = 4 if element == ir.FloatType() else 8
+    vector = ir.VectorType(element, _VECTOR_BYTES // size)
+    return vector, ir.VectorType(ir.DoubleType(), vector.count), size
+
+
+def _sum_squares(builder, width, first, last, stride, W, place_of, begin, end):
+    """Sum the squares of rows `first` to `last` of a triangle times centred columns.
+
+    ``begin(r, n_vectors)`` returns what the sums are before, of vectors of rows from r on, and
+    ``end(r, sums)`` takes the sums. ``place_of(j, r, n_vectors, v)`` is where one of the vectors
+    of column j is.
+    """
+    vector, wide, size = _types_of(W)
+    index, zero = width.type, width.type(0)
+
+    def sum_columns(start, stop, n_vectors, n_sums):
+        """Sum the squares of so many vectors of rows, from so many sums, at a time."""
         numbers, step = range(n_vectors), index(n_vectors * vector.count)
         sums = [[cgutils.alloca_once(builder, vector) for _ in numbers] for _ in range(n_sums)]
         squares = [cgutils.alloca_once(builder, wide) for _ in numbers]
 
-        def place_of(j, v):
-            return vector_at(builder, builder.gep(scratch, [builder.mul(j, step)]), v, vector)
-
-        def add_products(j, first, rows):
+        def add_products(r, j, first, rows):
             """Add ``W[first + i, j]`` times column j to the sums of some rows i."""
-            x = [builder.load(place_of(j, v), align=size) for v in numbers]
+            x = [builder.load(place_of(j, r, n_vectors, v), align=size) for v in numbers]
             for i in rows:
-                row = builder.mul(builder.add(first, index(i)), d)
+                row = builder.mul(builder.add(first, index(i)), stride)
                 w = broadcast(builder, builder.load(builder.gep(W, [builder.add(row, j)])), vector)
                 for total, values in zip(sums[i], x, strict=True):
                     added = fused_multiply_add(builder, w, values, builder.load(total))
                     builder.store(added, total)
 
-        def add_squares(first, last, n_rows):
+        def add_rows(r, first, last, n_rows):
             """Add the squares for rows of the matrix from `first` to `last`, `n_rows` at a time."""
             with cgutils.for_range_slice(builder, first, last, index(n_rows), index) as (row, _):
                 for total in chain(*sums[:n_rows]):
                     builder.store(ir.Constant(vector, None), total)
                 with cgutils.for_range(builder, row, intp=index) as loop:
-                    add_products(loop.index, row, range(n_rows))
+                    add_products(r, loop.index, row, range(n_rows))
                 for j in range(n_rows):  # up to the diagonal
-                    add_products(builder.add(row, index(j)), row, range(j, n_rows))
+                    add_products(r, builder.add(row, index(j)), row, range(j, n_rows))
                 for i in range(0, n_rows, _SUMS):
                     some = zip(*sums[i : min(i + _SUMS, n_rows)], strict=True)
                     for square, totals in zip(squares, some, strict=True):
@@ -407,42 +484,18 @@ def _write_triangles(
                         part = part if vector == wide else builder.fpext(part, wide)
                         builder.store(builder.fadd(part, builder.load(square)), square)
 
-        def halves(number):
-            """Return a number of float64 as numbers of the matrix's type, whose sum it is."""
-            if vector == wide:
-                return [number]
-            high = builder.fptrunc(number, element)
-            rest = builder.fsub(number, builder.fpext(high, double))
-            return [high, builder.fptrunc(rest, element)]
-
         with cgutils.for_range_slice(builder, start, stop, step, index) as (r, _):
-            with cgutils.for_range(builder, d, intp=index) as loop:
-                j = loop.index
-                column = builder.mul(builder.load(builder.gep(features, [j])), width)
-                place = builder.gep(panel, [builder.add(column, r)])
-                middles = halves(builder.load(builder.gep(centre, [j])))
-                middles = [broadcast(builder, middle, vector) for middle in middles]
-                for v in numbers:
-                    t = builder.load(vector_at(builder, place, v, vector), align=size)
-                    for middle in middles:
-                        t = builder.fsub(t, middle)
-                    builder.store(t, place_of(j, v), align=size)
-            for total in squares:
-                builder.store(ir.Constant(wide, None), total)
-            n_single = builder.urem(d, index(_ADDED))
-            add_squares(zero, n_single, 1)
-            add_squares(n_single, d, n_sums)
-            put(k, r, [builder.load(total) for total in squares])
+            for value, total in zip(begin(r, n_vectors), squares, strict=True):
+                builder.store(value, total)
+            middle = builder.add(first, builder.urem(builder.sub(last, first), index(_ADDED)))
+            add_rows(r, first, middle, 1)
+            add_rows(r, middle, last, n_sums)
+            end(r, [builder.load(total) for total in squares])
 
     together = index(_VECTORS * vector.count)
     several = builder.sub(width, builder.urem(width, together))
-    with cgutils.for_range(builder, n_classes, intp=index) as classes:
-        k = classes.index
-        group = least(builder, k, builder.sub(n_factors, index(1)))
-        W = builder.gep(factors, [builder.mul(group, builder.mul(d, d))])
-        centre = builder.gep(centres, [builder.mul(k, d)])
-        score_rows(k, W, centre, zero, several, _VECTORS, _SUMS)
-        score_rows(k, W, centre, several, width, 1, _ADDED)
+    sum_columns(zero, several, _VECTORS, _SUMS)
+    sum_columns(several, width, 1, _ADDED)
 
 
 def _score_writer(builder, vector, n, scale, stride, offsets, out):
@@ -489,10 +542,13 @@ def panel_scores(X, features, centres, factors, scale, offsets, scores, labels, 
     scratch = empty_vectors(features.size * step * _VECTORS)
     some = empty_vectors((offsets.size if scores.size == 0 else 0, most))
     tops, sums, finite = empty_vectors(most), empty_vectors(most), True
+    order = empty_indices(most)
     for start in range(0, n_rows, most):
         n = min(most, n_rows - start)
         width = _panel_width(n, columns, step)
-        pack_panel(X, start, width, factors, panel)
+        for r in range(n):
+            order[r] = start + r
+        pack_panel(X, order[:n], 0, columns, width, factors, (), panel)
         out, at = (scores, start) if scores.size > 0 else (some, 0)
         score_panel(panel, width, n, features, centres, factors, scale, offsets, scratch, out, at)
         finite &= finite_scores(out, at, n, offsets)

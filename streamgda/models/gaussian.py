@@ -12,7 +12,6 @@ import numpy as np
 
 from streamgda.errors import InvalidParameterError, UnsupportedError
 from streamgda.kernels import scoring
-from streamgda.kernels.scoring import PANEL_FEATURES
 from streamgda.models.covariance import (
     Covariances,
     Regularisation,
@@ -429,7 +428,7 @@ class GaussianModel(Model):
 
     @property
     def _by_blas(self) -> bool:
-        return self.structure.matrix and self.features.size > PANEL_FEATURES
+        return False
 
     @cached_property
     def linear(self) -> tuple[np.ndarray, np.ndarray]:

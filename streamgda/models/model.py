@@ -287,8 +287,9 @@ class RowModel(Saved):
         n_rows, products = X.shape[0], X.shape[0] * self._row_products
         if not n_rows:
             return out
-        # For so few products, BLAS uses one thread anyway.
-        serial = (self._by_blas and products > _FEW_PRODUCTS) or type(X) is LiftedRows
+        # Distances to the classes of rows are by BLAS. For few products it uses one thread anyway.
+        by_blas = self._by_blas or bool(of_rows)
+        serial = (by_blas and products > _FEW_PRODUCTS) or type(X) is LiftedRows
         if n_rows <= _BLOCK and not serial:
             read = self._read(X, first_row)
             self._refuse_invalid(read, first_row)

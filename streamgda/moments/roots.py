@@ -238,6 +238,15 @@ def zeros_in_lines(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
     return memory[start : start + size].view(dtype).reshape(shape)
 
 
+def halves(values: np.ndarray, dtype: Any) -> np.ndarray:
+    """Return numbers of float64 as two of a data type, whose sums they are."""
+    out = np.zeros((2, *values.shape), dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        out[0] = values
+        out[1] = values - out[0]
+    return out
+
+
 class Rounded(dict[np.dtype, np.ndarray]):
     """An array, rounded to each data type that is asked for.
 
@@ -444,9 +453,8 @@ class LinearFunctions:
         """Return the centre in two parts, and the vectors, with zeros for all other columns."""
         width = -(-n_columns // PADDED) * PADDED
         packed = zeros_in_lines((2 + len(self._vectors), width), dtype)
+        packed[:2, features] = halves(self._centre, dtype)
         with np.errstate(over="ignore", invalid="ignore"):
-            packed[0, features] = self._centre
-            packed[1, features] = self._centre - packed[0, features]
             packed[2:, features] = self._vectors
         return packed
 
@@ -593,22 +601,15 @@ class MatrixDistances(Distances):
             for root, own, m, at in zip(roots, coupled, self.n_coupled, starts, strict=False):
                 packed[at : at + m, :m] = root[np.ix_(own, own)]
         self._triangles = Rounded(packed)
-        # Columns of rows in order, the ends of runs of adjacent ones, and centres in order.
-        columns, d = features[order], features.size
-        ends = np.full(columns.shape, d)
-        ends[:, :-1][np.diff(columns, axis=1) != 1] = 0
-        ends = np.where(ends, ends, np.arange(1, d + 1))
-        ends = np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]
-        ordered = np.take_along_axis(centres, np.broadcast_to(order, centres.shape), axis=1)
-        numbers = (np.array(n, np.uint64, order="C") for n in (columns, ends))
-        self._layout: tuple[np.ndarray, ...] = (*numbers, ordered)
-        self._means: tuple[Rounded, np.ndarray] | None = None
+        self._order = order
+        self._ordered = np.take_along_axis(centres, np.broadcast_to(order, centres.shape), axis=1)
+        self._parts: dict[tuple[int, np.dtype], np.ndarray] = {}
 
     def _scores(self, X: Any, scale: float, offsets: np.ndarray, margin: float) -> np.ndarray:
-        prunes = margin < np.inf and self._features.size > scoring.BLOCK
-
         def scores_of(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
-            guesses = self._guess(rows, dtype) if prunes else np.zeros(len(rows), np.int64)
+            guesses = np.zeros(len(rows), np.int64)
+            if margin < np.inf:
+                self._nearest.write(rows, (guesses, NO_SCORES, False))
             best, both = np.full(len(rows), -np.inf), (False, True)
             return self._compute(rows, dtype, scale, offsets, margin, guesses, best, both)
 
@@ -644,38 +645,34 @@ class MatrixDistances(Distances):
         turns: tuple[bool, ...],
     ) -> np.ndarray:
         """Return scores for the guesses, if `turns` has False, and for all other centres."""
-        n_rows, most = len(rows), scoring.rows_at_a_time(len(rows), self._features.size)
-        triangles = self._triangles[dtype]
-        widest, numbers = triangles.shape[1], np.empty(n_rows + 1, np.int64)
-        scratch = (
-            np.empty(most),
-            np.empty((most, widest), dtype),
-            np.empty((most, min(scoring.BLOCK, widest)), dtype),
-        )
-        out = np.empty((offsets.size, n_rows))
+        rows, features = among(rows, self._features)
+        out, columns = np.empty((offsets.size, len(rows))), features[self._order]
+        given = columns, self._ordered, self._in_columns(rows.shape[1], features, dtype)
         for others in turns:
             scoring.matrix_scores(
-                rows, *self._layout, *self._kept, triangles, scale, offsets, guesses, others,
-                margin, numbers, best, *scratch, out,
+                rows, *given, *self._kept, self._triangles[dtype], scale, offsets, guesses, others,
+                margin, best, out,
             )  # fmt: skip
         return out
 
-    def _guess(self, X: np.ndarray, dtype: np.dtype) -> np.ndarray:
-        """Return the closest centre of each row, with one variance of each feature for all."""
-        rounded, offsets = self._nearest(X.shape[1])
-        with np.errstate(over="ignore", invalid="ignore"):
-            return (X.astype(dtype, copy=False) @ rounded[dtype] + offsets).argmax(axis=1)
+    def _in_columns(self, n_columns: int, features: np.ndarray, dtype: np.dtype) -> np.ndarray:
+        """Return the centres in two parts, with zeros for all other columns and more."""
+        parts = self._parts.get((n_columns, dtype))
+        if parts is None:
+            parts = np.zeros((len(self._centres), 2, n_columns + PADDED), dtype)
+            parts[..., features] = halves(self._centres, dtype).transpose(1, 0, 2)
+            self._parts[n_columns, dtype] = parts
+        return parts
 
-    def _nearest(self, n_features: int) -> tuple[Rounded, np.ndarray]:
-        if self._means is None:
-            # Harmonic means over the groups of inverse variances, given the other features.
-            with np.errstate(divide="ignore", invalid="ignore"):
-                variances = 1 / np.einsum("gij,gij->gj", self._roots, self._roots)
-                precisions = 1 / variances.mean(axis=0)
-            middle = self._centres.mean(axis=0)
-            vectors = np.zeros((n_features, len(self._centres)))
-            vectors[self._features] = (self._centres - middle).T * precisions[:, None]
-            both = self._centres + middle
-            offsets = -0.5 * np.einsum("kj,jk->k", both, vectors[self._features])
-            self._means = Rounded(vectors), offsets
-        return self._means
+    @cached_property
+    def _nearest(self) -> LinearFunctions:
+        """Functions whose largest is that of the closest centre, with one variance for all."""
+        # Harmonic means over the groups of inverse variances, given the other features.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            variances = 1 / np.einsum("gij,gij->gj", self._roots, self._roots)
+            precisions = 1 / variances.mean(axis=0)
+        middle = self._centres.mean(axis=0)
+        gaps = self._centres - middle
+        vectors = gaps * precisions
+        offsets = -0.5 * (gaps * vectors).sum(axis=1)
+        return LinearFunctions(vectors, offsets, self._features, middle)

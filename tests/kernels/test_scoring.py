@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from frozen import frozen
 
+from streamgda import GaussianDiscriminantAnalysis
 from streamgda.kernels import scoring
 from streamgda.kernels.scoring import FLOAT64_FEATURES, PANEL_FEATURES
 from streamgda.models import model as scores
@@ -47,12 +48,12 @@ def expected_scores(X, centres, roots, offsets):
 
 @EVERY_FLOAT
 @pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("d", [1, 5, BLOCK + 3])
+@pytest.mark.parametrize("d", [1, 5, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 3])
 def test_matrix_scores(d, tied, dtype):
     rng = np.random.default_rng(d)
     centres, roots = whole_numbers(rng, 3, d), np.tril(whole_numbers(rng, 1 if tied else 3, d, d))
     offsets, features = np.array([0.5, -np.inf, 2.0]), np.sort(rng.permutation(d + 2)[:d])
-    for n in ROW_COUNTS if d < 100 else [9]:
+    for n in ROW_COUNTS if d < 50 else [9]:
         X = whole_numbers(rng, n, d + 2)
         out = matrix_scores(X, features, centres, roots, offsets, dtype=dtype)
         expected = expected_scores(X[:, features], centres, roots, offsets)
@@ -77,6 +78,31 @@ def test_features_without_covariances_are_not_multiplied(alone, dtype):
     X = whole_numbers(rng, n, d)
     out = matrix_scores(X, np.arange(d), centres, roots, np.zeros(2), dtype=dtype)
     assert (out == expected_scores(X, centres, roots, np.zeros(2))).all()
+
+
+@EVERY_TYPE
+@pytest.mark.parametrize("d", [PANEL_FEATURES - 1, PANEL_FEATURES, PANEL_FEATURES + 1, 300])
+@pytest.mark.parametrize("spread", [0.01, 1.0, 30.0])
+def test_labels_and_posteriors_of_many_features(spread, d, dtype):
+    """Of classes among which none, some or almost all are left out."""
+    rng = np.random.default_rng(d)
+    means = 100 + spread * rng.normal(size=(4, d))
+    roots = np.tril(rng.normal(size=(4, d, d))) / d + np.eye(d) / 3
+    X = means[rng.integers(0, 4, 50)] + rng.normal(size=(50, d)) * 3
+    X = np.clip(X.round(), 0, 255).astype(dtype)
+    covariances = np.linalg.inv(roots.transpose(0, 2, 1) @ roots)
+    model = GaussianDiscriminantAnalysis.from_parameters(
+        classes=range(4), means=means, covariances=covariances, priors=[0.25] * 4
+    )
+    joint = naive.joint_log_likelihood(X, means, covariances, np.full(4, 0.25))
+    gaps = joint.max(axis=1, keepdims=True) - joint
+    assert (gaps[np.arange(50), model.predict(X)] < 1e-3).all()
+    np.testing.assert_allclose(
+        model.predict_proba(X),
+        naive.posterior(joint),
+        rtol=0,
+        atol=1e-8 if dtype != "float32" else 1e-3,
+    )
 
 
 @EVERY_FLOAT
