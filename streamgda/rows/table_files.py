@@ -589,6 +589,29 @@ class Table:
             kinds.append(schema.field(at[0]).type)
         return kinds
 
+    def key_type(self, name: str) -> Any:
+        """Return the Arrow type that holds the values of a column in all files, to copy them.
+
+        That of a text is a string: numbers would lose zeros and digits, and the first rows, which
+        the type is found from, may not be like the others.
+
+        Raises
+        ------
+        InvalidDataError
+            If there is none.
+        """
+        kinds = self.kinds(name)
+        if self.format.name == "csv":
+            return pa.string()
+        schemas = [pa.schema([(name, kind)]) for kind in kinds]
+        try:
+            return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+        except pa.ArrowTypeError:
+            found = " and ".join(dict.fromkeys(map(str, kinds)))
+            raise InvalidDataError(
+                f"{self.title}: column {name!r} holds {found}; keys of one type are copied"
+            ) from None
+
     # --- rows ---------------------------------------------------------------------------------
 
     @cached_property
@@ -882,9 +905,10 @@ class TableRows(ForwardRows):
                     f"{self.values.title} has no column {name!r} for keys, but "
                     f"{shown_names(self.values.names)}"
                 )
-        shape = (self.n_rows, len(names))
-        dtype = np.dtype(object)
-        return KeyRows(self.values, shape, dtype, "keys", start=self.start, fields=tuple(names))
+        table, shape = self.values, (self.n_rows, len(names))
+        kinds = {name: table.key_type(name) for name in names}
+        own: dict[str, Any] = {"start": self.start, "fields": tuple(names), "kinds": kinds}
+        return KeyRows(table, shape, np.dtype(object), "keys", **own)
 
     def holds(self, path: Path) -> bool:
         """Return whether the rows are in this file, which must not be replaced."""
@@ -934,7 +958,7 @@ class TableRows(ForwardRows):
         """The columns with their Arrow types; numbers of a text are read as those of the rows."""
         assert self.dtype is not None
         kinds = {name: self.values.kinds(name)[0] for name in self.fields}
-        if self.values.format.name == "csv" and self.ndim == 2 and self.dtype != object:
+        if self.values.format.name == "csv" and self.ndim == 2:
             number = pa.from_numpy_dtype(self.dtype)
             return {n: k if pa.types.is_boolean(k) else number for n, k in kinds.items()}
         return kinds
@@ -957,13 +981,22 @@ class TableRows(ForwardRows):
 
 @dataclass(frozen=True, repr=False)
 class KeyRows(TableRows):
-    """Columns of a table as they are stored: slabs are tables of pyarrow."""
+    """Columns of a table as they are stored: slabs are tables of pyarrow.
+
+    Attributes
+    ----------
+    kinds : dict of str to pyarrow.DataType
+        Types that hold the values of all files.
+    """
+
+    kinds: Mapping[str, Any] = field(default_factory=dict)
 
     def _blocks(self, start: int) -> Iterator[Any]:
-        return self.values.batches(start, self._kinds, self._block_rows, self.ahead)
+        return self.values.batches(start, self.kinds, self._block_rows, self.ahead)
 
     def _joined(self, parts: list[Any]) -> Any:
-        return pa.Table.from_batches(parts)
+        schema = pa.schema([*self.kinds.items()])
+        return pa.concat_tables(pa.Table.from_batches([part]).cast(schema) for part in parts)
 
 
 def open_table(

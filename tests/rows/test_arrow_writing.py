@@ -12,7 +12,12 @@ import numpy as np
 import pytest
 
 from streamgda import GaussianNB, LinearDiscriminantAnalysis, accumulate, engine, open_store
-from streamgda.errors import InvalidParameterError, MissingLibraryError, SourceError
+from streamgda.errors import (
+    InvalidDataError,
+    InvalidParameterError,
+    MissingLibraryError,
+    SourceError,
+)
 
 pa = pytest.importorskip("pyarrow")
 import pyarrow.csv as pc  # noqa: E402
@@ -159,3 +164,47 @@ def test_tables_go_from_file_to_file(tmp_path: Path, model: GaussianNB, rows: An
     scores, y = open_store(tmp_path / "p.parquet")
     assert scores.feature_names == ("proba_ash", "proba_elm", "proba_oak")
     assert accumulate(scores, y).class_count.tolist() == [100, 100, 100]
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_keys_of_texts_are_copied_as_they_are(tmp_path: Path, model: GaussianNB, name: str) -> None:
+    texts = ["007", "7", "12345678901234567890123", "1.50", "TRUE", "2024-05-01 10:00", "é,x"]
+    (tmp_path / "rows").mkdir()
+    for part in range(2):  # the first rows of the second file have another type
+        lines = [f'"{text}",{x[0]},{x[1]},{x[2]}' for text, x in zip(texts[part:], X, strict=False)]
+        (tmp_path / "rows" / f"{part}.csv").write_text("\n".join(["id,a,b,c", *lines]))
+    rows = open_store(tmp_path / "rows", y=None, features=["a", "b", "c"])[0]
+    model.predict(rows, out=tmp_path / name, keys="id")
+    if name in ("p.parquet", "p.arrow"):
+        found = READERS[name](tmp_path / name)
+    else:
+        options = pc.ConvertOptions(column_types={"id": pa.string()})
+        delimiter = pc.ParseOptions(delimiter="\t" if name == "p.tsv" else ",")
+        found = pc.read_csv(tmp_path / name, None, delimiter, options)
+    assert found["id"].to_pylist() == [*texts, *texts[1:]]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kind"),
+    [
+        (pa.int32(), pa.int64(), pa.int64()),
+        (pa.large_string(), pa.string(), pa.large_string()),
+        (pa.null(), pa.int8(), pa.int8()),
+        (pa.int64(), pa.string(), None),
+    ],
+)
+def test_keys_of_files_with_other_types(
+    tmp_path: Path, model: GaussianNB, first: Any, second: Any, kind: Any
+) -> None:
+    for part, own in enumerate((first, second)):
+        keys = pa.array([None] * 9 if own == pa.null() else [*map(str, range(9))]).cast(own)
+        columns = {"id": keys, **{name: X[:9, n] for n, name in enumerate("abc")}}
+        pq.write_table(pa.table(columns), tmp_path / f"{part}.parquet", row_group_size=4)
+    rows = open_store(tmp_path, y=None, features=["a", "b", "c"])[0]
+    out = tmp_path / "p.arrow"
+    if kind is None:
+        with pytest.raises(InvalidDataError, match="column 'id' holds int64 and string; keys of"):
+            model.predict(rows, out=out, keys="id")
+        return
+    model.predict(rows, out=out, keys="id")
+    assert READERS["p.arrow"](out)["id"].type == kind
