@@ -16,7 +16,7 @@ import numpy as np
 from streamgda.errors import InvalidDataError
 from streamgda.rows.arrays import as_numpy, as_slab, is_masked, is_plain
 from streamgda.rows.batches import BatchColumns, Batches, Partitions
-from streamgda.rows.dask import DaskRows
+from streamgda.rows.dask import DaskRows, refuse_delayed
 from streamgda.rows.grids import is_polygons
 from streamgda.rows.in_memory import ArrayRows, BackedSparseRows, SparseRows
 from streamgda.rows.invalid_rows import CHECK_SUMS, LEARNING, RowRule, row_rule
@@ -293,11 +293,7 @@ def _recognised(values: Any, name: str) -> Any:
         )
     if isinstance(values, list | tuple | RowSource):
         return values
-    if type(values).__module__ == "dask.delayed":  # which has any attribute
-        raise InvalidDataError(
-            f"{name} is an object of dask.delayed; pass an array of it, "
-            f"dask.array.from_delayed({name}, shape, dtype), or delayed batches (X, y) in a list"
-        )
+    refuse_delayed(values, name)
     if isinstance(values, np.ndarray):  # as a whole, a masked one would lose its mask
         return ArrayRows.of(values, name) if name == "X" and is_masked(values) else values
     if name != "X" and (np.isscalar(values) or hasattr(values, "chunks") or is_polygons(values)):

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from streamgda.errors import InvalidDataError
 from streamgda.rows.arrays import as_slab
 from streamgda.rows.names import as_names
 from streamgda.rows.sources import RowSource
@@ -28,8 +29,13 @@ class DaskRows(RowSource):
 
     @classmethod
     def of(cls, X: Any, name: str) -> Self:
-        """Return a source of the rows; the number of rows of a data frame is unknown."""
+        """Return a source of the rows, or of labels or weights in a series or a frame's column.
+
+        The number of rows of a data frame is unknown.
+        """
         if not hasattr(X, "chunks"):
+            if name != "X" and X.ndim == 2 and X.shape[1] == 1:
+                X = X[X.columns[0]]
             return cls(X, (math.nan, *X.shape[1:]), None, name)  # type: ignore[arg-type]
         X = _reading_stores(X, name)
         sizes = X.chunks[0] if X.chunks else ()
@@ -74,6 +80,15 @@ class DaskRows(RowSource):
             return ""
         block = np.searchsorted(np.cumsum(self.values.chunks[0]), row, "right")
         return f"{self.name}: block {block}"
+
+
+def refuse_delayed(values: Any, name: str) -> None:
+    """Raise `InvalidDataError` for an object of dask.delayed, which has every attribute."""
+    if type(values).__module__ == "dask.delayed":
+        raise InvalidDataError(
+            f"{name} is an object of dask.delayed; pass an array of it, "
+            f"dask.array.from_delayed({name}, shape, dtype), or delayed batches (X, y) in a list"
+        )
 
 
 def _reading_stores(X: Any, name: str) -> Any:

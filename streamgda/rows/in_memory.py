@@ -12,7 +12,7 @@ from scipy import sparse
 
 from streamgda.errors import InvalidDataError
 from streamgda.rows.arrays import as_slab, is_plain
-from streamgda.rows.dask import DaskRows
+from streamgda.rows.dask import DaskRows, refuse_delayed
 from streamgda.rows.grids import is_polygons
 from streamgda.rows.sources import RowSource
 from streamgda.rows.sparse import CompressedRows
@@ -168,6 +168,7 @@ def as_array(values: Any, name: str) -> np.ndarray:
     if isinstance(values, RowSource):
         return values.whole()
     if not isinstance(values, np.ndarray | list | tuple):
+        refuse_delayed(values, name)
         for adapter in (DaskRows, StoredRows, FrameRows, LazyFrameRows):
             if adapter.accepts(values):
                 return adapter.of(values, name).whole()

@@ -63,6 +63,7 @@ LABELS = {
     "arrow": lambda path: pa.chunked_array([Y[:9].tolist(), [], Y[9:].tolist()]),
     "dask": lambda path: da.from_array(Y, chunks=11),
     "dask series": lambda path: dd.from_pandas(pd.Series(Y), npartitions=3),
+    "dask frame": lambda path: dd.from_pandas(pd.DataFrame({"y": Y}), npartitions=3),
 }
 WEIGHTS = {
     "array": lambda path: WEIGHT,
@@ -79,7 +80,7 @@ def test_rows_and_labels_of_every_kind(tmp_path: Path, rows: str, labels: str) -
     kinds = [*WEIGHTS]
     weights = kinds[([*ROWS].index(rows) + [*LABELS].index(labels)) % len(kinds)]
     given = ROWS[rows](tmp_path), LABELS[labels](tmp_path), WEIGHTS[weights](tmp_path)
-    if labels == "dask series" and rows in IN_BLOCKS:
+    if labels in ("dask series", "dask frame") and rows in IN_BLOCKS:
         with pytest.raises(InvalidDataError, match=r"without their sizes: call y.*lengths=True"):
             accumulate(*given[:2])
         return
@@ -96,3 +97,14 @@ def test_rows_and_labels_of_every_kind(tmp_path: Path, rows: str, labels: str) -
     predicted = GaussianNB().fit(dense, Y, WEIGHT).predict(dense)
     right = np.average(predicted == Y, weights=WEIGHT)
     assert fitted.score(*given) == pytest.approx(right, rel=1e-13)
+
+
+def test_a_column_of_a_frame_of_dask() -> None:
+    """Labels and weights may be frames of one column, as those of pandas are."""
+    given = pd.DataFrame(COLUMNS).assign(y=Y, w=WEIGHT)
+    frame = dd.from_pandas(given, npartitions=3)
+    rows = list(COLUMNS)
+    found = accumulate(frame[rows], frame[["y"]], sample_weight=frame[["w"]])
+    assert found.to_bytes() == accumulate(frame[rows], frame.y, sample_weight=frame.w).to_bytes()
+    with pytest.raises(InvalidDataError, match="y"):
+        accumulate(frame[rows], frame[["y", "w"]])

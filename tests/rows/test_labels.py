@@ -215,6 +215,8 @@ def test_delayed_objects_are_refused():
             InvalidDataError, match=rf"{name} is an object of .*from_delayed\({name}"
         ):
             GaussianNB().fit(X, y)
+    with pytest.raises(InvalidDataError, match=r"batch 0: . is an object of dask"):
+        accumulate([(dask.delayed(rows), dask.delayed(labels))])
     with pytest.raises(InvalidDataError, match=r"X has shape \(\)"):
         GaussianNB().fit(da.from_array(np.array(3.0)), labels)
 
