@@ -94,6 +94,12 @@ def _truncate(
     np.fill_diagonal(correlation, variances)
     if not np.isfinite(correlation).all():  # beyond float64
         return 0
+    if least and singular != "refuse":
+        kept = _low_rank_root(correlation, scale, limit, singular)
+        if kept is not None:
+            covariance[...], scale[...] = 0.0, 1.0
+            covariance[len(scale) - len(kept) :] = kept
+            return len(kept)
     axes = _axes_below(limit, correlation, least)
     while axes.size:
         rank = len(covariance) - axes.shape[1]
@@ -106,6 +112,34 @@ def _truncate(
         limit *= 2  # so close to rounding errors that there is no Cholesky factor
         axes = _axes_below(limit, correlation)
     return len(covariance)
+
+
+def _low_rank_root(
+    correlation: np.ndarray, scale: np.ndarray, limit: float, metric: str
+) -> np.ndarray | None:
+    """Return the rows of a root that are not zero, from a factor with few columns; None if many.
+
+    It takes time in proportion to the square of the rank, such as the number of rows of wide data.
+    Parameters are those of `invert`, and a singular correlation matrix.
+    """
+    factor, pivots, rank, _ = linalg.lapack.dpstrf(correlation, lower=1)
+    d = len(correlation)
+    if not 0 < rank <= d // 2:  # the largest for which this takes less time
+        return None
+    columns = np.zeros((d, rank))
+    columns[pivots - 1] = np.tril(factor[:, :rank])
+    values, axes = linalg.eigh(columns.T @ columns)
+    kept = np.count_nonzero(values > limit)
+    if metric == "features":
+        columns, scale = columns * scale[:, None], np.ones(d)
+        values, axes = linalg.eigh(columns.T @ columns)
+    root = (columns @ (axes[:, rank - kept :] / values[rank - kept :])).T
+    # Rotated, so that the last columns are a lower triangle.
+    turned, upper = linalg.qr(root[:, : d - kept - 1 : -1])
+    root = np.concatenate([(turned.T @ root[:, : d - kept])[::-1], upper[::-1, ::-1]], axis=1)
+    root /= scale
+    root[root[:, d - kept :].diagonal() < 0] *= -1
+    return root
 
 
 def _clear_upper(matrices: np.ndarray) -> None:
