@@ -38,7 +38,7 @@ from streamgda.storage.saved import Saved, State, build
 _CHUNK_ELEMENTS = 1 << 19
 _CHUNK_ROWS = 384
 _FEW_PRODUCTS = 1 << 18
-_PART_PRODUCTS = 1 << 21  # that take longer than to wake up a thread
+_PART_PRODUCTS = 3 << 20  # that take longer than to wake up a thread
 _VALUE_PRODUCTS = 16  # that take as long as to read a value of a row, or to write a score
 _BLOCK = 96  # chunks are multiples of it: whole panels of every kind
 
