@@ -204,10 +204,19 @@ class Journal:
                 f"now it is raise. {REMEDY}"
             )
 
-    def name_features(self, names: tuple[str, ...] | None) -> None:
-        """Give moments from the checkpoint these names; raise CheckpointError if they differ."""
+    def join(self, empty: Moments, names: tuple[str, ...] | None) -> None:
+        """Give moments from the checkpoint a map of rows and names of features.
+
+        A transformer is not saved, and comes from `empty`, moments without rows.
+
+        Raises
+        ------
+        CheckpointError
+            If the checkpoint was started with others.
+        """
         for moments in self.held.values():
             try:
+                moments += empty  # noqa: PLW2901  (in place)
                 moments._name_features(names)
             except MergeError as error:
                 raise CheckpointError(

@@ -163,7 +163,7 @@ class Accumulation:
             "read by": reader,
         }
         journal = kind(self.checkpoint, self.checkpoint_every, description)
-        journal.name_features(self.feature_names)
+        journal.join(self.empty(), self.feature_names)
         if self.rule.action == "raise":
             journal.refuse_skipped()
         return journal

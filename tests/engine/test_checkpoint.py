@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import zarr
 from samples import KINDS, held, make
+from sklearn.preprocessing import StandardScaler
 from states import bits
 from stops import N_ROWS, SLAB, WEIGHTS, Rows, X, Y, least_memory, stopped
 
@@ -18,6 +19,8 @@ from streamgda import (
     GaussianNB,
     GroupedMoments,
     PairwiseMoments,
+    RandomFeatures,
+    Standardize,
     accumulate,
     load,
 )
@@ -204,6 +207,35 @@ def test_checkpoints_of_other_work_are_refused(tmp_path, change):
     assert "delete it to start again" in str(refusal.value)
     assert path.read_bytes() == before
     accumulate(**same, checkpoint=path)
+
+
+MAPS = {  # of rows with these numbers, and others
+    "standardise": lambda rows: Standardize(ClassMoments().update(X[rows], Y[rows])),
+    "transformer": lambda rows: StandardScaler().fit(X[rows]),
+    "both": lambda rows: [RandomFeatures(5), StandardScaler().fit(X[rows] @ np.ones((4, 5)))],
+}
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("name", MAPS)
+def test_rows_behind_the_same_map_are_resumed(tmp_path, name, grouped):
+    path = tmp_path / "kept"
+    same, other = MAPS[name](slice(200)), MAPS[name](slice(100))
+    options = {"groups": SITES} if grouped else {}
+    stopped(path, feature_map=same, **options)
+    with pytest.raises(CheckpointError, match="was started with other features: moments of rows"):
+        accumulate(X, Y, feature_map=other, checkpoint=path, **options)
+    undisturbed = accumulate(X, Y, feature_map=same, **options)
+    for _ in range(2):  # the second time, of a complete pass
+        found = accumulate(X, Y, feature_map=same, checkpoint=path, **options)
+        assert bits(found) == bits(undisturbed)
+        assert bits(found + undisturbed) == bits(undisturbed + undisturbed)
+        total = found.total() if grouped else found
+        model, expected = (
+            GaussianNB.from_moments(each, feature_map=same)
+            for each in (total, undisturbed.total() if grouped else undisturbed)
+        )
+        np.testing.assert_array_equal(model.predict_proba(X), expected.predict_proba(X))
 
 
 @pytest.mark.parametrize("content", ["text", "moments", "directory", "truncated"])
