@@ -214,7 +214,7 @@ class RowSource:
         return scores
 
     def holds(self, path: Path) -> bool:
-        """Return whether the rows are in this file, which must not be replaced."""
+        """Return whether the rows are in this file, or in the folder that it would be in."""
         return False
 
     @property

@@ -911,8 +911,11 @@ class TableRows(ForwardRows):
         return KeyRows(table, shape, np.dtype(object), "keys", **own)
 
     def holds(self, path: Path) -> bool:
-        """Return whether the rows are in this file, which must not be replaced."""
-        return path.resolve() in (Path(file.path).resolve() for file in self.values.files)
+        """Return whether the rows are in this file, or in the folder that it would be in."""
+        path, own = path.resolve(), local_path(self.values.title)
+        if own is not None and own.is_dir():
+            return path.is_relative_to(own.resolve())
+        return path in (Path(file.path).resolve() for file in self.values.files)
 
     def place(self, row: int, column: int | None = None) -> str:
         """Return the name, and the file and the row group that hold the row."""
@@ -1187,7 +1190,9 @@ def writing_table(
             f"shape {rows.grid.shape}; expected different names, and rows in one dimension"
         )
     if rows.holds(Path(path)):
-        raise InvalidParameterError(f"{path} holds the rows that are scored; name another path")
+        raise InvalidParameterError(
+            f"{path} is among the files of the rows that are scored; name another path"
+        )
     with replacing(Path(path)) as partial, contextlib.ExitStack() as stack:
 
         def opened(schema: Any) -> Any:

@@ -140,7 +140,7 @@ def test_wrong_destinations(
 ) -> None:
     with pytest.raises(SourceError, match=r"rows.parquet exists already"):
         model.predict(rows, out=tmp_path / "rows.parquet")
-    with pytest.raises(InvalidParameterError, match=r"rows.parquet holds the rows that are scored"):
+    with pytest.raises(InvalidParameterError, match=r"rows.parquet is among the files of the"):
         engine.score(lambda X, _: X[:, 0], rows, tmp_path / "rows.parquet", overwrite=True)
     with pytest.raises(
         InvalidParameterError, match=r"no column 'z' for keys, but id, a, b, c, day"
@@ -199,9 +199,12 @@ def test_keys_of_files_with_other_types(
     for part, own in enumerate((first, second)):
         keys = pa.array([None] * 9 if own == pa.null() else [*map(str, range(9))]).cast(own)
         columns = {"id": keys, **{name: X[:9, n] for n, name in enumerate("abc")}}
-        pq.write_table(pa.table(columns), tmp_path / f"{part}.parquet", row_group_size=4)
-    rows = open_store(tmp_path, y=None, features=["a", "b", "c"])[0]
+        (tmp_path / "rows").mkdir(exist_ok=True)
+        pq.write_table(pa.table(columns), tmp_path / "rows" / f"{part}.parquet", row_group_size=4)
+    rows = open_store(tmp_path / "rows", y=None, features=["a", "b", "c"])[0]
     out = tmp_path / "p.arrow"
+    with pytest.raises(InvalidParameterError, match=r"p.arrow is among the files of the rows"):
+        model.predict(rows, out=tmp_path / "rows" / "p.arrow")
     if kind is None:
         with pytest.raises(InvalidDataError, match="column 'id' holds int64 and string; keys of"):
             model.predict(rows, out=out, keys="id")
