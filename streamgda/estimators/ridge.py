@@ -9,6 +9,7 @@ from typing import Any, Self, Unpack
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda import engine
@@ -699,7 +700,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         Returns
         -------
         float
-            R squared; one is best.
+            R squared; one is best. NaN, with a warning, for a single row.
 
         Raises
         ------
@@ -723,6 +724,13 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         moments = engine.accumulate_into(empty, self._summed(rows), **planned)
         if moments.n_features is None:
             raise InvalidDataError(NO_ROWS)
+        if as_source(rows.X).shape[0] < 2:
+            warn(
+                "R^2 score is not well-defined with less than two samples, as a single row does "
+                "not vary; give more rows, or score predictions by their squared errors",
+                UndefinedMetricWarning,
+            )
+            return math.nan
         return float(self._fitted.r2(self._columns(None, moments)).mean())
 
     # --- saving -------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import linear_model
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.model_selection import GridSearchCV, GroupKFold, PredefinedSplit
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -76,6 +77,12 @@ def test_types_are_those_of_scikit_learn(dtype, of_targets, target):
     )
     loaded = type(ours).from_bytes(ours.to_bytes())
     assert getattr(loaded, method)(da.from_array(rows)).dtype == found[0]
+
+
+def test_the_score_of_a_row_is_undefined():
+    ridge = Ridge().fit(X, Y)
+    with pytest.warns(UndefinedMetricWarning, match="less than two samples"):
+        assert np.isnan(ridge.score(X[:1], Y[:1], WEIGHTS[:1] + 2))
 
 
 def assert_close(a, b, rtol=1e-10):
