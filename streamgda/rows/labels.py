@@ -32,7 +32,13 @@ _EXACT = 1 << 53  # to which float64 holds all integers
 _SOME, _MORE = 1 << 10, 1 << 13  # labels that often include all of dozens, or hundreds, of classes
 _PLACES = np.random.default_rng(0).random(_MORE)  # of these: labels may repeat in a period
 _FEW = 1 << 9  # labels for which it is not worth finding the distinct ones first
-_ONE_LABEL = (str, bytes, Number, np.generic, datetime.date)
+_ONE_LABEL = (str, bytes, Number, np.generic, datetime.date, datetime.timedelta)
+_OF_OBJECTS: Any = (  # types of objects, and those of arrays that hold them
+    (str, "U"),
+    (bytes, "S"),
+    ((datetime.date, np.datetime64), np.datetime64),
+    ((datetime.timedelta, np.timedelta64), np.timedelta64),
+)
 _OF_NO_CLASS = {"U": "", "S": b"", "M": np.datetime64("NaT", "s"), "m": np.timedelta64("NaT", "s")}
 
 Labels = Any  # an array, or CodedLabels
@@ -218,13 +224,13 @@ def _may_have_changed(labels: np.ndarray) -> bool:
 
 def _from_objects(labels: np.ndarray, what: str, first_row: int) -> np.ndarray:
     kinds = {type(label) for label in labels}
-    for base, dtype in ((str, "U"), (bytes, "S"), ((datetime.date, np.datetime64), "M8")):
+    for base, dtype in _OF_OBJECTS:
         if all(issubclass(kind, base) for kind in kinds):
             if base is str and kinds != {str}:  # members of an Enum, of which numpy takes the names
                 labels = np.array([str.__str__(label) for label in labels], object)
-            if dtype == "M8":
+            if dtype in (np.datetime64, np.timedelta64):
                 refuse_missing(labels, what, first_row)  # NaT of pandas is a date
-                return _from_dates(labels)
+                return _in_common_unit([dtype(getattr(label, "asm8", label)) for label in labels])
             if cut := [label for label in labels if label[-1:] in ("\0", b"\0")]:
                 raise InvalidDataError(
                     f"{what} holds {shown(cut[0])}, and arrays of texts do not keep NUL at their "
@@ -245,9 +251,8 @@ def _from_objects(labels: np.ndarray, what: str, first_row: int) -> np.ndarray:
     )
 
 
-def _from_dates(labels: np.ndarray) -> np.ndarray:
-    """Return dates in a unit that holds all of them exactly."""
-    dates = [np.datetime64(getattr(label, "asm8", label)) for label in labels]  # of pandas: exact
+def _in_common_unit(dates: list[Any]) -> np.ndarray:
+    """Return dates, or durations, in a unit that holds all of them exactly."""
     parts = [np.array([d for d in dates if d.dtype == unit]) for unit in {d.dtype for d in dates}]
     common = reduce(lambda a, b: np.append(*_in_one_unit(a, b)), parts)
     return np.array(dates, common.dtype)

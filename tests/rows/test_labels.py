@@ -79,6 +79,11 @@ KINDS = {
     "dates of Arrow": (pd.Series(DATES, dtype=pd.ArrowDtype(pa.date32())), "M8[D]"),
     "dates of several units": (np.array([np.datetime64("2021"), DATES[1]], object), "M8[D]"),
     "times of pandas": ([pd.Timestamp("2021"), pd.Timestamp("2021") + pd.Timedelta(1)], "M8[ns]"),
+    "durations, objects": ([datetime.timedelta(2), datetime.timedelta(1)], "m8[us]"),
+    "durations of several units": (
+        np.array([np.timedelta64(3, "D"), np.timedelta64(1, "h")], object),
+        "m8[h]",
+    ),
     "durations": (np.array([3, 1, 3], "m8[s]"), "m8[s]"),
     "halves": (np.array([2.0, -1.0, 2.0, 1024.0], np.float16), "f2"),
     "singles": (np.array([2.0, -1.0, 2.0, 1024.0], np.float32), "f4"),
