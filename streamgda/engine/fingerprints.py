@@ -61,16 +61,19 @@ def checksum(values: Any, before: int = 0) -> int:
         for array in values.arrays:
             before = checksum(array, before)
         return before
-    if is_masked(values):
-        before = zlib.crc32(np.ascontiguousarray(np.ma.getmask(values)).data, before)
-        values = np.ma.filled(values)  # what is behind a mask is no value
+    masked = np.empty(0, np.intp)
+    if is_masked(values):  # a mark follows each masked value; what is behind a mask is no value
+        masked = np.flatnonzero(np.ma.getmask(values)) + 1
+        values = np.ma.filled(values)
     if values.dtype.kind in "biufcmM":
         values = np.asarray(values)  # labels, kept by their codes or not
-        return zlib.crc32(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data, before)
+        memory = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+        memory = np.insert(memory, masked * values.itemsize, 1) if masked.size else memory
+        return zlib.crc32(memory.data, before)
     # The memory of strings has a width, or holds addresses, that depend on the cut.
     labels = values if type(values) is CodedLabels else distinct(values.ravel())
     texts = np.array([f"{value}\0" for value in labels.values.tolist()], object)
-    text = "".join(texts[labels.codes].tolist())
+    text = "".join(np.insert(texts[labels.codes], masked, "\1").tolist())
     return zlib.crc32(text.encode("utf-8", "surrogatepass"), before)
 
 

@@ -102,6 +102,18 @@ def test_whatever_rows_and_labels_are_held_in(tmp_path, monkeypatch, kind, label
     assert bits(accumulate(rows, y, checkpoint=tmp_path / "kept")) == bits(undisturbed)
 
 
+@pytest.mark.parametrize("labels", [Y, np.array(["ant", "bee", "a long name"])[Y], Y * 1.0])
+def test_labels_that_are_masked_are_resumed(tmp_path, labels):
+    labels = np.ma.masked_array(labels, np.arange(N_ROWS) % 7 == 2)
+    options = {"on_invalid": "skip", "checkpoint": tmp_path / "kept"}
+    stopped(options["checkpoint"], y=labels, on_invalid="skip")
+    found = accumulate(X, labels, **options)
+    assert bits(found) == bits(accumulate(X, labels, on_invalid="skip"))
+    labels[0] = np.ma.masked
+    with pytest.raises(CheckpointError, match="started with other labels or weights"):
+        accumulate(X, labels, **options)
+
+
 def test_an_error_in_the_data_keeps_the_rows_before_it(tmp_path):
     bad = X.copy()
     bad[187, 2] = np.nan

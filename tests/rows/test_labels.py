@@ -387,6 +387,12 @@ def test_labels_by_codes_have_the_fingerprint_of_the_array():
         labels = CodedLabels(values, np.array([1, 0, 0]))
         assert checksum(labels) == checksum(np.asarray(labels))
         assert checksum(labels[1:], checksum(labels[:1])) == checksum(labels)
+    for masked in (np.array([3, 1, 2]), np.array([0.5, np.nan, 2]), np.array(["b", "", "ä"])):
+        labels = np.ma.masked_array(masked, [False, True, True])
+        whole = checksum(labels)
+        assert whole == checksum(labels[2:], checksum(labels[:2]))
+        assert whole == checksum(labels[1:], checksum(masked[:1]))
+        assert whole not in (checksum(masked), checksum(labels.filled()))
     text = "".join(f"{value}\0" for value in ["b", "c", "b"])
     assert checksum(np.array(["b", "c", "b"])) == zlib.crc32(text.encode())
 
