@@ -43,7 +43,7 @@ from streamgda.rows.arrow import (
 )
 from streamgda.rows.opening import GROUP_ROWS, format_of, is_part
 from streamgda.rows.sources import ForwardRows, RowSource
-from streamgda.rows.text_files import Contents, Label, Text, label_in, number_in
+from streamgda.rows.text_files import Contents, Label, NoRowsError, Text, label_in, number_in
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import ColumnNames, refuse
 from streamgda.runtime.retry import brief, is_temporary, raised_as, with_retries
@@ -500,11 +500,20 @@ class Table:
 
         seconds = 0.0 if filesystem.type_name == "local" else None  # of retries
 
-        def contents_of(path: str) -> Contents:
+        def contents_of(path: str) -> Contents | None:
             with raised_as(SourceError, f"{path} cannot be opened"):
-                return with_retries(lambda: form.contents(path, filesystem, label), seconds)
+                try:
+                    return with_retries(lambda: form.contents(path, filesystem, label), seconds)
+                except NoRowsError:
+                    if not folder:
+                        raise
+                    return None
 
-        found: list[Contents] = threads.run(contents_of, ((p,) for p in paths))
+        every: list[Contents | None] = threads.run(contents_of, ((p,) for p in paths))
+        paths = [path for path, contents in zip(paths, every, strict=True) if contents is not None]
+        found = [contents for contents in every if contents is not None]
+        if not found:
+            raise SourceError(f"{title} has no rows: all of its files are empty")
         schemas = [contents.schema for contents in found]
         if kind == "csv":
             schemas = _with_one_label(found, label)

@@ -41,6 +41,10 @@ _LABELS = {
 Label = str | int | Callable[[list[str]], str | int | None] | None
 
 
+class NoRowsError(SourceError):
+    """A text has no rows, as the parts of a folder may have."""
+
+
 class Contents(NamedTuple):
     """Pieces and columns of a file, and the memory that decoding them takes.
 
@@ -169,8 +173,6 @@ class Text:
             raise SourceError(self._explained(path, filesystem, line, {}, error)) from None
         if n_rows + line.header < lines.n_filled:  # a field goes on over line breaks
             raise SourceError(self._explained(path, filesystem, line, {}, None))
-        if not n_rows:
-            raise SourceError(f"{path} has a header but no rows")
         return Contents([n_rows], schema, {}, _READ_BYTES, line=line, labels=[*kinds, "string"])
 
     def batches(
@@ -203,7 +205,7 @@ class Text:
         lines = re.split("\r\n|\r|\n", start)  # not at other characters that end lines
         at = next((n for n, line in enumerate(lines) if line), None)
         if at is None:
-            raise SourceError(f"{path} has no rows: it is empty")
+            raise NoRowsError(f"{path} has no rows: it is empty")
         delimiter = self._options.get("delimiter")
         if delimiter is None:
             usable = "\t" if ".tsv" in path.lower() else _DELIMITERS.replace(self._decimal, "")
@@ -213,6 +215,8 @@ class Text:
         header = self._options.get("header")
         if header is None:
             header = not any(_is_number(f) or f in self._missing for f in fields if f)
+        if len(start) < _SNIFFED and not any(lines[at + bool(header) :]):
+            raise NoRowsError(f"{path} has a header but no rows")
         names = fields if header else [*map(str, range(len(fields)))]
         twice = sorted({name for name in names if names.count(name) > 1} - {""})
         if twice:
@@ -308,8 +312,7 @@ class Text:
                             return f"{path}: line {last}: {column} is not a number: {fields[at]!r}"
             except csv.Error:
                 return f"{path}: line {last + 1}: a quotation mark is opened and not closed"
-        none = last <= line.skipped
-        return f"{path} has a header but no rows" if none else f"{path} cannot be read: {error}"
+        return f"{path} cannot be read: {error}"
 
 
 def label_in(names: list[str], label: Label) -> str | None:

@@ -202,6 +202,20 @@ def test_labels_of_several_files(tmp_path, second):
     assert (rows[:].tolist(), labels[:].tolist()) == ([[1], [2]], ["7", "x"])
 
 
+@pytest.mark.parametrize("empty", ["", "\n\n", "a,kind", "a,kind\n\n", "kind,b,a\r\n"])
+def test_files_of_a_folder_may_be_empty(tmp_path, empty):
+    for number, text in enumerate([empty, "a,kind\n1,7\n", empty, "a,kind\n2,8\n", empty]):
+        (tmp_path / f"{number}.csv").write_text(text)
+    rows, labels = open_store(tmp_path, label="kind")
+    assert (rows[:].tolist(), labels[:].tolist()) == ([[1], [2]], [7, 8])
+    for number in (1, 3):
+        (tmp_path / f"{number}.csv").write_text(empty)
+    with pytest.raises(SourceError, match="has no rows: all of its files are empty"):
+        open_store(tmp_path, label="kind")
+    with pytest.raises(SourceError, match=r"has no rows: it is empty|has a header but no rows"):
+        open_store(tmp_path / "0.csv", label="kind")
+
+
 @pytest.mark.parametrize(
     ("first", "second", "labels"),
     [
