@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import dask
 import dask.array as da
 import naive
 import numpy as np
@@ -108,3 +109,12 @@ def test_a_column_of_a_frame_of_dask() -> None:
     assert found.to_bytes() == accumulate(frame[rows], frame.y, sample_weight=frame.w).to_bytes()
     with pytest.raises(InvalidDataError, match="y"):
         accumulate(frame[rows], frame[["y", "w"]])
+
+
+def test_delayed_batches_of_sparse_rows() -> None:
+    parts = [slice(start, start + 13) for start in range(0, N, 13)]
+    batches = [(sparse.csr_array(X[part]), Y[part], WEIGHT[part]) for part in parts]
+    found = accumulate([*map(dask.delayed, batches)], covariance_type="diag")
+    expected = accumulate(batches, covariance_type="diag")
+    np.testing.assert_array_equal(found.class_count, expected.class_count)
+    np.testing.assert_allclose(found.means, expected.means, rtol=1e-13)

@@ -63,12 +63,13 @@ class Block:
         """
         given = {key: DataNode(key, elsewhere[key]) for key in self.needs}
         values: Sequence[Any] = dask.get(self.graph | given, self.keys)
-        if not self.names:
-            return Slab.of_batch(read_batch(values[0], name))
-        held = dict(zip(self.names, values, strict=True))
-        if SparseRows.accepts(held["X"]):
-            held["X"] = SparseRows.of(held["X"], "X").values
-        return Slab(**held, first_row=first_row)
+        if self.names:
+            slab = Slab(**dict(zip(self.names, values, strict=True)), first_row=first_row)
+        else:
+            slab = Slab.of_batch(read_batch(values[0], name))
+        if SparseRows.accepts(slab.X):
+            return slab._replace(X=SparseRows.of(slab.X, "X").values)
+        return slab
 
 
 class ListedBlocks(list[Block]):
