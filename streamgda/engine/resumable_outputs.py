@@ -280,6 +280,8 @@ class Output:
                 )
             if whole is not None:
                 self.array = open_node(path, mode="r+", missing="fill")
+        elif self._fingerprint is None and mark_of(self.array):
+            del retried_array(self.array).attrs[MARK]  # of the scores that these replace
         else:
             self._write_mark()
         self._started = True

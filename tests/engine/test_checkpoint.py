@@ -403,6 +403,23 @@ def test_half_written_scores_of_something_else_are_refused(tmp_path, fitted):
     np.testing.assert_array_equal(array[:], fitted.predict(X))
 
 
+@pytest.mark.parametrize("at", [None, 200])
+def test_scores_of_dask_replace_half_written_ones(tmp_path, fitted, at):
+    out = zarr.create_array(tmp_path / "scores", shape=N_ROWS, dtype=int, chunks=SLAB)
+    half_written(fitted, out)
+    rows = np.where(np.arange(N_ROWS)[:, None] == at, np.nan, X)
+    rows, other = da.from_array(rows, chunks=SLAB), make("GaussianNB").fit(X, (Y + 1) % 3)
+    if at is None:
+        other.predict(rows, out=out)
+    else:
+        with pytest.raises(InvalidDataError, match="row 200") as refusal:
+            other.predict(rows, out=out)
+        assert not hasattr(refusal.value, "__notes__")
+    assert mark_of(zarr.open_array(tmp_path / "scores")) is None
+    fitted.predict(Rows(), out=out)
+    np.testing.assert_array_equal(out[:], fitted.predict(X))
+
+
 def test_scores_before_an_invalid_row_are_kept(tmp_path, fitted):
     bad = X.copy()
     bad[200, 1] = np.nan
