@@ -128,7 +128,8 @@ def prequential(
         reference is the model: at once if it is fitted, else as soon as it has learnt the rows of
         ten windows.
     half_life : float, optional
-        Number of rows after which a row counts half for the model; see ``partial_fit``.
+        Number of rows, with labels or without, after which a row counts half for the model; see
+        ``partial_fit``.
     faded_half_life : float
         Number of rows after which a score counts half in the faded scores.
     columns : tuple, optional
@@ -202,9 +203,10 @@ def _results(
             predictions, scores = _score(model, X, labels, known)
             if predictions is None and not known.all():  # rows without labels are skipped
                 ClassMoments("diag").update(X, np.zeros(n, np.int64))  # but none with NaN
-            if known.any():
+            if known.any() or learning:  # rows without labels age those before them
                 skip = {} if known.all() else {"on_invalid": "skip"}
-                model.partial_fit(X, y, None, *weight, **learning, **skip)
+                given = np.full(n, None) if y is None else y
+                model.partial_fit(X, given, None, *weight, **learning, **skip)
             reports = [] if monitor is None else monitor.update(X, y, *weight)
         except InvalidDataError as error:
             error.place(f"batch {number}")

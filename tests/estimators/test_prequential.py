@@ -93,6 +93,19 @@ def test_rows_without_labels_are_only_predicted():
         next(prequential(GaussianNB(), [(gaps, some)]))
 
 
+def test_rows_without_labels_age_those_before_them_however_batches_are_cut():
+    labels = Y.astype(object)
+    labels[:20] = labels[100:150] = None
+    whole = GaussianNB().partial_fit(X, labels, half_life=30, on_invalid="skip")
+    for size in (1, 50, 70):
+        model = GaussianNB()
+        batches = [(rows, y if any(y) else None) for rows, y in cut(X, labels, size)]
+        *_, last = prequential(model, batches, half_life=30)
+        assert last.n_rows == len(X)
+        np.testing.assert_allclose(model.class_count_, whole.class_count_)
+        np.testing.assert_allclose(model.theta_, whole.theta_)
+
+
 @pytest.mark.parametrize("kind", ["GaussianNB", "BernoulliNB", "GaussianDiscriminantAnalysis"])
 def test_one_row_at_a_time(kind):
     model = getattr(streamgda, kind)()
