@@ -233,10 +233,12 @@ _FUNCTIONS = 5  # whose sums of some rows are added to in turn, because an addit
 
 def _score_panel(panel, width, n, features, centres, factors, scale, offsets, scratch, out, start):
     x = panel[: (features.max() + 1) * width].reshape(-1, width)[features, :n]
-    t = x - centres[..., None]
     if factors.ndim == 3:
-        t = (factors @ t.astype(factors.dtype)).astype(np.float64)
-    if centres.ndim == 2:
+        t = (x - centres[0, ..., None]) - centres[1, ..., None]
+        t = (factors @ t).astype(np.float64)
+    else:
+        t = x - centres[..., None]
+    if centres.ndim > 1:
         t = t * t
     sums = (factors[..., None] * t if factors.ndim == 2 else t).sum(axis=1)
     out[:, start : start + n] = offsets[:, None] + scale * sums
@@ -349,7 +351,9 @@ def _write_triangles(
         k = classes.index
         group = least(builder, k, builder.sub(n_factors, index(1)))
         W = builder.gep(factors, [builder.mul(group, builder.mul(d, d))])
-        centre = builder.gep(centres, [builder.mul(k, d)])
+        high = builder.gep(centres, [builder.mul(k, d)])
+        low = builder.gep(high, [builder.mul(n_classes, d)])
+        parts = [high] if vector == wide else [high, low]
 
         def begin(r, n_vectors):
             """Write columns less the centre, and return sums of zero."""
@@ -357,7 +361,7 @@ def _write_triangles(
                 j = loop.index
                 column = builder.mul(builder.load(builder.gep(features, [j])), width)
                 place = builder.gep(panel, [builder.add(column, r)])
-                middles = halves(builder.load(builder.gep(centre, [j])))
+                middles = [builder.load(builder.gep(part, [j])) for part in parts]
                 middles = [broadcast(builder, middle, vector) for middle in middles]
                 for v in range(n_vectors):
                     t = builder.load(vector_at(builder, place, v, vector), align=size)
@@ -365,14 +369,6 @@ def _write_triangles(
                         t = builder.fsub(t, middle)
                     builder.store(t, place_of(j, r, n_vectors, v), align=size)
             return [ir.Constant(wide, None)] * n_vectors
-
-        def halves(number):
-            """Return a number of float64 as numbers of the matrix's type, whose sum it is."""
-            if vector == wide:
-                return [number]
-            high = builder.fptrunc(number, vector.element)
-            rest = builder.fsub(number, builder.fpext(high, wide.element))
-            return [high, builder.fptrunc(rest, vector.element)]
 
         _sum_squares(builder, width, index(0), d, d, W, place_of, begin, partial(put, k))
 

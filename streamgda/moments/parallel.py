@@ -14,6 +14,7 @@ from streamgda.kernels.integers import PACKED_ROWS, TOGETHER, WIDTH
 from streamgda.kernels.products import BLOCK_ROWS as FLOAT_ROWS
 from streamgda.kernels.products import LEAST_ROWS, PRODUCT_ROWS
 from streamgda.kernels.sums import group_rows
+from streamgda.moments.roots import halves
 from streamgda.rows.arrays import WINDOW_BYTES, ColumnRows, OrderedRows, as_kernel_rows, blocks
 from streamgda.runtime import threads
 from streamgda.runtime.interruption import Lock
@@ -221,8 +222,8 @@ def _centre_in(
     """
     if dtype == np.float64 or weights.size:
         return centre, centre_low
-    high = centre.astype(np.float32)
-    return high, ((centre - high) + centre_low).astype(np.float32)
+    high, low = halves(centre, np.float32, centre_low)
+    return high, low
 
 
 def _add_blocks(

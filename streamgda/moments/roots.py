@@ -272,12 +272,12 @@ def zeros_in_lines(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
     return memory[start : start + size].view(dtype).reshape(shape)
 
 
-def halves(values: np.ndarray, dtype: Any) -> np.ndarray:
-    """Return numbers of float64 as two of a data type, whose sums they are."""
-    out = np.zeros((2, *values.shape), dtype)
+def halves(values: np.ndarray, dtype: Any, low: Any = 0.0) -> np.ndarray:
+    """Return numbers of float64, and what is to be added to them, as sums of two of a data type."""
+    out = np.empty((2, *values.shape), dtype)
     with np.errstate(over="ignore", invalid="ignore"):
         out[0] = values
-        out[1] = values - out[0]
+        out[1] = (values - out[0]) + low
     return out
 
 
@@ -539,7 +539,7 @@ class DirectDistances(Distances):
 
     def __init__(self, roots: np.ndarray, features: np.ndarray, centres: np.ndarray) -> None:
         super().__init__(roots, features, centres)
-        self._rounded = Rounded(self._roots)
+        self._given: dict[np.dtype, tuple[np.ndarray, np.ndarray]] = {}
 
     def _scores(self, X: Any, scale: float, offsets: np.ndarray, margin: float) -> np.ndarray:
         def scores_of(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -568,8 +568,15 @@ class DirectDistances(Distances):
     def _compute(
         self, X: Any, dtype: np.dtype, scale: float, offsets: np.ndarray, out: tuple[Any, ...]
     ) -> bool:
-        given = self._centres, self._rounded[dtype], scale, offsets
-        return scoring.panel_scores(*among(X, self._features), *given, *out)
+        given = self._given.get(dtype)
+        if given is None:
+            given = self._given[dtype] = self._in_type(dtype)
+        return scoring.panel_scores(*among(X, self._features), *given, scale, offsets, *out)
+
+    def _in_type(self, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+        """Return the centres and the roots as the kernel takes them."""
+        with np.errstate(over="ignore"):
+            return halves(self._centres, dtype), self._roots.astype(dtype, copy=False)
 
 
 class DiagonalDistances(DirectDistances):
@@ -580,6 +587,9 @@ class DiagonalDistances(DirectDistances):
 
     _most_in_float64 = sys.maxsize
     _sparse: SparseTerms | None = None
+
+    def _in_type(self, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+        return self._centres, self._roots
 
     def _scores(self, X: Any, scale: float, offsets: np.ndarray, margin: float) -> np.ndarray:
         if type(X) is not CompressedRows:

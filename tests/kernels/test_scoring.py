@@ -18,6 +18,7 @@ from streamgda.moments.roots import (
     LinearFunctions,
     MatrixDistances,
     PooledDistances,
+    halves,
 )
 from streamgda.rows.invalid_rows import all_finite
 
@@ -171,7 +172,7 @@ def test_panel_scores_of_matrices(d, tied, dtype):
         typed = roots.astype(
             "float32" if dtype == "float32" and d > FLOAT64_FEATURES else "float64"
         )
-        out = panel_scores(X, features, centres, typed, -0.5, offsets)
+        out = panel_scores(X, features, halves(centres, typed.dtype), typed, -0.5, offsets)
         assert (out == expected_scores(X[:, features], centres, roots, offsets)).all()
 
 
@@ -181,7 +182,8 @@ def test_panel_scores_of_matrices(d, tied, dtype):
 def test_scores_do_not_depend_on_the_rows_beside(d, dtype):
     rng = np.random.default_rng(d)
     X, centres = frozen(rng.normal(size=(130, d)).astype(dtype)), rng.normal(size=(2, d))
-    model = np.arange(d), centres, np.tril(rng.normal(size=(2, d, d))).astype(dtype)
+    roots = np.tril(rng.normal(size=(2, d, d))).astype(dtype)
+    model = np.arange(d), halves(centres, dtype), roots
     together = panel_scores(X, *model, -0.5, np.zeros(2))
     for n in (1, 3 * STEP - 1, 60):
         parts = [panel_scores(X[i : i + n], *model, -0.5, np.zeros(2)) for i in range(0, 130, n)]
