@@ -184,9 +184,9 @@ class Rows:
         return replace(
             self,
             X=X,
-            y=_beside(X, _labels(X, self.y, "y"), "y"),
-            groups=_beside(X, _labels(X, self.groups, "groups"), "groups"),
-            weight=_beside(X, weight, "sample_weight"),
+            y=beside(X, _labels(X, self.y, "y"), "y"),
+            groups=beside(X, _labels(X, self.groups, "groups"), "groups"),
+            weight=beside(X, weight, "sample_weight"),
         )
 
     def checked(self) -> Self:
@@ -316,7 +316,7 @@ def _labels(X: RowSource, labels: Any, name: str) -> Any:
     return found if X.executor == "process" else np.asarray(found)  # dask cuts arrays of numpy
 
 
-def _beside(X: RowSource, values: Any, name: str) -> Any:
+def beside(X: RowSource, values: Any, name: str) -> Any:
     """Return a source of labels, groups or weights in the order of the rows; None for None."""
     if values is None:
         return None

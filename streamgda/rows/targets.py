@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError
-from streamgda.rows import as_source
+from streamgda.rows import as_source, beside
 from streamgda.rows.arrays import CodedLabels, is_masked
 from streamgda.rows.invalid_rows import as_maskable_matrix
 from streamgda.rows.sources import RowSource, check_lengths
@@ -123,7 +123,7 @@ def targets_of(X: RowSource, y: Any) -> RowSource:
     InvalidDataError
         For targets of another number than the rows, that are not columns, or not numbers.
     """
-    y = as_source(X.laid_out(y, "y"), "y")
+    y = beside(X, y, "y")
     if len(y.shape) not in (1, 2) or not math.prod(y.shape[1:]):
         raise InvalidDataError(
             f"y has shape {y.shape}; expected a column of targets, (n_rows,), or several, "

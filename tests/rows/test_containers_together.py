@@ -11,7 +11,7 @@ import pytest
 import zarr
 from scipy import sparse
 
-from streamgda import GaussianNB, accumulate, open_store
+from streamgda import GaussianNB, Ridge, accumulate, open_store
 from streamgda.errors import InvalidDataError
 
 pa = pytest.importorskip("pyarrow")
@@ -98,6 +98,30 @@ def test_rows_and_labels_of_every_kind(tmp_path: Path, rows: str, labels: str) -
     predicted = GaussianNB().fit(dense, Y, WEIGHT).predict(dense)
     right = np.average(predicted == Y, weights=WEIGHT)
     assert fitted.score(*given) == pytest.approx(right, rel=1e-13)
+
+
+TARGETS = {
+    "objects": lambda path: WEIGHT.astype(object),
+    "parquet": lambda path: open_store(path / "targets.parquet", label="t", features=["a"])[1],
+    "dask series": lambda path: dd.from_pandas(pd.Series(WEIGHT), npartitions=3),
+    "dask columns": lambda path: da.from_array(np.c_[WEIGHT, X[:, 0]], chunks=(9, 1)),
+    **{name: WEIGHTS[name] for name in ("array", "polars", "zarr", "dask")},
+}
+
+
+@pytest.mark.parametrize("targets", TARGETS)
+@pytest.mark.parametrize("rows", ["array", "lazy", "parquet", "zarr", "dask"])
+def test_rows_and_targets_of_every_kind(tmp_path: Path, rows: str, targets: str) -> None:
+    pq.write_table(pa.table({"a": X[:, 0], "t": WEIGHT}), tmp_path / "targets.parquet")
+    given = ROWS[rows](tmp_path), TARGETS[targets](tmp_path)
+    if targets == "dask series" and rows in IN_BLOCKS:
+        with pytest.raises(InvalidDataError, match=r"without their sizes: call y.*lengths"):
+            Ridge().fit(*given)
+        return
+    expected = np.c_[WEIGHT, X[:, 0]] if targets == "dask columns" else WEIGHT
+    np.testing.assert_allclose(
+        Ridge().fit(*given).coef_, Ridge().fit(X, expected).coef_, atol=1e-12
+    )
 
 
 def test_a_column_of_a_frame_of_dask() -> None:

@@ -24,7 +24,8 @@ from streamgda.rows.sources import (
     how_to_count,
     refuse_shape,
 )
-from streamgda.rows.targets import side_by_side
+from streamgda.rows.stores import StoredRows
+from streamgda.rows.targets import side_by_side, target_columns
 from streamgda.runtime import threads
 
 
@@ -122,7 +123,8 @@ def beside(X: Any, source: RowSource) -> Any:
 
 def with_targets(X: RowSource, y: RowSource) -> Any:
     """Return rows with their targets as further columns, as a dask array."""
-    rows, targets = as_rows(X), _as_array(y)
+    rows, in_blocks = as_rows(X), y.executor == "dask" or isinstance(y, StoredRows)
+    targets = _as_array(y) if in_blocks else da.from_array(target_columns(_whole(y)))
     columns = [targets] if targets.ndim == 1 else [*targets.T]
     columns = [beside(rows, as_source(column, "y"))[:, None] for column in columns]
     targets = da.concatenate(columns, axis=1, allow_unknown_chunksizes=True).rechunk({1: -1})
