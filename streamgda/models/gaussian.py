@@ -130,6 +130,7 @@ class GaussianModel(Model):
 
     _kind = "model"
     _shown = "priors", "means"
+    _by_blas = False
     _on_device = frozenset(
         {
             "predict",
@@ -425,10 +426,6 @@ class GaussianModel(Model):
         d, k = self.features.size, self.classes.size
         of_matrices = self.structure.matrix and self.structure.per_class
         return k * d * (d + 1) // 2 if of_matrices else self.n_features * k
-
-    @property
-    def _by_blas(self) -> bool:
-        return False
 
     @cached_property
     def linear(self) -> tuple[np.ndarray, np.ndarray]:

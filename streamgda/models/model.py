@@ -168,6 +168,7 @@ class RowModel(Saved):
     _by_feature: ClassVar[str] = "means"
     # Arrays that estimators return as fitted attributes. Kernels get them as copies only.
     _shown: ClassVar[tuple[str, ...]] = ()
+    _by_blas = True  # scores are computed by BLAS
     # Attributes that are saved as JSON.
     _numbers: ClassVar[tuple[str, ...]] = ()
 
@@ -205,11 +206,6 @@ class RowModel(Saved):
     def _row_scores(self) -> int:
         """Numbers that are held beside a row while it is scored, about."""
         return int(self.classes.size)
-
-    @property
-    def _by_blas(self) -> bool:
-        """True if scores are computed by BLAS."""
-        return True
 
     @cached_property
     def n_features(self) -> int:
