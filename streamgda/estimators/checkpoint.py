@@ -72,7 +72,7 @@ class Checkpoint:
         self.offset: Any = None
         self._lock = contextlib.ExitStack()
         weakref.finalize(self, self._lock.close)
-        self._locked = False
+        self._holder: int | None = None  # the process that holds the lock: not a forked child
         self._hold()
         self._found = self._stamp()
         if self._found is not None:
@@ -85,9 +85,9 @@ class Checkpoint:
         """Keep other processes from using the file, as long as this object lives."""
         lock = lock_of(self._file)
         with contextlib.suppress(OSError):  # a directory that cannot be written, or is missing
-            if not self._locked:
-                self._locked = self._lock.enter_context(locked(lock))
-            if not self._locked and (process := owner(lock)) != os.getpid():
+            if self._holder != os.getpid() and self._lock.enter_context(locked(lock)):
+                self._holder = os.getpid()
+            if self._holder != os.getpid() and (process := owner(lock)) != os.getpid():
                 raise CheckpointError(
                     f"{self} is in use by process {process}: wait for it, or name another path "
                     f"(if there is none, remove {lock})"

@@ -15,7 +15,8 @@ A writer that takes several steps, each of which the next process can resume, ho
 ``model.streamgda.lock``. Files with other names are never removed.
 
 A lock file holds the number of its process, and shows whether that is still alive: the system
-releases a lock when its process ends, in whatever way.
+releases a lock when its process ends, in whatever way. Forked children, which may live longer, do
+not hold the locks of their parents.
 """
 
 from __future__ import annotations
@@ -262,6 +263,19 @@ else:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+_held: set[IO[bytes]] = set()  # the lock files of this process
+
+
+def _let_go() -> None:
+    """Close the lock files in a forked child; the parent still holds their locks."""
+    while _held:
+        _held.pop().close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
+
+
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[bool]:
     """Hold a lock file, which is removed on leaving; yield False if somebody else holds it.
@@ -284,16 +298,17 @@ def locked(path: Path) -> Iterator[bool]:
         yield False
         return
     with file:
-        process = os.getpid()
+        _held.add(file)
         with contextlib.suppress(OSError):  # a full disk
             os.truncate(file.fileno(), 0)
-            os.write(file.fileno(), str(process).encode())
+            os.write(file.fileno(), str(os.getpid()).encode())
         try:
             yield True
         finally:
-            if sys.platform == "win32":  # where open files cannot be removed
-                file.close()
-            if os.getpid() == process:  # none that was forked from it
+            if file in _held:  # not in a forked child
+                _held.discard(file)
+                if sys.platform == "win32":  # where open files cannot be removed
+                    file.close()
                 with contextlib.suppress(OSError):
                     path.unlink()
 
@@ -309,7 +324,7 @@ def owner(path: Path) -> int | None:
 def _acquired(path: Path) -> IO[bytes] | None:
     while True:
         created = not path.exists()
-        file = path.open("ab")
+        file = path.open("ab", buffering=0)  # without a lock, which a fork might find locked
         try:
             _lock(file)
             # The former owner may have removed the file before it was locked.

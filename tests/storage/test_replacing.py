@@ -5,6 +5,7 @@ import errno
 import gc
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -160,6 +161,35 @@ def test_the_checkpoint_of_a_stream_has_one_process(tmp_path):
     del again
     assert names(tmp_path) == ["kept"]
     assert other.communicate("go on", timeout=300)[0] == "3\n"
+
+
+ORPHAN = """
+import os, signal, sys
+from streamgda import Checkpoint, ClassMoments
+from streamgda.errors import CheckpointError
+checkpoint = Checkpoint(sys.argv[1])
+if os.fork():
+    os.kill(os.getpid(), signal.SIGKILL)
+input()
+try:
+    checkpoint.save(ClassMoments(), 1)
+except CheckpointError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_children_that_outlive_a_killed_process_do_not_hold_its_locks(tmp_path):
+    path, pipes = tmp_path / "kept", {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    process = subprocess.Popen([sys.executable, "-c", ORPHAN, path], text=True, **pipes)
+    assert process.wait(300) == -signal.SIGKILL
+    checkpoint = Checkpoint(path)
+    checkpoint.save(moments(100), 7)
+    refused = f"{path} is in use by process {os.getpid()}"
+    assert process.communicate("go on\n", timeout=300)[0].startswith(refused)
+    assert Checkpoint(path).offset == 7
+    del checkpoint
+    assert names(tmp_path) == ["kept"]
 
 
 def test_a_conversion_does_not_replace_what_appeared_meanwhile(tmp_path):
