@@ -7,6 +7,7 @@ rioxarray, as arrays of xarray, and written through rasterio, window by window.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import math
 import os
@@ -577,9 +578,11 @@ class GeoTiff:
         fill = asked.fill if isinstance(asked.fill, int | float) else None
         self._classes = None if labels is None or dtype.kind in "biuf" else np.unique(labels)
         height, columns = rows.grid_shape
+        self._written: list[_Written] = []
         self._file = rasterio.open(
             path,
             "w",
+            opener=self._opened,
             driver="GTiff",
             height=height,
             width=columns,
@@ -609,9 +612,39 @@ class GeoTiff:
         window = ((rows.start, rows.stop), (columns.start, columns.stop))
         self._file.write(bands.astype(self._file.dtypes[0], copy=False), window=window)
 
+    def _opened(self, path: str, mode: str = "rb", **_: Any) -> _Written:
+        self._written.append(_Written(path, mode))
+        return self._written[-1]
+
     def close(self) -> None:
-        """Write what is not yet in the file, and close it."""
+        """Write what is not yet in the file, and close it.
+
+        Raises
+        ------
+        OSError
+            If anything could not be written.
+        """
         self._file.close()
+        for error in (file.error for file in self._written if file.error is not None):
+            raise error
+
+
+class _Written(io.FileIO):
+    """A file that keeps the first error of writing, as GDAL ignores those on closing.
+
+    What follows is not written.
+    """
+
+    error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        left = memoryview(data)
+        try:
+            while left and self.error is None:
+                left = left[super().write(left) :]
+        except OSError as error:
+            self.error = error
+        return len(data)
 
 
 def _plane(georeferenced: Any) -> tuple[Any, Any] | None:

@@ -294,6 +294,14 @@ def full_disk():
     return full
 
 
+def write_raster(path):
+    xarray = pytest.importorskip("xarray")
+    pytest.importorskip("rioxarray")
+    places = {"y": range(20), "x": range(15)}
+    raster = xarray.DataArray(X.reshape(20, 15, 4), places, ("y", "x", "band"))
+    GaussianNB().fit(X, Y).predict_proba(raster, features="band", out=path)
+
+
 WRITES = {
     "a zip": ("m.zip", save_many),
     "a folder": ("m", save_many),
@@ -302,6 +310,9 @@ WRITES = {
     "a checkpoint": ("kept", lambda path: accumulate(X, Y, checkpoint=path)),
     "a stream": ("kept", lambda path: Checkpoint(path).save(moments(300), 1)),
     "scores": ("out", lambda path: GaussianNB().fit(X, Y).predict(X, out=path)),
+    "a text": ("out.csv", lambda path: GaussianNB().fit(X, Y).predict(X, out=path)),
+    "a table": ("out.parquet", lambda path: GaussianNB().fit(X, Y).predict(X, out=path)),
+    "a raster": ("out.tif", write_raster),
 }
 
 
