@@ -28,7 +28,7 @@ _BYTE_LANES = SHAPE.vector_bytes * SHAPE.together // 8  # half of those of an in
 
 HAND_OVER = 400_000.0  # of rows to another thread, and of their sums back
 _GAIN = 1.8  # of two threads: those of two cores gain 1.9, and those of a single one 1.1
-_SEGMENT_BYTE = 0.6  # of sums that are made for a segment, and added afterwards
+_SEGMENT_BYTE = 0.6  # of sums that are made for a segment, and added afterwards; half of integers
 _MERGED = 0.1  # of a product of the distance of two means, of each class of a segment
 _PASSES = 520_000.0  # of rows to other threads: to sum, to centre and to multiply them
 _RANGE = 36_000.0  # of rows to a thread that adds those of some classes
@@ -168,7 +168,8 @@ def in_passes(load: Load, n_rows: int, in_float32: bool = False) -> float:
 def in_segments(load: Load, n_rows: int, state_bytes: int, n_segments: int) -> float:
     """Return the time of two threads if each segment of rows has sums of its own."""
     merged = _MERGED * load.n_features**2 if load.products and not load.exact else 0.0
-    each = _SEGMENT_BYTE * state_bytes + (load.each_class + merged) * load.n_classes
+    made = _SEGMENT_BYTE * state_bytes * (0.5 if load.exact else 1)
+    each = made + (load.each_class + merged) * load.n_classes
     return HAND_OVER + (n_segments * each + n_rows * (load.row + load.far)) / _GAIN
 
 
