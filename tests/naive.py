@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -651,3 +652,38 @@ def ridge(
     targets = np.concatenate([root * y.reshape(len(y), -1), np.zeros((d, y[0].size))])
     solution: np.ndarray = np.linalg.lstsq(penalised, targets, rcond=None)[0]
     return solution.T.reshape(*y.shape[1:], d)
+
+
+def exact_ridge(X: np.ndarray, y: np.ndarray, alpha: float = 0.0) -> list[Fraction]:
+    """Coefficients through the origin, in fractions; the smallest if many fit as well."""
+    rows = [[Fraction(x) for x in row] for row in X.tolist()]
+    columns = [*zip(*rows, strict=True)]
+    K = [[_dot(a, b) + Fraction(alpha) * (a is b) for b in columns] for a in columns]
+    products = [_dot(a, [Fraction(value) for value in y.tolist()]) for a in columns]
+    basis = [K[j] for j in _reduced(K)[1]]  # of the space in which the smallest lie
+    images = [[_dot(row, b) for row in K] for b in basis]
+    system = [[*(_dot(a, b) for b in images), _dot(a, products)] for a in basis]
+    parts = [row[-1] for row in _reduced(system)[0][: len(basis)]]
+    return [_dot(parts, along) for along in zip(*basis, strict=True)]
+
+
+def _dot(a: Iterable[Fraction], b: Iterable[Fraction]) -> Fraction:
+    return sum((x * y for x, y in zip(a, b, strict=True)), Fraction(0))
+
+
+def _reduced(matrix: list[list[Fraction]]) -> tuple[list[list[Fraction]], list[int]]:
+    """Return the reduced row echelon form, and the numbers of its pivot columns."""
+    rows, pivots = [row[:] for row in matrix], list[int]()
+    for column in range(len(rows[0])):
+        first = len(pivots)
+        at = next((i for i in range(first, len(rows)) if rows[i][column]), None)
+        if at is None:
+            continue
+        rows[first], rows[at] = rows[at], rows[first]
+        pivot = rows[first][column]
+        rows[first] = [value / pivot for value in rows[first]]
+        for i, row in enumerate(rows):
+            if i != first and row[column]:
+                rows[i] = [a - row[column] * b for a, b in zip(row, rows[first], strict=True)]
+        pivots.append(column)
+    return rows, pivots

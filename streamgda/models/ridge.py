@@ -1,7 +1,9 @@
 r"""Ridge regression from moments: :math:`\min_W \|Y - X W\|^2 + \alpha \|W\|^2`.
 
 X and Y are centred. All of it follows from the scatter of rows and targets side by side, about
-their means: :math:`(S_{xx} + \alpha I)\, W = S_{xy}`. Offsets of the rows cost no digits.
+their means: :math:`(S_{xx} + \alpha I)\, W = S_{xy}`. Offsets of the rows cost no digits. A fit
+through the origin adds products of means to both sides, which are kept apart from the scatter, as
+those of rows far from zero are too large to be added to it.
 """
 
 from __future__ import annotations
@@ -82,23 +84,34 @@ class Columns(NamedTuple):
             gaps.shape[1],
         )
 
-    def about(self, centre: np.ndarray) -> np.ndarray:
-        """Return the sums of products about another point."""
-        gap = (self.mean - centre).astype(np.float64)
-        return np.asarray(self.scatter + self.weight * np.outer(gap, gap))
-
 
 @dataclass(frozen=True)
 class Penalised:
-    r"""The matrix :math:`A + \alpha I`, and its inverse, of the scatter A of some features.
+    r"""Coefficients by the penalised scatter :math:`A + \alpha I` of some features.
 
     It is scaled to unit diagonal and factorised by Cholesky, so that units of the features make no
     difference. If it is singular to rounding, the Moore-Penrose inverse takes the place of the
     inverse: the solution of the smallest norm.
+
+    In a fit through the origin, n m m' is to be added to it, with the mean m, and the coefficients
+    v of centred rows become :math:`v + g\, (\bar y - m^T v)` by the formula of Sherman and
+    Morrison. Here g are the coefficients of a target that is one everywhere, :math:`n u / (1 + n
+    m^T u)` with :math:`u = (A + \alpha I)^{-1} m`. If a part :math:`m_0` of the mean lies along
+    directions in which rows do not vary, they are :math:`m_0 / |m_0|^2`.
+
+    Attributes
+    ----------
+    scatter : ndarray, shape (d, d)
+    alpha : float
+    weight : float
+    mean : ndarray, shape (d,)
+        That of the features in a fit through the origin; otherwise zero.
     """
 
     scatter: np.ndarray
     alpha: float
+    weight: float
+    mean: np.ndarray
 
     @cached_property
     def _scale(self) -> np.ndarray:
@@ -122,36 +135,94 @@ class Penalised:
         return factor if reciprocal > len(scaled) * _EPS else None
 
     @cached_property
-    def _inverse_root(self) -> np.ndarray:
-        """A root R of the Moore-Penrose inverse R R', with a column for each direction."""
-        values, vectors = linalg.eigh(self._scaled)
-        kept = values > len(values) * _EPS * max(values[-1], 1.0)
+    def _singular(self) -> tuple[np.ndarray, np.ndarray]:
+        """A root R of the Moore-Penrose inverse R R' of a singular matrix, and the mean beside it.
+
+        R has a column for each direction in which rows vary; the second is the part of the mean
+        along all others, zero if that is a rounding error.
+        """
+        values, vectors = linalg.eigh(self._scaled, driver="evd")  # the others are less exact
+        error = 4 * len(values) * _EPS * max(values[-1], 1.0)
+        kept = values > error
         root = self._scale[:, None] * vectors[:, kept] / np.sqrt(values[kept])
         null, _ = np.linalg.qr(self._scale[:, None] * vectors[:, ~kept])
-        return np.asarray(root - null @ (null.T @ root))
+        constant = self.constant
+        mean = np.where(constant, 0.0, self.mean)
+        scaled = self._scale * mean
+        along = vectors[:, ~kept].T @ scaled
+        error /= values[kept].min(initial=np.inf)  # of the directions, but constant features
+        known = np.abs(along).max(initial=0.0) > error * np.abs(scaled).max()
+        beside = null @ (null.T @ mean) if known else 0.0
+        return root - null @ (null.T @ root), np.where(constant, self.mean, beside)
+
+    @property
+    def constant(self) -> np.ndarray:
+        """True for features that do not vary, shape (d,)."""
+        return self.scatter.diagonal() + self.alpha == 0
 
     @property
     def rank(self) -> int:
-        """Directions of the features that vary."""
-        return len(self.scatter) if self._factor is not None else self._inverse_root.shape[1]
+        """Directions of the features that vary, or differ from zero in a fit through the origin."""
+        if self._factor is not None:
+            return len(self.scatter)
+        root, beside = self._singular
+        return root.shape[1] + bool(beside.any())
+
+    @cached_property
+    def _along(self) -> tuple[np.ndarray, float, float]:
+        """The coefficients g divided by the mean h that they predict, h, and 1 - h."""
+        apart = self._factor is None and self._singular[1].any()
+        mean, known = (self._singular[1], self.alpha) if apart else (self.mean, 1.0)
+        size = np.abs(mean).max() or 1.0
+        mean = mean / size  # squares of means may overflow
+        u = mean if apart else self._refined(mean[:, None])[:, 0]
+        predicted = size * (mean @ u)
+        if not predicted > 0:
+            return np.zeros(mean.size), 0.0, 1.0
+        with np.errstate(over="ignore", divide="ignore"):  # of 1 - h to h
+            ratio = np.float64(known) / (self.weight * size) / predicted
+            return np.asarray(u / predicted), float(1 / (1 + ratio)), float(1 / (1 + 1 / ratio))
+
+    @property
+    def of_ones(self) -> np.ndarray:
+        """Coefficients g of a target that is one everywhere, shape (d,)."""
+        along, share, _ = self._along
+        return share * along
 
     @cached_property
     def inverse(self) -> np.ndarray:
-        """The inverse, or the Moore-Penrose inverse."""
-        if self._factor is None:
-            return np.asarray(self._inverse_root @ self._inverse_root.T)
-        return self._solved(np.eye(len(self.scatter)))
+        """The matrix by which products about means are multiplied to give coefficients."""
+        inverse = self._solved(np.eye(len(self.scatter)))
+        inverse -= np.outer(self.of_ones, self.mean @ inverse)
+        return inverse
 
     def _solved(self, B: np.ndarray) -> np.ndarray:
+        """Return the product of the inverse with a matrix."""
         if self._factor is None:
-            return np.asarray(self._inverse_root @ (self._inverse_root.T @ B))
+            root = self._singular[0]
+            return np.asarray(root @ (root.T @ B))
         scale = self._scale[:, None]
         return np.asarray(scale * linalg.cho_solve((self._factor, True), scale * B))
 
-    def solve(self, B: np.ndarray) -> np.ndarray:
-        """Return the product of the inverse with a matrix, refined once."""
+    def _refined(self, B: np.ndarray) -> np.ndarray:
         found = self._solved(B)
         return found + self._solved(B - self.scatter @ found - self.alpha * found)
+
+    def solve(self, products: np.ndarray, means: np.ndarray) -> np.ndarray:
+        """Return the coefficients of targets, refined once, shape (d, n_targets).
+
+        Parameters
+        ----------
+        products : ndarray, shape (d, n_targets)
+            Those of features and targets about their means.
+        means : ndarray, shape (n_targets,)
+            Means of the targets in a fit through the origin; otherwise zero.
+        """
+        found, (along, share, rest) = self._refined(products), self._along
+        predicted = share * means + rest * (self.mean @ found)
+        for _ in range(2):  # the second time, for what rounding has left of the mean
+            found = found + np.outer(along, predicted - self.mean @ found)
+        return found
 
 
 @dataclass(frozen=True)
@@ -176,35 +247,35 @@ class Fit:
         return self.columns.mean * self.intercept
 
     @cached_property
-    def _products(self) -> np.ndarray:
-        d = self.columns.n_features
-        products = self.columns.about(self.centre)
+    def penalised(self) -> list[Penalised]:
+        """The penalised scatter of each target."""
+        d, scatter = self.columns.n_features, self.columns.scatter
         # By the inequality of Cauchy and Schwarz, a feature without squares has no products.
-        squares = products.diagonal()[:d] + self.alphas.min()
-        lost = (squares < np.finfo(np.float64).tiny) & products[:d].any(axis=1)
+        squares = scatter.diagonal()[:d] + self.alphas.min()
+        lost = (squares < np.finfo(np.float64).tiny) & scatter[:d].any(axis=1)
         if lost.any():
             raise InvalidDataError(
                 f"the squares of feature {lost.argmax()} underflow float64, as its values differ "
                 f"by less than about 1e-154; scale the data up, or the weights"
             )
-        return products
-
-    @cached_property
-    def penalised(self) -> list[Penalised]:
-        """The penalised scatter of each target."""
-        d = self.columns.n_features
-        by_alpha = {a: Penalised(self._products[:d, :d], a) for a in {*self.alphas.tolist()}}
+        known = self.columns.weight, self._gaps[:d]
+        by_alpha = {a: Penalised(scatter[:d, :d], a, *known) for a in {*self.alphas.tolist()}}
         return [by_alpha[alpha] for alpha in self.alphas.tolist()]
+
+    @property
+    def _gaps(self) -> np.ndarray:
+        """Means about the centre, shape (n_columns,)."""
+        return np.asarray((self.columns.mean - self.centre).astype(np.float64))
 
     @cached_property
     def weights(self) -> np.ndarray:
         """Coefficients, shape (n_features, n_targets)."""
         d = self.columns.n_features
-        B = self._products[:d, d:]
+        B, means = self.columns.scatter[:d, d:], self._gaps[d:]
         if len({*self.alphas.tolist()}) == 1:
-            return self.penalised[0].solve(B)
-        solved = [p.solve(b[:, None]) for p, b in zip(self.penalised, B.T, strict=True)]
-        return np.concatenate(solved, axis=1)
+            return self.penalised[0].solve(B, means)
+        each = enumerate(self.penalised)
+        return np.concatenate([p.solve(B[:, [t]], means[[t]]) for t, p in each], axis=1)
 
     def squared_errors(self, columns: Columns) -> np.ndarray:
         r"""Return the sums of the squared errors of rows of each target, from their moments.
@@ -236,18 +307,19 @@ class Fit:
 
     @property
     def n_constant(self) -> int:
-        """Features that do not vary at all, whose coefficients are zero."""
+        """Features that do not vary at all about the centre, whose coefficients are zero."""
         p = self.penalised[0]
-        return int((p.scatter.diagonal() + p.alpha == 0).sum())
+        return int((p.constant & (p.mean == 0)).sum())
 
     @cached_property
     def residual_variances(self) -> np.ndarray:
         r"""Sums of squared residuals by the degrees of freedom that the fit leaves; each target's.
 
-        The fit takes :math:`\mathrm{tr}\,(A + \alpha I)^{-1} A`, and one for the intercept.
+        The fit takes :math:`\mathrm{tr}\,(A + \alpha I)^{-1} A`, and one for the intercept; one
+        through the origin the same with A + n m m' in place of A.
         """
-        A = self._products[: self.n_features, : self.n_features]
-        taken = np.array([(p.inverse * A).sum() for p in self.penalised]) + self.intercept
+        each = [(p.inverse * p.scatter).sum() + p.mean @ p.of_ones for p in self.penalised]
+        taken = np.array(each) + self.intercept
         left = self.columns.weight - taken
         error = self.squared_errors(self.columns)
         return np.where(left > 0, error / np.where(left > 0, left, 1.0), np.nan)
@@ -256,11 +328,13 @@ class Fit:
     def standard_errors(self) -> np.ndarray:
         r"""Standard errors of the coefficients, shape (n_features, n_targets).
 
-        The covariance is :math:`\sigma^2 (A + \alpha I)^{-1} A (A + \alpha I)^{-1}`.
+        The covariance is :math:`\sigma^2 (A + \alpha I)^{-1} A (A + \alpha I)^{-1}`; that of a fit
+        through the origin has A + n m m' in place of A.
         """
-        A = self._products[: self.n_features, : self.n_features]
-        squares = [((p.inverse @ A) * p.inverse).sum(axis=1) for p in self.penalised]
-        return np.sqrt(np.maximum(np.transpose(squares), 0) * self.residual_variances)
+        squares = [((p.inverse @ p.scatter) * p.inverse).sum(axis=1) for p in self.penalised]
+        errors = np.sqrt(np.maximum(np.transpose(squares), 0) * self.residual_variances)
+        of_ones = np.transpose([p.of_ones for p in self.penalised])
+        return np.hypot(errors, of_ones * np.sqrt(self.residual_variances / self.columns.weight))
 
 
 @dataclass(frozen=True)

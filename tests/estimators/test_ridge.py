@@ -1,6 +1,8 @@
 """Ridge regression and least squares: scikit-learn, statsmodels, NIST's certified results."""
 
+import operator
 import pickle
+from fractions import Fraction
 
 import dask.array as da
 import dask.dataframe as dask_frames
@@ -138,6 +140,9 @@ def test_classifier_answers_are_those_of_scikit_learn(rows, intercept, class_wei
 
 def test_errors_and_variances_are_those_of_statsmodels():
     api = pytest.importorskip("statsmodels.api")
+    theirs, mine = api.OLS(Y, X + 1e4).fit(), Ridge(0.0, fit_intercept=False).fit(X + 1e4, Y)
+    assert_close(mine.standard_errors_, theirs.bse)
+    assert mine.residual_variance_ == pytest.approx(theirs.mse_resid, rel=1e-10)
     theirs, mine = api.OLS(Y, api.add_constant(X)).fit(), Ridge(0.0).fit(X, Y)
     assert_close(mine.standard_errors_, theirs.bse[1:])
     assert mine.r2_ == pytest.approx(theirs.rsquared, abs=1e-12)
@@ -188,11 +193,69 @@ def test_offsets_cost_no_digits():
     assert_close(moved.predict(A * 2**10 + 1e7), mine.predict(A), 1e-9)
 
 
+def far_rows(kind, offset):
+    """Rows of halves and quarters far from zero, and targets, whose sums are exact."""
+    random = np.random.default_rng(3)
+    A = np.round(4 * random.normal(size=(30, 3))) / 4
+    y = np.round(4 * (A @ [1.0, -2.0, 0.5] + random.normal(size=30))) / 4 + 2
+    A = A + offset * np.array([1, -2, 0.5])
+    ones = np.ones((30, 1))
+    made = {
+        "one": A[:, :1],
+        "three": A,
+        "constant": np.hstack([A, ones, 0 * ones]),
+        "collinear": np.hstack([A, A[:, :1] + A[:, 1:2]]),
+        "collinear but for a constant": np.hstack([A, A[:, :1] + 1]),
+        "two constants": np.hstack([A, 3 * ones, 4 * ones]),
+        "dummies": np.hstack([A, np.eye(3)[np.arange(30) % 3]]),
+    }
+    few = slice(0, 3 if kind == "few" else None)
+    return made.get(kind, np.hstack([A, A**0, A[::-1]]))[few], y[few]
+
+
+@pytest.mark.filterwarnings("ignore::streamgda.errors.CollinearityWarning")
+@pytest.mark.parametrize("alpha", [0.0, 1e-3, 1e6])
+@pytest.mark.parametrize("offset", [0, 2.0**27, 2.0**33])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("one", "three", "constant", "two constants", "few"),
+        *("collinear", "collinear but for a constant", "dummies"),
+    ],
+)
+def test_fits_through_the_origin_are_right_far_from_it(kind, offset, alpha):
+    """Beside exact fractions; directions that only offsets tell from others lose their digits."""
+    A, y = far_rows(kind, offset)
+    mine = Ridge(alpha, fit_intercept=False).fit(A, y)
+    exact = naive.exact_ridge(A, y, alpha)
+    size = max(map(abs, exact))
+    found = [abs(Fraction(w) - e) / size for w, e in zip(mine.coef_.tolist(), exact, strict=True)]
+    assert max(found) < (1e-9 if alpha else max(1e-9, 4e-15 * offset))
+    rows = [[Fraction(x) for x in row] for row in A.tolist()]
+    wanted = np.array([float(sum(map(operator.mul, row, exact))) for row in rows])
+    rounding = 1e-14 * (np.abs(A) @ np.abs(mine.coef_)).max()
+    np.testing.assert_allclose(mine.predict(A), wanted, rtol=1e-9, atol=rounding)
+    total, left = np.square(y - y.mean()).sum(), y - wanted
+    squares = (np.square(A - A.mean(axis=0)) @ np.square(mine.coef_)).sum()  # which may cancel
+    slack = 1e-9 + rounding + 1e-12 * squares / total
+    assert mine.score(A, y) == pytest.approx(1 - (left @ left) / total, abs=slack)
+
+
 def test_collinear_features_have_the_smallest_coefficients():
     A = np.column_stack([X, 3 * X[:, 0], np.ones(len(X))])
     with pytest.warns(CollinearityWarning, match="1 of 12 directions"):
         mine = Ridge(0.0).fit(A, Y)
     assert_close(mine.coef_, linear_model.Ridge(0.0, solver="svd").fit(A, Y).coef_)
+
+
+@pytest.mark.parametrize("d", [3, 4, 7])
+def test_collinear_features_are_found_among_few(d):
+    random = np.random.default_rng(0)
+    for _ in range(20):
+        A = np.round(16 * random.normal(size=(30, d))) / 16
+        A[:, -1] = A[:, :-1] @ np.arange(1, d)
+        with pytest.warns(CollinearityWarning, match=f"1 of {d} directions"):
+            Ridge(0.0).fit(A, Y[:30])
 
 
 @pytest.mark.parametrize("scale", [1e-158, 1e-162, 1e-300])
