@@ -39,7 +39,7 @@ from streamgda.kernels.vectors import (
     vector_at,
 )
 
-BUCKET_FEATURES = 48 * LANES  # for more, BLAS is as fast
+BUCKET_FEATURES = 64 * LANES  # for more, BLAS is as fast
 
 _SIDE_BY_SIDE = 3  # with one line for each lane, sums fill 32 registers of 8 lanes, or 16 of 4
 _BUCKET_ROWS = 32  # a power of two

@@ -130,7 +130,7 @@ class Ways:
         small = state <= _SMALL_STATE
         in_float32 = dtype.itemsize == 4
         times: dict[str, Callable[[int], float]] = {}
-        if structure.wide((2 if exact else 3) * d, exact) and not small:
+        if structure.wide((2 if exact else 4) * d, exact) and not small:
             times["passes"] = partial(cost.in_passes, load, in_float32=in_float32)
         # Few classes have their sums in a near cache in any order.
         few = state <= min(_RANGE_STATE, cost.SEGMENT_STATE) and not load.far

@@ -265,7 +265,7 @@ class Structure:
 
     def wide(self, n_features: int, exact: bool = False) -> bool:
         """Return True if many rows are multiplied by BLAS, or by their bytes if they are exact."""
-        return self.matrix and n_features > BUCKET_FEATURES // (3 if exact else 1)
+        return self.matrix and n_features > BUCKET_FEATURES // (4 if exact else 1)
 
     def load(self, n_classes: int, n_features: int, value_bytes: int = 0) -> cost.Load:
         """Return the sizes of sums, and of integers that are added to them; 0 for floats."""

@@ -152,7 +152,7 @@ def test_most_classes_of_segments(covariance_type, d, n, use_threads):
 @pytest.mark.parametrize("dtype", ["float64", "float32", "uint8"])
 @pytest.mark.parametrize("covariance_type", ["full", "tied"])
 def test_most_features_of_buckets(covariance_type, dtype):
-    for most in (BUCKET_FEATURES // 6, BUCKET_FEATURES // 3, BUCKET_FEATURES):
+    for most in (BUCKET_FEATURES // 8, BUCKET_FEATURES // 4, BUCKET_FEATURES):
         for d in (most, most + 1):
             X, y = sample(2500, d, dtype=dtype)
             rtol = 1e-6 if dtype == "float32" else 1e-12  # some are multiplied in float32
@@ -173,7 +173,7 @@ def test_fewest_rows_for_buckets(covariance_type, d):
 
 @pytest.mark.parametrize("covariance_type", ["full", "tied"])
 def test_most_classes_whose_bytes_are_added_in_buckets(covariance_type):
-    d, structure = BUCKET_FEATURES // 12, structure_of(covariance_type)
+    d, structure = BUCKET_FEATURES // 16, structure_of(covariance_type)
     most = bisect(range(1, 600), False, key=lambda k: structure.load(k, d, 1).in_bytes)
     for n_classes in (most, most + 1):
         X, y = sample(5 * n_classes, d, n_classes, dtype="uint8")
