@@ -189,8 +189,8 @@ def test_kinds_of_labels_are_those_of_all_rows(tmp_path, texts, values):
     found = table(path)[1]
     assert found == values
     assert [*map(type, found)] == [*map(type, values)]
-    many = [("a", "kind"), *[(0, texts[0])] * 300_000, *((0.5, text) for text in texts)]
-    path = write_csv(tmp_path / "many.csv", many)  # more than a block
+    head, *last = path.read_text().splitlines(keepends=True)
+    path.write_text(head + last[0] * 300_000 + "".join(last))  # more than a block
     assert open_store(path, label="kind")[1][-3:].tolist() == values
 
 
