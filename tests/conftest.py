@@ -35,7 +35,7 @@ from commands import Command, Ended
 
 # Kernels compile on first use, so there is no deadline. Examples are the same in every run;
 # STREAMGDA_TESTS=thorough tries more of them.
-for profile, max_examples in (("quick", 20), ("thorough", 40)):
+for profile, max_examples in (("quick", 10), ("thorough", 40)):
     settings.register_profile(
         profile,
         deadline=None,

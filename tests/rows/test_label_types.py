@@ -130,7 +130,7 @@ def everywhere(model, options, dtype, like, folder):
         assert texts == [str(label) for label in found]
 
 
-@settings(max_examples=25 if THOROUGH else 6, deadline=None)
+@settings(max_examples=25 if THOROUGH else 3, deadline=None)
 @given(labels())
 def test_labels_come_back_whole_from_every_kind_of_result(drawn):
     y, classes, (rejected, invalid) = drawn

@@ -28,7 +28,7 @@ from streamgda.errors import FormatError, InvalidParameterError, SourceError, So
 from streamgda.storage import format as storage_format
 from streamgda.storage.opening import described
 
-N_CASES = TIMES * (15 if THOROUGH else 5)  # of each subject
+N_CASES = TIMES * (15 if THOROUGH else 3)  # of each subject
 SUBJECTS = subjects()
 MOMENTS = SUBJECTS["moments-full"]
 
