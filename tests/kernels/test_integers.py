@@ -208,12 +208,9 @@ for d in (9, 21, 140):  # in vectors of float64, and in tiles
 """
 
 
-SLOW = [("avx512vnni", "1"), ("avx2", "1"), ("sse2", "0")]
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "plain"),
-    [("sse2", "1"), *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)],
+    ("name", "plain"), [("avx512vnni", "1"), ("avx2", "1"), ("sse2", "1"), ("sse2", "0")]
 )
 def test_all_processors_give_the_same_bits(name, plain, capsys):
     """Words of four bytes and of two, in a process of their own, without the compiler and with."""

@@ -136,11 +136,12 @@ def test_most_rows_of_many_classes(use_threads):
     assert_way("full", 64, n_classes, most + 1, _add_by_ranges=1)
 
 
-SQUARES = pytest.param("diag", 200, 40_000, marks=pytest.mark.slow)
+LARGER = [("tied", 60, 60_000), ("diag", 200, 40_000)]
 
 
 @pytest.mark.parametrize(
-    ("covariance_type", "d", "n"), [("full", 64, 30_000), ("tied", 60, 60_000), SQUARES]
+    ("covariance_type", "d", "n"),
+    [("full", 64, 30_000), *(pytest.param(*case, marks=pytest.mark.slow) for case in LARGER)],
 )
 def test_most_classes_of_segments(covariance_type, d, n, use_threads):
     use_threads(2)

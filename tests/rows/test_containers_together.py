@@ -1,5 +1,6 @@
 """Rows in one container, and labels and weights in others."""
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import naive
 import numpy as np
 import pytest
 import zarr
+from grids import cases
 from scipy import sparse
 
 from streamgda import GaussianNB, Ridge, accumulate, open_store
@@ -75,8 +77,8 @@ WEIGHTS = {
 IN_BLOCKS = {"zarr", "dask", "sparse dask", "labelled"}  # of rows, which dask reads
 
 
-@pytest.mark.parametrize("labels", LABELS)
-@pytest.mark.parametrize("rows", ROWS)
+# Every fifth case has all kinds of rows and of labels, as neither has a multiple of five.
+@cases("rows, labels", list(product(ROWS, LABELS)), few=range(0, len(ROWS) * len(LABELS), 5))
 def test_rows_and_labels_of_every_kind(tmp_path: Path, rows: str, labels: str) -> None:
     kinds = [*WEIGHTS]
     weights = kinds[([*ROWS].index(rows) + [*LABELS].index(labels)) % len(kinds)]

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import product
 from pathlib import Path
 
 import fsspec
@@ -18,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import zarr
-from grids import in_turn
+from grids import cases, in_turn
 from pyarrow import feather
 from pyarrow import parquet as pq
 from samples import assert_same_bits, blobs
@@ -231,8 +232,7 @@ def many(running):
     return X, y
 
 
-@pytest.mark.parametrize("client", ["fsspec", "obstore", by_s3])
-@pytest.mark.parametrize("way", ["reset", "cut", 503])
+@cases("client, way", list(product(CLIENTS, ["reset", "cut", 503])), few=[0, 2, 7])
 def test_a_pass_ends_where_some_requests_fail(server, many, monkeypatch, client, way):
     monkeypatch.setattr(retry, "SECONDS", 10.0)  # on a busy machine, a request may fail repeatedly
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")

@@ -137,6 +137,7 @@ print(Checkpoint(sys.argv[1]).offset)
 """
 
 
+@pytest.mark.slow
 def test_the_checkpoint_of_a_stream_has_one_process(tmp_path):
     """Within a process, the one that saved last goes on: another was started over meanwhile."""
     path = tmp_path / "kept"
