@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy import linalg
 
-from streamgda.errors import InvalidDataError
 from streamgda.models.discriminants import LinearScores
 from streamgda.models.model import copied
 from streamgda.moments import ClassMoments, held_sums
+from streamgda.moments.centred import check_underflow
 from streamgda.moments.covariance_types import symmetric
 from streamgda.runtime import threads
 from streamgda.storage.format import check_array
@@ -250,14 +250,7 @@ class Fit:
     def penalised(self) -> list[Penalised]:
         """The penalised scatter of each target."""
         d, scatter = self.columns.n_features, self.columns.scatter
-        # By the inequality of Cauchy and Schwarz, a feature without squares has no products.
-        squares = scatter.diagonal()[:d] + self.alphas.min()
-        lost = (squares < np.finfo(np.float64).tiny) & scatter[:d].any(axis=1)
-        if lost.any():
-            raise InvalidDataError(
-                f"the squares of feature {lost.argmax()} underflow float64, as its values differ "
-                f"by less than about 1e-154; scale the data up, or the weights"
-            )
+        check_underflow(scatter.diagonal()[:d] + self.alphas.min(), scatter[:d])
         known = self.columns.weight, self._gaps[:d]
         by_alpha = {a: Penalised(scatter[:d, :d], a, *known) for a in {*self.alphas.tolist()}}
         return [by_alpha[alpha] for alpha in self.alphas.tolist()]

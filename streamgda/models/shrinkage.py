@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamgda.errors import InvalidParameterError
+from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.covariance_types import Structure, symmetric
 from streamgda.moments.fourth import CLASS, WITHIN
@@ -74,7 +74,7 @@ def shrinkage_of(
     Raises
     ------
     InvalidDataError
-        If fourth moments are needed and not kept.
+        If fourth moments are needed and not kept, or underflow.
     InvalidParameterError
         If fourth powers of scaled rows are needed and not known.
     """
@@ -96,10 +96,18 @@ def shrinkage_of(
             covariance = symmetric(scatter[g]) / count[g]
             if unit is not None:
                 covariance /= np.outer(scales[g], scales[g])
+            exponent = np.frexp(covariance.diagonal().max())[1]  # squares may not underflow
+            covariance = np.ldexp(covariance, -exponent)
             if rule == OAS:
                 amounts[g] = _oas(covariance, effective[g])
-            else:
-                amounts[g] = ledoit_wolf(covariance, effective[g], fourth[g] / count[g])
+                continue
+            if 2 * exponent < np.finfo(np.float64).minexp:
+                raise InvalidDataError(
+                    f"shrinkage={rule!r} needs fourth powers of the rows, which underflow float64, "
+                    f"as values differ by less than about 1e-77; scale the data up"
+                )
+            mean = float(np.ldexp(fourth[g] / count[g], -2 * exponent))
+            amounts[g] = ledoit_wolf(covariance, effective[g], mean)
     return amounts
 
 

@@ -39,6 +39,7 @@ from streamgda.moments.parallel import (
     rows_by_group,
     sums_of_weights,
 )
+from streamgda.moments.roots import LEAST_VARIANCE
 from streamgda.rows.arrays import (
     NO_WEIGHTS,
     WINDOW_BYTES,
@@ -1100,11 +1101,14 @@ def principal_axes(sums: CentredSums, n_axes: int | None = None) -> tuple[np.nda
     ------
     MergeError
         If sums overflow.
+    InvalidDataError
+        If they underflow.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         total = total_scatter(sums)
     if not np.isfinite(total).all():
         raise MergeError(OVERFLOW)
+    check_underflow(total.diagonal().max(), total)
     d = len(total)
     options: dict[str, Any] = {"driver": "evd"}
     if n_axes is not None:
@@ -1114,6 +1118,25 @@ def principal_axes(sums: CentredSums, n_axes: int | None = None) -> tuple[np.nda
     largest = np.abs(axes).argmax(axis=1)
     signs = np.sign(axes[np.arange(len(axes)), largest])
     return np.maximum(squares[::-1], 0), axes * signs[:, None]
+
+
+def check_underflow(squares: np.ndarray, products: np.ndarray) -> None:
+    """Raise `InvalidDataError` for features whose products count, and whose squares underflow.
+
+    By the inequality of Cauchy and Schwarz, a feature without squares has no products.
+
+    Parameters
+    ----------
+    squares : ndarray, shape (n_features,) or ()
+        Sums of squares to which the products of the features are compared.
+    products : ndarray, shape (n_features, n)
+    """
+    lost = (squares < LEAST_VARIANCE) & products.any(axis=1)
+    if lost.any():
+        raise InvalidDataError(
+            f"the squares of feature {lost.argmax()} underflow float64, as its values differ by "
+            f"less than about 1e-154; scale the data up, or the weights"
+        )
 
 
 def total_variance(sums: CentredSums) -> np.ndarray:

@@ -68,7 +68,6 @@ def _places_of_squares(triangles: np.ndarray) -> np.ndarray:
     return triangle_size(features) + features
 
 
-_TINY = np.finfo(np.float64).tiny
 _SHARED_FEATURES = 96  # of more, one product of rows for all centres takes less time
 
 
@@ -339,7 +338,7 @@ class Structure:
         the rank zero if nothing is left. Otherwise, where a rank is not full, what is written has
         no meaning.
         """
-        positive = covariances >= _TINY  # with a finite inverse
+        positive = covariances >= roots_of.LEAST_VARIANCE
         n_groups, d = covariances.shape
         if np.count_nonzero(positive) == covariances.size:
             np.add.reduce(np.log(covariances), axis=1, out=log_determinants)

@@ -26,6 +26,7 @@ from streamgda.rows.tensors import DeviceArray, Moved, moved_distances
 from streamgda.runtime import lapack
 
 _FLOAT64 = np.dtype(np.float64)
+LEAST_VARIANCE = np.finfo(np.float64).tiny  # with all its digits, and a finite inverse
 _FAR = 16.0  # squared distance of a centre from zero, in units of its variance
 _LINE = 64  # bytes of a cache line
 _SPARED = 2  # features of which one counts: the others are packed with it
@@ -230,9 +231,9 @@ def rank_limit(tol: float, d: int) -> float:
 
 
 def deviations(covariances: np.ndarray) -> np.ndarray:
-    """Return the standard deviations of the features, one instead of zero."""
-    deviations = np.sqrt(np.maximum(covariances.diagonal(0, -2, -1), 0))
-    return np.where(deviations > 0, deviations, 1.0)
+    """Return the standard deviations of the features, one where variances lose digits or are 0."""
+    variances = covariances.diagonal(0, -2, -1)
+    return np.sqrt(np.where(variances >= LEAST_VARIANCE, variances, 1.0))
 
 
 def rank(root: np.ndarray) -> int:

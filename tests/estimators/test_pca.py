@@ -216,6 +216,10 @@ def test_rows_that_have_no_components():
         PCA.from_moments(accumulate(IRIS, LABELS, covariance_type="diag"))
     with pytest.raises(InvalidDataError, match="no rows"):
         PCA.from_moments(ClassMoments())
+    with pytest.raises(InvalidDataError, match="squares of feature 0 underflow"):
+        PCA().fit(IRIS * 1e-160)
+    small = PCA().fit(IRIS * [1e-160, 1, 1, 1])  # beside which it is nothing
+    np.testing.assert_allclose(small.components_[:3, 1:], PCA().fit(IRIS[:, 1:]).components_)
     flat = PCA().fit(np.c_[IRIS, np.ones(150)])
     with pytest.raises(SingularCovarianceError, match="fewer components"):
         flat.score_samples(np.c_[IRIS, np.ones(150)])

@@ -180,7 +180,7 @@ def test_variances_of_zero_are_refused(covariance_type):
         GaussianDiscriminantAnalysis(covariance_type).fit(X, y)
 
 
-@pytest.mark.parametrize("covariance_type", ["diag", "tied_diag", "spherical", "tied_spherical"])
+@pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)
 def test_variances_without_a_finite_inverse_are_refused(covariance_type):
     X, y = blobs(200, 3)
     expected = GaussianDiscriminantAnalysis(covariance_type).fit(X, y).predict(X)

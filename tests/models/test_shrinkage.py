@@ -125,6 +125,15 @@ def test_edges():
     assert lda("oas").fit(X, y).moments_.covariance_type == "tied"
 
 
+def test_units_do_not_matter_as_far_as_fourth_powers_are_numbers():
+    X, y = blobs(200, 4)
+    for rule, scale in (("ledoit_wolf", 2.0**-240), ("oas", 2.0**-400), ("oas", 2.0**400)):
+        expected = qda(rule).fit(X, y).shrinkage_
+        np.testing.assert_array_equal(qda(rule).fit(X * scale, y).shrinkage_, expected)
+    with pytest.raises(InvalidDataError, match="fourth powers of the rows, which underflow"):
+        qda("ledoit_wolf").fit(X * 2.0**-300, y)
+
+
 def test_amounts_do_not_depend_on_ddof_and_go_with_other_regularisation():
     X, y = blobs(80, 4)
     how = {"reg_param": 0.1, "var_smoothing": 0.01, "ddof": 1}
