@@ -381,6 +381,7 @@ def test_the_fill_value_of_labels_in_a_store_is_no_class(on_invalid):
         expected = accumulate(X[kept], y[kept])
         np.testing.assert_array_equal(found.class_count, expected.class_count)
         np.testing.assert_allclose(found.means, expected.means)
+        assert found.n_skipped == 0  # they are unlabelled
         model = GaussianNB().fit(rows, labels)
         assert model.classes_.tolist() == np.unique(y).tolist()
         found = model.score(rows, labels, on_invalid="skip")
