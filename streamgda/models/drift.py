@@ -220,16 +220,12 @@ class Part(NamedTuple):
         return self.covariance.diagonal() if self.covariance.ndim == 2 else self.covariance
 
     def scaled(self, features: np.ndarray, scale: np.ndarray) -> Part:
-        """Return the part of some features, in other units."""
+        """Return the part with the covariance of some features, in other units."""
         matrix = self.covariance.ndim == 2
         index, units = (
             (np.ix_(features, features), np.outer(scale, scale)) if matrix else (features, scale**2)
         )
-        return self._replace(
-            mean=self.mean[features] / scale,
-            mean_low=self.mean_low[features] / scale,
-            covariance=self.covariance[index] / units,
-        )
+        return self._replace(covariance=self.covariance[index] / units)
 
 
 def parts_of(moments: ClassMoments, dtype: Any = None) -> dict[Any, Part]:
@@ -262,8 +258,9 @@ def compare(reference: Part, window: Part) -> Comparison:
     if not features.any() or reference.df + window.df < 1:
         return Comparison(window.n_rows)
     scale = np.sqrt(reference.variances[features])
-    reference, window = (part.scaled(features, scale) for part in (reference, window))
     gap = (window.mean - reference.mean) + (window.mean_low - reference.mean_low)
+    gap = gap[features] / scale
+    reference, window = (part.scaled(features, scale) for part in (reference, window))
     if reference.covariance.ndim == 2 and window.df >= _ROWS_PER_FEATURE * gap.size:
         first, second = reference.covariance, window.covariance
         both = (reference.df * first + window.df * second) / (reference.df + window.df)
@@ -447,7 +444,8 @@ class WeightedMeans:
         self._features = np.flatnonzero(reference.variances > 0)
         scale = np.sqrt(reference.variances[self._features])
         part = reference.scaled(self._features, scale)
-        self._scale, self._mean, self._low = scale, part.mean, part.mean_low
+        self._mean, self._low = reference.mean[self._features], reference.mean_low[self._features]
+        self._scale = scale
         root = root_of(part.covariance) if part.covariance.ndim == 2 else None
         matrix = root is not None and part.df >= 2 * scale.size
         inverse = np.linalg.inv(root) if matrix and root is not None else None
@@ -473,7 +471,7 @@ class WeightedMeans:
         """
         if course.stopped or not self._features.size or not len(X):
             return course, None
-        gaps = (X[:, self._features] / self._scale - self._mean) - self._low
+        gaps = ((X[:, self._features] - self._mean) - self._low) / self._scale
         if factors is not None:
             gaps *= factors[:, None]
         means, found = course.means.copy(), np.empty((len(self._weights), len(X)))

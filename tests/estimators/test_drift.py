@@ -63,6 +63,18 @@ def test_means_and_covariances_are_those_of_a_test_of_two_classes():
         assert found.divergence == pytest.approx(divergence)
 
 
+@pytest.mark.parametrize("covariance_type", ["full", "diag"])
+def test_offsets_cost_no_digits(covariance_type):
+    rows, reports = np.round(X * 2**8) / 2**8, []
+    for offset in (0, 2.0**40):
+        reference = ClassMoments(covariance_type).update(rows[:300] + offset, Y[:300])
+        monitor = DriftMonitor(reference, window=100, calibration=0)
+        found = monitor.update(rows[300:600] + offset, Y[300:600])
+        tests = [each.overall.tests for each in found]
+        reports.append([one[name].statistic for one in tests for name in ("means", "recent means")])
+    np.testing.assert_allclose(*reports, rtol=1e-6)
+
+
 def test_all_rows_are_compared_whatever_their_labels():
     window = ClassMoments().update(X, np.zeros(700, int))
     old, labels = some_rows(3000, seed=1)
