@@ -104,11 +104,12 @@ def coded_labels(
 def _checked(labels: np.ndarray, what: str, first_row: int = 0) -> np.ndarray:
     """Return labels in a type that can be sorted; raise the errors of `coded_labels`."""
     if labels.ndim != 1:
-        shape = f"has shape {labels.shape}" if labels.ndim else f"is {shown(labels.item())}"
-        expected = "one label a row: shape (n_rows,)"
-        if what in ("classes", "labels"):
-            expected = "a list of labels, of one as well"
-        raise InvalidDataError(f"{what} {shape}, expected {expected}")
+        if not labels.ndim and what in ("classes", "labels"):
+            given = shown(labels.item())
+            raise InvalidDataError(f"{what}={given}; expected a list of labels, such as [{given}]")
+        raise InvalidDataError(
+            f"{what} has shape {labels.shape}, expected one label a row: shape (n_rows,)"
+        )
     kind = labels.dtype.kind
     if kind in "OT":  # T: numpy's variable-width strings, as zarr reads them
         return _from_objects(labels.astype(object, copy=False), what, first_row)
