@@ -11,75 +11,129 @@ import numpy as np
 from streamgda.kernels import fast_kernel, kernel
 
 _BLOCK = 256  # rows that stay in the first cache
+_FEATURES = 4  # that are added to a sum at a time
 _FACTORS = 24  # of a product whose logarithm is taken: all are between LEAST and its inverse
 LEAST = 1e-6  # share of a variance without the row below which rounding errors count
 
 
 @fast_kernel
-def removed_squares(columns, codes, centres, ridges, alpha, beta, gamma, distances, products, logs):
-    """Write squared distances to all centres, by variances without the row, and log-determinants.
+def white_squares(columns, rows, at, table, growth, ridges, squares, logs):
+    """Write squared lengths of columns by variances that differ from row to row, and their logs.
 
-    If `products` is empty, rows are subtracted from variances; otherwise from a matrix, by the
-    formula of Sherman and Morrison, and gamma is not part of v_j. `products` is scratch space. Of
-    log-determinants, the last factor of a matrix is left out; none are written if `logs` is empty.
+    Column r is that of row ``rows[r]``, and ``at[rows[r]]`` its place in the table. `growth` is
+    added to beta, and gamma is not part of the variances. Of rows that leave nearly nothing of one,
+    the length is infinite. The logarithms are of the products of the variances.
     """
     d, n_rows = columns.shape
-    matrix = products.size > 0
-    shares, own, factors = np.empty(_BLOCK), np.empty(_BLOCK), np.ones(_BLOCK)
+    a, b, total = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK)
+    factors, added = np.empty(_BLOCK), np.empty(_BLOCK)
     for start in range(0, n_rows, _BLOCK):
         n = min(_BLOCK, n_rows - start)
-        a, b, c = alpha[start : start + n], beta[start : start + n], gamma[start : start + n]
-        logs[start : start + n] = 0.0
-        for k in range(centres.shape[0]):
-            distances[k, start : start + n] = 0.0
-            if matrix:
-                products[k, start : start + n] = 0.0
+        numbers = rows[start : start + n]
+        for r in range(n):
+            number = np.uint64(numbers[r])
+            i = np.uint64(at[number])
+            a[r], b[r] = table[0, i], table[1, i] + growth[number]
+        total[:], factors[:], added[:] = 0.0, 1.0, 0.0
         for j in range(d):
             x, ridge = columns[j, start : start + n], ridges[j]
-            if centres.shape[0] == 1:
-                for r in range(n):
-                    own[r] = x[r] - centres[0, j]
-            else:
-                for r in range(n):
-                    own[r] = x[r] - centres[codes[start + r], j]
             for r in range(n):
-                lost = 0.0 if matrix else c[r] * (own[r] * own[r])
-                v = max(a[r] + b[r] * ridge - lost, LEAST)
-                factors[r] *= v
-                shares[r] = 1 / v
+                v = a[r] + b[r] * ridge
+                total[r] += x[r] * x[r] / v if v > LEAST else np.inf
+                factors[r] *= v if v > LEAST else LEAST
             if (j + 1) % _FACTORS == 0 or j == d - 1:
-                for r in range(logs[start : start + n].size):
-                    logs[start + r] += np.log(factors[r])
-                factors[:] = 1.0
-            for k in range(centres.shape[0]):
-                centre, squares = centres[k, j], distances[k, start : start + n]
-                if matrix:
-                    product = products[k, start : start + n]
-                    for r in range(n):
-                        t = (x[r] - centre) * shares[r]
-                        squares[r] += t * (x[r] - centre)
-                        product[r] += t * own[r]
-                else:
-                    for r in range(n):
-                        t = x[r] - centre
-                        squares[r] += t * t * shares[r]
-        if matrix:
-            for r in range(n):
-                shares[r] = c[r] / (1 - c[r] * distances[codes[start + r], start + r])
-            for k in range(centres.shape[0]):
-                squares, product = distances[k, start : start + n], products[k, start : start + n]
                 for r in range(n):
-                    squares[r] += shares[r] * (product[r] * product[r])
+                    added[r] += np.log(factors[r])
+                factors[:] = 1.0
+        for r in range(n):
+            squares[numbers[r]], logs[numbers[r]] = total[r], added[r]
 
 
 @fast_kernel
-def removed_products(codes, at, table, gaps, offsets, log_priors, scores, influential):
+def pooled_scores(
+    columns, centre, scales, codes, at, table, growth, centres, ridges, matrix, log_priors, scores,
+    influential,
+):  # fmt: skip
+    """Write scores by a pooled covariance without the row.
+
+    Columns, less a centre and scaled, are those of the rows, and `centres` the class means, in the
+    same coordinates. If a row is not subtracted from a `matrix`, it is from each of the variances.
+    `influential` is as for `removed_products`.
+    """
+    d, n_rows = columns.shape
+    n_classes = log_priors.size
+    a, b, c = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK)
+    own, least, x = np.empty(_BLOCK), np.empty(_BLOCK), np.empty((_FEATURES, _BLOCK))
+    shares, weighted = np.empty(x.shape), np.empty(x.shape)
+    distances, products = np.empty((n_classes, _BLOCK)), np.empty((n_classes, _BLOCK))
+    for start in range(0, n_rows, _BLOCK):
+        n = min(_BLOCK, n_rows - start)
+        classes, places = codes[start : start + n], at[start : start + n]
+        for r in range(n):
+            i = np.uint64(places[r])
+            a[r], b[r], c[r] = table[0, i], table[1, i] + growth[start + r], table[2, i]
+        least[:], distances[:], products[:] = np.inf, 0.0, 0.0
+        for first in range(0, d, _FEATURES):
+            for i in range(_FEATURES):
+                # The last features are filled up with copies of the last one that do not count.
+                j, counts = min(first + i, d - 1), 1.0 if first + i < d else 0.0
+                middle, scale, ridge = centre[j], scales[j], ridges[j]
+                for r in range(n):
+                    x[i, r] = (columns[j, start + r] - middle) * scale
+                    own[r] = x[i, r] - centres[np.uint64(classes[r]), j]
+                for r in range(n):
+                    v = a[r] + b[r] * ridge - (0.0 if matrix else c[r] * (own[r] * own[r]))
+                    least[r] = least[r] if least[r] < v else v
+                    shares[i, r] = counts / (v if v > LEAST else LEAST)
+                    weighted[i, r] = own[r] * shares[i, r]
+            last = d - 1
+            for k in range(n_classes):
+                m0, m1 = centres[k, first], centres[k, min(first + 1, last)]
+                m2, m3 = centres[k, min(first + 2, last)], centres[k, min(first + 3, last)]
+                square, product = distances[k], products[k]
+                if matrix:
+                    for r in range(n):
+                        t0, t1, t2, t3 = x[0, r] - m0, x[1, r] - m1, x[2, r] - m2, x[3, r] - m3
+                        square[r] += (t0 * t0 * shares[0, r] + t1 * t1 * shares[1, r]) + (
+                            t2 * t2 * shares[2, r] + t3 * t3 * shares[3, r]
+                        )
+                        product[r] += (t0 * weighted[0, r] + t1 * weighted[1, r]) + (
+                            t2 * weighted[2, r] + t3 * weighted[3, r]
+                        )
+                else:
+                    for r in range(n):
+                        t0, t1, t2, t3 = x[0, r] - m0, x[1, r] - m1, x[2, r] - m2, x[3, r] - m3
+                        square[r] += (t0 * t0 * shares[0, r] + t1 * t1 * shares[1, r]) + (
+                            t2 * t2 * shares[2, r] + t3 * t3 * shares[3, r]
+                        )
+        for r in range(n):
+            own[r], limit = distances[classes[r], r], table[5, np.uint64(places[r])]
+            safe = own[r] < limit if matrix else limit > 0
+            safe &= least[r] > LEAST
+            influential[start + r] |= not safe
+            c[r] = c[r] / (1 - c[r] * own[r]) if matrix else 0.0
+        for k in range(n_classes):
+            square, product, prior = distances[k], products[k], log_priors[k]
+            for r in range(n):
+                lost = square[r] + c[r] * (product[r] * product[r])
+                scores[k, start + r] = prior - 0.5 * lost
+        for r in range(n):
+            k, i = np.uint64(classes[r]), np.uint64(places[r])
+            lost = own[r] + c[r] * (own[r] * own[r])
+            scores[k, start + r] = log_priors[k] + table[4, i] - 0.5 * table[3, i] * lost
+
+
+@fast_kernel
+def removed_products(
+    shared, codes, at, table, alphas, gaps, offsets, log_priors, scores, influential
+):
     """Replace joint scores by those without the row, for one covariance of all classes.
 
-    The score of class k was ``offsets[k]`` less half of the squared distance to its mean. `gaps`
-    are the squared distances between the means, shape (n_classes, n_classes): they give the
-    products of deviations from two means. Column ``at[r]`` of the table tells what changes for row
-    r. True is written to `influential` for rows beyond a limit there.
+    The score of class k was ``offsets[k]`` less half of the squared distance to its mean, up to
+    what the classes of a row have `shared`. `gaps` are the squared distances between the means,
+    shape (n_classes, n_classes): they give the products of deviations from two means. Column
+    ``at[r]`` of the table tells what changes for row r, but for `alphas`. True is written to
+    `influential` for rows beyond a limit there.
     """
     n_classes, n_rows = scores.shape
     own, inverse, factors = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK)
@@ -89,14 +143,15 @@ def removed_products(codes, at, table, gaps, offsets, log_priors, scores, influe
         for r in range(n):
             k, i = np.uint64(classes[r]), np.uint64(places[r])
             lost = table[2, i]
-            inverse[r] = 1 / table[0, i]
-            own[r] = 2 * (offsets[k] - scores[k, start + r]) * inverse[r]
+            inverse[r] = 1 / alphas[start + r]
+            own[r] = 2 * (offsets[k] - scores[k, start + r] - shared[start + r]) * inverse[r]
             factors[r] = lost / (1 - lost * own[r])
             influential[start + r] |= not own[r] < table[5, i]
         for k in range(n_classes):
             x, gap, offset, prior = scores[k, start : start + n], gaps[k], offsets[k], log_priors[k]
+            both = shared[start : start + n]
             for r in range(n):
-                square = 2 * (offset - x[r]) * inverse[r]
+                square = 2 * (offset - x[r] - both[r]) * inverse[r]
                 product = 0.5 * (square + own[r] - gap[np.uint64(classes[r])] * inverse[r])
                 x[r] = prior - 0.5 * (square + factors[r] * (product * product))
         for r in range(n):
@@ -106,19 +161,18 @@ def removed_products(codes, at, table, gaps, offsets, log_priors, scores, influe
 
 
 @fast_kernel
-def own_by_factors(codes, at, table, logs, offsets, scores, influential):
-    """Replace scores of rows' own classes by those without the rows, as `removed_products` does.
+def own_by_factors(codes, at, table, squares, logs, offsets, own, influential):
+    """Write the scores of rows for their own classes without the rows, as `removed_products` does.
 
-    Each class has a covariance, and `logs` what its log-determinant changes by, but for the last
-    factor.
+    Each class has a covariance. The squared distances to the own means, by it without what it loses
+    to the row itself, and what the log-determinant changes by are given.
     """
     for r in range(codes.size):
         k, i = np.uint64(codes[r]), np.uint64(at[r])
-        square = 2 * (offsets[k] - scores[k, r]) / table[0, i]
-        rest = 1 - table[2, i] * square
-        influential[r] |= not square < table[5, i]
-        log = logs[i] + np.log(rest)
-        scores[k, r] = offsets[k] + table[4, i] - 0.5 * (log + table[3, i] * (square / rest))
+        rest = 1 - table[2, i] * squares[r]
+        influential[r] |= not squares[r] < table[5, i]
+        log = logs[r] + np.log(rest)
+        own[r] = offsets[k] + table[4, i] - 0.5 * (log + table[3, i] * (squares[r] / rest))
 
 
 @fast_kernel
@@ -155,20 +209,20 @@ def own_variances(
 
 
 @fast_kernel
-def own_squares(X, features, codes, centres, lows, precisions, total, largest):
+def own_squares(X, codes, centres, lows, precisions, total, largest):
     """Write the sum and the largest of the squares of rows less their classes' centres.
 
     They are multiplied by the precisions of the classes.
     """
     for r in range(X.shape[0]):
-        centre, low, precision = centres[codes[r]], lows[codes[r]], precisions[codes[r]]
-        added, most = 0.0, 0.0
-        for j in range(features.size):
-            t = (X[r, features[j]] - centre[j]) - low[j]
-            square = t * t * precision[j]
+        k, added, most = np.uint64(codes[r]), 0.0, np.int64(0)
+        for j in range(X.shape[1]):
+            t = (X[r, j] - centres[k, j]) - lows[k, j]
+            square = precisions[k, j] * (t * t)
             added += square
-            most = max(most, square)
-        total[r], largest[r] = added, most
+            bits = np.float64(square).view(np.int64)  # in the order of numbers of at least zero
+            most = bits if bits > most else most
+        total[r], largest[r] = added, np.int64(most).view(np.float64)
 
 
 @kernel

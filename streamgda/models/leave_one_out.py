@@ -48,10 +48,12 @@ from streamgda.models.model import log_posterior, posterior, tempered
 from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.centred import total_variance
 from streamgda.moments.parallel import rows_by_group
-from streamgda.moments.roots import LinearFunctions, MatrixDistances, rank_limit
+from streamgda.moments.roots import Distances, MatrixDistances, rank_limit
+from streamgda.rows.invalid_rows import all_finite
 from streamgda.runtime import lapack, threads
 
 ROUNDING = 1e-13  # largest change of a distance, as a share of it, that rounding exceeds
+_TERMS = 2  # of a series, which take less time than the sum of all
 _LEAST_WEIGHT = 1e-4  # share of a weight whose loss adds rounding errors to the means
 _LEAST_SINGLE = 1e-3  # as kernels.LEAST, for products in float32
 _HUGE = 1e300
@@ -192,13 +194,18 @@ class GaussianLeaveOneOut(GaussianModel):
             "right": (scoring.largest, np.empty(n, np.int64)),
         }[answer]
 
-        def scores_of(*of_rows: np.ndarray) -> np.ndarray:
+        def write(rows: np.ndarray, out: np.ndarray, codes: np.ndarray, *of_rows: Any) -> bool:
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                return tempered(self._scores(*of_rows), temperature)
+                scores = self._scores(rows, codes, *of_rows)
+            finite = all_finite(scores.reshape(-1).take(_places(codes)))
+            finish(tempered(scores, temperature), out)
+            return finite and rows.shape[1] == self.features.size
 
         own, influential = codes[some].astype(np.int64), np.zeros(n, bool)
         removed = () if weights is None else (weights[some],)
-        self._score(X, scores_of, finish, first_row, out, own, influential, *removed)
+        self._score(
+            X, self._scores, finish, first_row, out, own, influential, *removed, write=write
+        )
         if refitted is not None and refits is not None:
             some = slice(*np.searchsorted(refitted, [first_row, first_row + n]))
             known = np.empty_like(out, shape=(some.stop - some.start, *out.shape[1:]))
@@ -221,27 +228,29 @@ class GaussianLeaveOneOut(GaussianModel):
         True is written to `influential` for rows whose removal leaves nothing but rounding errors
         of something, and whose scores have no meaning.
         """
-        growth, matrix = self._growth(X, codes, *weights), self.structure.matrix
-        moves = bool(np.count_nonzero(growth))
-        if weights or self._uses_traces or (matrix and moves):
-            lost = self._lost_traces(X, codes, *weights) if self._uses_traces else None
-            w = weights[0] if weights else np.ones(len(X))
-            table = self._table(codes, w, growth, lost, X.dtype)
-            at = np.arange(len(X))
+        growth, at = self._growth(X, codes, *weights), np.arange(len(X))
+        if weights:
+            table = self._table(codes, weights[0], X.dtype)
         else:
             table, at = self._of_classes(X.dtype == np.float32), codes
+        changes = growth
+        if self._uses_traces:
+            squares = self._own_squares(X, codes, np.ones_like(self._class_means))[0]
+            changes = growth - table[6].take(at) * squares
+            influential |= ~(squares <= table[7].take(at))
         if self._regularised or self.structure.one_variance:
             self._find_alone(X, codes, influential, *weights)
         if not self.structure.per_class:
-            return self._pooled(X, codes, at, table, growth, influential)
-        if self._by_factors and not moves and not (matrix and self.features.size > PANEL_FEATURES):
+            return self._pooled(X, codes, at, table, changes, influential)
+        wide = self.structure.matrix and self.features.size > PANEL_FEATURES
+        places, known = _places(codes), None
+        if self._by_factors and not wide and not growth.any():
             scores = self._relative_scores(X)
-            logs = self.features.size * np.log(table[0])
-            kernels.own_by_factors(codes, at, table, logs, self._offsets, scores, influential)
-            return scores
-        own = self._own_scores(X, codes, at, table, growth, influential)
-        scores = self._other_scores(X, codes, growth, own)
-        scores[codes, np.arange(len(X))] = own
+            known = scores.reshape(-1).take(places)
+        own = self._own_scores(X, codes, at, table, changes, influential, known)
+        if known is None:
+            scores = self._other_scores(X, codes, growth, own)
+        scores.reshape(-1)[places] = own
         return scores
 
     def _own_scores(
@@ -252,31 +261,37 @@ class GaussianLeaveOneOut(GaussianModel):
         table: np.ndarray,
         growth: np.ndarray,
         influential: np.ndarray,
+        known: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Return the scores of rows for their own classes, by covariances without the rows."""
-        own = np.empty(len(X))
-        if not self.structure.matrix:
+        """Return the scores of rows for their own classes, by covariances without the rows.
+
+        Those with the rows may be `known`, and give these, where a row only adds a factor.
+        """
+        own, d = np.empty(len(X)), self.features.size
+        squares, logs = np.empty((2, len(X)))
+        if known is not None:
+            alphas = self._alphas(codes, at, table, growth, influential)
+            squares = 2 * (self._offsets.take(codes) - known) / alphas
+            logs = d * np.log(alphas)
+        elif not self.structure.matrix:
             given = self._class_means, self._lows, self._root_of_classes, self._offsets
-            if self.structure.one_variance:  # alpha includes it
-                growth = np.zeros_like(growth)
-            if self.features.size < X.shape[1]:
-                X = X.take(self.features, axis=1)
-            kernels.own_variances(X, codes, at, *given, table, growth, own, influential)
+            rows = self._used(X)
+            kernels.own_variances(rows, codes, at, *given, table, growth, own, influential)
             return own
-        order, starts = rows_by_group(codes, self.classes.size, self.classes.size)
-        for k in np.flatnonzero(np.diff(starts)).tolist():
-            rows, group = order[starts[k] : starts[k + 1]], self.structure.group(k)
-            columns = self._coordinates[k](X if rows.size == len(X) else X.take(rows, axis=0))
-            alpha, beta, gamma, stretch, gain, limit = table.take(at[rows], axis=1)
-            squares, products, logs = np.empty((3, 1, rows.size))
-            centre, ridges = np.zeros((1, self.features.size)), self.axes[group][1]
-            terms = np.zeros(rows.size, np.int64), centre, ridges, alpha, beta, gamma
-            kernels.removed_squares(columns, *terms, squares, products, logs[0])
-            # With the row, the matrix has the distance squares / (1 + gamma squares).
-            rest = 1 / (1 + gamma * squares[0])
-            logs = logs[0] + np.log(np.abs(rest))
-            own[rows] = self._offsets[k] + gain - 0.5 * (logs + stretch * squares[0])
-            influential[rows] |= ~((rest > 0) & (squares[0] * rest < limit))
+        elif at is codes and self.means_low is None and not growth.any():
+            distances, of_classes = self._without_one
+            squares, logs = distances.own(X, codes), of_classes.take(codes)
+        else:
+            order, starts = rows_by_group(codes, self.classes.size, self.classes.size)
+            for k in np.flatnonzero(np.diff(starts)).tolist():
+                rows = order[starts[k] : starts[k + 1]]
+                gaps = self._used(X if rows.size == len(X) else X.take(rows, axis=0))
+                axes, ridges = self.axes[self.structure.group(k)]
+                columns = axes @ (gaps - self._class_means[k]).T
+                if self.means_low is not None:
+                    columns -= (axes @ self._lows[k])[:, None]
+                kernels.white_squares(columns, rows, at, table, growth, ridges, squares, logs)
+        kernels.own_by_factors(codes, at, table, squares, logs, self._offsets, own, influential)
         return own
 
     def _other_scores(
@@ -287,32 +302,63 @@ class GaussianLeaveOneOut(GaussianModel):
         Those far below the largest, which may be the `own`, are upper bounds.
         """
         change = np.abs(growth) * self._largest_precisions.max()
-        linear = not (self.structure.matrix or self.structure.one_variance)
-        moved = np.flatnonzero(change > (np.sqrt(ROUNDING) if linear else ROUNDING))
+        moved = np.flatnonzero(change > ROUNDING ** (1 / (_TERMS + 1)))
         if moved.size == len(X):
             scores = np.empty((self.classes.size, len(X)))
         elif isinstance(self._from_means, MatrixDistances) and self.means_low is None:
             scores = self._from_means.others(X, -0.5, self._offsets, codes, own)
         else:
             scores = self._relative_scores(X)
-        small = np.where(change > ROUNDING, growth, 0.0)
-        if linear and moved.size < len(X) and small.any():  # the square of the change is rounding
-            slopes = self._slopes(X)
-            slopes *= small * self._largest_precisions.max()
-            scores += slopes
+        for power in range(1, _TERMS + 1):
+            rows = np.flatnonzero(change > ROUNDING ** (1 / power))
+            if rows.size == moved.size:
+                break
+            some: Any = slice(None) if 2 * rows.size > len(X) else rows
+            distances, offsets = self._terms(power)
+            terms = distances.scores(X[some], 1.0, offsets)
+            terms *= -0.5 * (-growth[some] * self._largest_precisions.max()) ** power
+            scores[:, some] += terms
         n = moved.size
-        table = np.zeros((6, n))
-        table[0], table[1], table[3], table[5] = 1, growth[moved], 1, np.inf
-        rows, given = X.take(moved, axis=0), (np.arange(n), table, np.zeros(n), np.zeros(n, bool))
+        table = np.array([[1.0], [0], [0], [1], [0], [np.inf]])
+        rows = X.take(moved, axis=0)
+        given = np.zeros(n, np.int64), table, growth[moved], np.zeros(n, bool)
         for k in range(self.classes.size if n else 0):
             scores[k, moved] = self._own_scores(rows, np.full(n, k), *given)
         return scores
 
-    def _slopes(self, X: np.ndarray) -> np.ndarray:
-        """Return derivatives of scores by what is added to variances, times the least variance."""
-        shares = self.roots / self._largest_precisions.max()
-        squares = self.structure.packed(self.roots * shares, self._read_features, self._class_means)
-        return squares.scores(X, 0.5, -0.5 * shares.sum(axis=1))
+    @cached_property
+    def _powers(self) -> dict[int, tuple[Distances, np.ndarray]]:
+        return {}
+
+    def _terms(self, power: int) -> tuple[Distances, np.ndarray]:
+        r"""Return distances, and what they are added to, of a term of a series.
+
+        With :math:`D = C + g I`, :math:`\delta^T D^{-1} \delta + \ln |D|` is the same of C, and the
+        sum of :math:`(-g)^p (\delta^T C^{-p-1} \delta - \mathrm{tr}\, C^{-p} / p)` over the powers
+        p from one. Here, g is a share of the least variance.
+        """
+        if power not in self._powers:
+            roots, traces = np.empty_like(self.roots), np.empty(len(self.roots))
+            for g, (axes, ridges) in enumerate(self.axes):
+                shares = (ridges / self._largest_precisions.max()) ** power
+                own = self.roots[g] * shares
+                roots[g] = _triangular(axes, shares) if self.structure.matrix else own
+                traces[g] = shares.sum()
+            squares = self.structure.packed(roots, self._read_features, self._class_means)
+            self._powers[power] = squares, -traces / power
+        return self._powers[power]
+
+    @cached_property
+    def _without_one(self) -> tuple[MatrixDistances, np.ndarray]:
+        """Distances by D, of rows of weight one, and what it adds to log-determinants."""
+        roots, logs = np.empty_like(self.roots), np.empty(len(self.roots))
+        changes = zip(*self._of_classes(False)[:2], strict=True)
+        for g, ((axes, ridges), (alpha, beta)) in enumerate(zip(self.axes, changes, strict=True)):
+            variances = alpha + beta * ridges
+            # Without any other row there are none, and the row is influential.
+            variances[~((variances > LEAST) & (variances < np.inf))] = 1.0
+            roots[g], logs[g] = _triangular(axes, 1 / variances), np.log(variances).sum()
+        return MatrixDistances(roots, self._read_features, self._class_means), logs
 
     def _pooled(
         self,
@@ -327,39 +373,38 @@ class GaussianLeaveOneOut(GaussianModel):
 
         Its determinant is the same for all classes.
         """
-        log_priors = self.log_priors
-        if self._by_factors and self.structure.matrix:
+        changes = codes, at, table
+        if self._by_factors:
             # A row is multiplied by the root once, for its distance to `xbar`.
-            scores = self._joint(X)
-            given = table, self._gaps, self._offsets, log_priors
-            kernels.removed_products(codes, at, *given, scores, influential)
+            scores, [shared] = self._relative_scores(X), self._shared_scores(X)
+            alphas = self._alphas(*changes, growth, influential)
+            given = alphas, self._gaps, self._offsets, self.log_priors
+            kernels.removed_products(shared, *changes, *given, scores, influential)
             return scores
-        alpha, beta, gamma, stretch, gain, limit = table.take(at, axis=1)
-        each, squares = np.arange(len(X)), np.empty((self.classes.size, len(X)))
+        [(scales, ridges)], centre, matrix = self.axes, self._centre, self.structure.matrix
+        columns, scores = self._used(X).T, np.empty((self.classes.size, len(X)))
+        if matrix:
+            columns = scales @ (columns - centre[:, None])
+            centre, scales = np.zeros_like(centre), np.ones_like(centre)
+        coordinates = columns, centre, scales
+        means = self._white_means, ridges, matrix, self.log_priors
+        kernels.pooled_scores(*coordinates, *changes, growth, *means, scores, influential)
+        return scores
+
+    def _alphas(
+        self,
+        codes: np.ndarray,
+        at: np.ndarray,
+        table: np.ndarray,
+        growth: np.ndarray,
+        influential: np.ndarray,
+    ) -> np.ndarray:
+        """Return the factors of covariances, the growth of a single variance included."""
+        alphas = table[0].take(at)
         if self.structure.one_variance:
-            squares = self._to_means(X) / alpha
-            influential |= ~(limit > 0)
-        elif self.structure.matrix:
-            products, columns = np.empty_like(squares), self._coordinates[-1](X)
-            changes = self._white_means, self.axes[0][1], alpha, beta, gamma
-            kernels.removed_squares(columns, codes, *changes, squares, products, np.empty(0))
-            rest = 1 / (1 + gamma * squares[codes, each])
-            influential |= ~((rest > 0) & (squares[codes, each] * rest < limit))
-        else:
-            columns = np.ascontiguousarray(X[:, self.features].T, np.float64)
-            columns -= self._centre[:, None]
-            columns *= self.axes[0][0][:, None]
-            beta = beta + growth
-            changes = self._white_means, self.axes[0][1], alpha, beta, gamma
-            kernels.removed_squares(columns, codes, *changes, squares, squares[:0], np.empty(0))
-            largest = self._own_squares(X, codes, self._root_of_classes)[1]
-            kept = alpha + np.minimum(beta, 0.0) * self._largest_precisions[0]
-            influential |= ~((kept - gamma * largest > LEAST) & (limit > 0))
-        own = gain + (1 - stretch) * 0.5 * squares[codes, each]
-        squares *= -0.5
-        squares += log_priors[:, None]
-        squares[codes, each] += own
-        return squares
+            alphas += growth * self._root_of_classes[:, 0].take(codes)
+            influential |= ~(alphas > LEAST)
+        return np.asarray(alphas)
 
     @cached_property
     def _white_means(self) -> np.ndarray:
@@ -380,17 +425,9 @@ class GaussianLeaveOneOut(GaussianModel):
 
     # --- coordinates --------------------------------------------------------------------------
 
-    @cached_property
-    def _coordinates(self) -> list[LinearFunctions]:
-        """White coordinates about the class means; the last are those about `xbar`, if pooled."""
-        points = [*zip(self._class_means, self._lows, strict=True)]
-        if not self.structure.per_class:
-            points.append((self._centre, np.zeros(self.features.size)))
-        axes = [self.axes[self.structure.group(k)][0] for k in range(len(points))]
-        return [
-            LinearFunctions(own, -(own @ low), self._read_features, centre)
-            for own, (centre, low) in zip(axes, points, strict=True)
-        ]
+    def _used(self, X: np.ndarray) -> np.ndarray:
+        """Return rows without features that are not in the density."""
+        return X if self.features.size == X.shape[1] else X.take(self.features, axis=1)
 
     @cached_property
     def axes(self) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -504,15 +541,8 @@ class GaussianLeaveOneOut(GaussianModel):
         """
         out = np.empty((2, len(X)))
         points = points or (self._class_means, self._lows)
-        kernels.own_squares(X, self._read_features, codes, *points, precisions, *out)
+        kernels.own_squares(self._used(X), codes, *points, precisions, *out)
         return out
-
-    def _lost_traces(self, X: np.ndarray, codes: np.ndarray, *weights: np.ndarray) -> np.ndarray:
-        """Return what the traces of scatters lose."""
-        total, w = self.count[codes], weights[0] if weights else 1.0
-        ones = np.ones_like(self._class_means)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(total * w / (total - w) * self._own_squares(X, codes, ones)[0])
 
     @cached_property
     def _tables(self) -> dict[bool, np.ndarray]:
@@ -522,55 +552,50 @@ class GaussianLeaveOneOut(GaussianModel):
         """Return the table of rows of weight one, one of each class."""
         if single not in self._tables:
             k, kind = self.classes.size, np.dtype(np.float32 if single else np.float64)
-            self._tables[single] = self._table(np.arange(k), np.ones(k), np.zeros(k), None, kind)
+            self._tables[single] = self._table(np.arange(k), np.ones(k), kind)
         return self._tables[single]
 
-    def _table(
-        self,
-        codes: np.ndarray,
-        weights: np.ndarray,
-        growth: np.ndarray,
-        lost: np.ndarray | None,
-        dtype: np.dtype,
-    ) -> np.ndarray:
-        """Return what the removal of rows changes, given their classes and weights, shape (6, n).
+    def _table(self, codes: np.ndarray, weights: np.ndarray, dtype: np.dtype) -> np.ndarray:
+        """Return what the removal of rows changes, given their classes and weights, shape (8, n).
 
         They are alpha, beta and gamma; the squared distance to the own mean without the row, as a
         multiple of that with it; what is added to the logarithm of the own prior; and the limit of
-        the distance, by D, beyond which a row is influential. Beta of variances lacks the
-        `growth`, what smoothing adds. `lost` is what the traces of scatters lose.
+        the distance, by D, beyond which a row is influential. Beta lacks what smoothing adds, and
+        what the trace of the scatter loses: times the squared length of the row less its mean,
+        that is next; last, the limit of that square. A single variance loses it from alpha, in
+        units of the variance.
         """
         how, structure, d = self.how, self.structure, self.features.size
         groups = structure.groups(self.classes.size)[codes]
-        share = (1 - how.reg_param) * (1 - float(how.shrinkage or 0))
+        share = 1.0 if structure.one_variance else float(how.shrinkage or 0)
         with np.errstate(all="ignore"):
-            total, before = self.count[codes], self._divisors[groups]
-            left, after, traces = total - weights, before - weights, self.traces[groups]
+            total, before, traces = self.count[codes], self._divisors[groups], self.traces[groups]
+            left, after = total - weights, before - weights
+            lost = total * weights / left  # of the scatter, times a square
             safe = (left > _LEAST_WEIGHT * total) & (after > _LEAST_WEIGHT * before)
-            if lost is not None:
-                safe &= (lost == 0) | (traces - lost > LEAST * traces)
-                traces = np.maximum(traces - lost, 0.0)
             variances, ridges = self._ridge_of(traces, after)
-            stretch, gamma = np.square(total / left), share * (total * weights / left) / after
+            average = structure.n_averaged(d, self.n_features)
+            of_trace = (1 - how.reg_param) * share * lost / (after * average)
+            stretch = np.square(total / left)
             gain = np.log(left / total) if self.prior_kind == "counted" else np.zeros(codes.size)
+            limit = np.where(safe, np.inf, -1.0)
             if structure.one_variance:  # which is what changes
-                alpha = (1 - how.reg_param) * variances + how.reg_param + self._smoothing + growth
+                alpha = (1 - how.reg_param) * variances + how.reg_param + self._smoothing
                 alpha *= self.roots[groups, 0]
                 beta = gamma = np.zeros(codes.size)
-                limit = np.where(safe & (alpha > LEAST), np.inf, -1.0)
             else:
+                gamma = (1 - how.reg_param) * (1 - share) * lost / after
                 alpha = before / after
                 beta = ridges + self._smoothing - alpha * self._ridges[groups]
-                limit = np.where(safe, np.inf, -1.0)
             if structure.matrix:
-                beta += growth
                 kept = alpha + np.minimum(beta, 0.0) * self._largest_precisions[groups]
                 least = 2 * rank_limit(how.tol, d) * self._inverse_correlations[groups]
                 least = np.maximum(_LEAST_SINGLE if dtype == np.float32 else LEAST, least)
                 limit = np.where(safe & (kept > LEAST), (1 - least) / gamma, -1.0)
                 limit = np.minimum(limit, self._limit_of_directions(codes, weights, gamma))
             limit[weights == 0] = np.inf
-        return np.stack([alpha, beta, gamma, stretch, gain, limit])
+            most = (1 - LEAST) * traces / lost
+        return np.stack([alpha, beta, gamma, stretch, gain, limit, of_trace, most])
 
     def _find_alone(
         self, X: np.ndarray, codes: np.ndarray, influential: np.ndarray, *weights: np.ndarray
@@ -579,10 +604,12 @@ class GaussianLeaveOneOut(GaussianModel):
 
         Without regularisation, the covariance of the row's own class tells.
         """
-        rows = np.flatnonzero(self.alone[codes]) if self.alone.any() else ()
-        if len(rows):
+        rows: Any = []
+        if self.alone.any():
+            rows = slice(None) if self.alone.all() else np.flatnonzero(self.alone[codes])
+        if (own := codes[rows]).size:
             total, point = self.count.sum(), (self.mean[None], np.zeros((1, self.mean.size)))
-            zeros, w = np.zeros(len(rows), np.int64), weights[0][rows] if weights else 1.0
+            zeros, w = np.zeros_like(own), weights[0][rows] if weights else 1.0
             largest = self._own_squares(X[rows], zeros, 1 / self.squares[None], *point)[1]
             with np.errstate(divide="ignore", invalid="ignore"):
                 influential[rows] |= ~(1 - total * w / (total - w) * largest > LEAST)
@@ -608,6 +635,17 @@ class GaussianLeaveOneOut(GaussianModel):
             most = np.where(most > 0, np.square(most / step), -1.0)
             limits = np.maximum(limits, np.minimum(most, (1 - rest) / gamma))
         return limits
+
+
+def _triangular(axes: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return the lower triangular root W of the matrix ``axes.T @ diag(weights) @ axes``, W' W."""
+    rows = np.sqrt(weights)[:, None] * axes
+    return np.asarray(linalg.qr(rows[:, ::-1], mode="r", check_finite=False)[0][::-1, ::-1])
+
+
+def _places(codes: np.ndarray) -> np.ndarray:
+    """Return where the scores of rows for their own classes are among all scores."""
+    return codes * codes.size + np.arange(codes.size)
 
 
 def _check(model: GaussianModel, how: Regularisation) -> None:

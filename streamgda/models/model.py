@@ -45,9 +45,9 @@ _BLOCK = 96  # chunks are multiples of it: whole panels of every kind
 _NO_DENSITIES = np.empty(0)
 
 Finish = Callable[[np.ndarray, np.ndarray], None]  # called as ``finish(scores, part of out)``
-# Called as ``write(rows, part of out)``; returns True if it shows that all values are finite, and
-# None if scores have to be held.
-Write = Callable[[Any, np.ndarray], bool | None]
+# Called as ``write(rows, part of out, *of_rows)``; returns True if it shows that all values are
+# finite, and None if scores have to be held.
+Write = Callable[..., bool | None]
 
 
 def scratch_bytes(n_features: int) -> int:
@@ -267,7 +267,7 @@ class RowModel(Saved):
         """
 
         def answer(read: Any, out: np.ndarray, *of_rows: np.ndarray) -> bool:
-            finite = None if write is None else write(read, out)
+            finite = None if write is None else write(read, out, *of_rows)
             if finite is None:
                 finish(scores_of(read, *of_rows), out)
             return bool(finite)

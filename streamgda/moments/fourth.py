@@ -109,13 +109,13 @@ class ScaledRows:
             )
         X = lifted(X, self.lifting, slab.first_row)
         squares, largest = np.empty((2, len(self.scalings), len(codes)))
-        step, features = max(256, _PART_ELEMENTS // X.shape[1]), np.arange(X.shape[1])
+        step = max(256, _PART_ELEMENTS // X.shape[1])
 
         def part(start: int) -> None:
             rows = slice(start, start + step)
             block = as_kernel_rows(X[rows], row_type(X.dtype).dtype)
             for scaling, *out in zip(self.scalings.values(), squares, largest, strict=True):
-                own_squares(block, features, codes[rows], *scaling, *(a[rows] for a in out))
+                own_squares(block, codes[rows], *scaling, *(a[rows] for a in out))
 
         threads.run(part, ((start,) for start in range(0, len(codes), step)))
         return squares.T, y, weights if weights.size else None

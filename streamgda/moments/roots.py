@@ -660,6 +660,12 @@ class MatrixDistances(Distances):
 
         return in_row_type(scores_of, X, offsets)
 
+    def own(self, X: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Return the squared distances of rows to the centres of their codes, in float64."""
+        terms = np.inf, codes, np.full(len(X), -np.inf), (False,)
+        out = self._compute(X, _FLOAT64, 1.0, np.zeros(len(self._centres)), *terms)
+        return out[codes, np.arange(len(X))]
+
     def others(
         self, X: np.ndarray, scale: float, offsets: np.ndarray, codes: np.ndarray, own: np.ndarray
     ) -> np.ndarray:
