@@ -48,7 +48,7 @@ from streamgda.models.model import log_posterior, posterior, tempered
 from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.centred import total_variance
 from streamgda.moments.parallel import rows_by_group
-from streamgda.moments.roots import Distances, MatrixDistances, rank_limit
+from streamgda.moments.roots import Distances, LinearFunctions, MatrixDistances, rank_limit
 from streamgda.rows.invalid_rows import all_finite
 from streamgda.runtime import lapack, threads
 
@@ -196,16 +196,15 @@ class GaussianLeaveOneOut(GaussianModel):
 
         def write(rows: np.ndarray, out: np.ndarray, codes: np.ndarray, *of_rows: Any) -> bool:
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                scores = self._scores(rows, codes, *of_rows)
-            finite = all_finite(scores.reshape(-1).take(_places(codes)))
+                scores, own = self._scores(rows, codes, *of_rows)
+            finite = all_finite(own)
             finish(tempered(scores, temperature), out)
             return finite and rows.shape[1] == self.features.size
 
         own, influential = codes[some].astype(np.int64), np.zeros(n, bool)
         removed = () if weights is None else (weights[some],)
-        self._score(
-            X, self._scores, finish, first_row, out, own, influential, *removed, write=write
-        )
+        of_rows, unused = (own, influential, *removed), self._relative_scores
+        self._score(X, unused, finish, first_row, out, *of_rows, write=write)
         if refitted is not None and refits is not None:
             some = slice(*np.searchsorted(refitted, [first_row, first_row + n]))
             known = np.empty_like(out, shape=(some.stop - some.start, *out.shape[1:]))
@@ -222,8 +221,8 @@ class GaussianLeaveOneOut(GaussianModel):
 
     def _scores(
         self, X: np.ndarray, codes: np.ndarray, influential: np.ndarray, *weights: np.ndarray
-    ) -> np.ndarray:
-        """Return joint log-likelihoods, up to a term that all classes of a row share.
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return joint log-likelihoods, up to a term that classes share, and those of the own.
 
         True is written to `influential` for rows whose removal leaves nothing but rounding errors
         of something, and whose scores have no meaning.
@@ -240,18 +239,20 @@ class GaussianLeaveOneOut(GaussianModel):
             influential |= ~(squares <= table[7].take(at))
         if self._regularised or self.structure.one_variance:
             self._find_alone(X, codes, influential, *weights)
+        places, known = codes * len(X), None
+        places += np.arange(len(X))
         if not self.structure.per_class:
-            return self._pooled(X, codes, at, table, changes, influential)
+            scores = self._pooled(X, codes, at, table, changes, influential)
+            return scores, scores.reshape(-1).take(places)
         wide = self.structure.matrix and self.features.size > PANEL_FEATURES
-        places, known = _places(codes), None
-        if self._by_factors and not wide and not growth.any():
+        if self._by_factors and not wide and not self.how.var_smoothing:
             scores = self._relative_scores(X)
             known = scores.reshape(-1).take(places)
         own = self._own_scores(X, codes, at, table, changes, influential, known)
         if known is None:
             scores = self._other_scores(X, codes, growth, own)
         scores.reshape(-1)[places] = own
-        return scores
+        return scores, own
 
     def _own_scores(
         self,
@@ -268,28 +269,27 @@ class GaussianLeaveOneOut(GaussianModel):
         Those with the rows may be `known`, and give these, where a row only adds a factor.
         """
         own, d = np.empty(len(X)), self.features.size
-        squares, logs = np.empty((2, len(X)))
+        constant = not (self._uses_traces or self.how.var_smoothing)
         if known is not None:
             alphas = self._alphas(codes, at, table, growth, influential)
-            squares = 2 * (self._offsets.take(codes) - known) / alphas
+            squares = (2 * self._offsets).take(codes) - 2 * known
+            squares /= alphas
             logs = d * np.log(alphas)
         elif not self.structure.matrix:
             given = self._class_means, self._lows, self._root_of_classes, self._offsets
             rows = self._used(X)
             kernels.own_variances(rows, codes, at, *given, table, growth, own, influential)
             return own
-        elif at is codes and self.means_low is None and not growth.any():
+        elif at is codes and constant and self.means_low is None:
             distances, of_classes = self._without_one
             squares, logs = distances.own(X, codes), of_classes.take(codes)
         else:
+            squares, logs = np.empty((2, len(X)))
             order, starts = rows_by_group(codes, self.classes.size, self.classes.size)
             for k in np.flatnonzero(np.diff(starts)).tolist():
                 rows = order[starts[k] : starts[k + 1]]
-                gaps = self._used(X if rows.size == len(X) else X.take(rows, axis=0))
-                axes, ridges = self.axes[self.structure.group(k)]
-                columns = axes @ (gaps - self._class_means[k]).T
-                if self.means_low is not None:
-                    columns -= (axes @ self._lows[k])[:, None]
+                columns = self._coordinates[k](X if rows.size == len(X) else X.take(rows, axis=0))
+                ridges = self.axes[self.structure.group(k)][1]
                 kernels.white_squares(columns, rows, at, table, growth, ridges, squares, logs)
         kernels.own_by_factors(codes, at, table, squares, logs, self._offsets, own, influential)
         return own
@@ -310,13 +310,15 @@ class GaussianLeaveOneOut(GaussianModel):
         else:
             scores = self._relative_scores(X)
         for power in range(1, _TERMS + 1):
-            rows = np.flatnonzero(change > ROUNDING ** (1 / power))
+            counts = change > ROUNDING ** (1 / power)
+            rows = np.flatnonzero(counts)
             if rows.size == moved.size:
                 break
             some: Any = slice(None) if 2 * rows.size > len(X) else rows
             distances, offsets = self._terms(power)
             terms = distances.scores(X[some], 1.0, offsets)
-            terms *= -0.5 * (-growth[some] * self._largest_precisions.max()) ** power
+            shares = np.where(counts, growth, 0.0)[some] * self._largest_precisions.max()
+            terms *= -0.5 * (-shares) ** power
             scores[:, some] += terms
         n = moved.size
         table = np.array([[1.0], [0], [0], [1], [0], [np.inf]])
@@ -382,10 +384,10 @@ class GaussianLeaveOneOut(GaussianModel):
             kernels.removed_products(shared, *changes, *given, scores, influential)
             return scores
         [(scales, ridges)], centre, matrix = self.axes, self._centre, self.structure.matrix
-        columns, scores = self._used(X).T, np.empty((self.classes.size, len(X)))
+        columns = self._coordinates[0](X) if matrix else self._used(X).T
         if matrix:
-            columns = scales @ (columns - centre[:, None])
             centre, scales = np.zeros_like(centre), np.ones_like(centre)
+        scores = np.empty((self.classes.size, len(X)))
         coordinates = columns, centre, scales
         means = self._white_means, ridges, matrix, self.log_priors
         kernels.pooled_scores(*coordinates, *changes, growth, *means, scores, influential)
@@ -424,6 +426,17 @@ class GaussianLeaveOneOut(GaussianModel):
         return np.zeros_like(self._class_means) if low is None else self._varying(low)
 
     # --- coordinates --------------------------------------------------------------------------
+
+    @cached_property
+    def _coordinates(self) -> list[LinearFunctions]:
+        """White coordinates about the class means, or about `xbar` if pooled."""
+        points = [*zip(self._class_means, self._lows, strict=True)]
+        if not self.structure.per_class:
+            points = [(self._centre, np.zeros(self.features.size))]
+        return [
+            LinearFunctions(own, -(own @ low), self._read_features, centre)
+            for (own, _), (centre, low) in zip(self.axes, points, strict=True)
+        ]
 
     def _used(self, X: np.ndarray) -> np.ndarray:
         """Return rows without features that are not in the density."""
@@ -641,11 +654,6 @@ def _triangular(axes: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return the lower triangular root W of the matrix ``axes.T @ diag(weights) @ axes``, W' W."""
     rows = np.sqrt(weights)[:, None] * axes
     return np.asarray(linalg.qr(rows[:, ::-1], mode="r", check_finite=False)[0][::-1, ::-1])
-
-
-def _places(codes: np.ndarray) -> np.ndarray:
-    """Return where the scores of rows for their own classes are among all scores."""
-    return codes * codes.size + np.arange(codes.size)
 
 
 def _check(model: GaussianModel, how: Regularisation) -> None:

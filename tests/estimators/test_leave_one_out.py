@@ -1,6 +1,7 @@
 """Exact leave-one-out: the same posteriors as of a fit without each row."""
 
 import warnings
+from itertools import pairwise
 
 import dask.array as da
 import naive
@@ -130,6 +131,16 @@ def test_a_shift_without_rounding_changes_nothing(covariance_type, regularisatio
     gda = GaussianDiscriminantAnalysis(covariance_type, **regularisation)
     near, far = (clone(gda).fit(rows, y).leave_one_out_proba(rows, y) for rows in (X, X + 1e9))
     np.testing.assert_allclose(far, near, rtol=1e-9, atol=1e-12)
+
+
+@pairs("covariance_type, regularisation", TYPES, [*REGULARISATIONS[2:], {"var_smoothing": 1e-12}])
+def test_posteriors_do_not_depend_on_other_rows(covariance_type, regularisation):
+    """Nor on chunks, and so on the number of threads."""
+    X, y = blobs(300)
+    gda = GaussianDiscriminantAnalysis(covariance_type, **regularisation).fit(X, y)
+    bounds = pairwise([*range(40), 140, 300])
+    parts = [gda.leave_one_out_proba(X[i:j], y[i:j]) for i, j in bounds]
+    np.testing.assert_array_equal(np.vstack(parts), gda.leave_one_out_proba(X, y))
 
 
 # --- rows that the fit cannot do without ----------------------------------------------------------
