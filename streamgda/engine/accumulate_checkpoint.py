@@ -25,6 +25,7 @@ from streamgda.errors import (
 from streamgda.moments import ClassMoments, GroupedMoments, Moments, PairwiseMoments
 from streamgda.rows.sources import Slab
 from streamgda.runtime.parameters import as_number, shown
+from streamgda.runtime.retry import not_hiding
 from streamgda.storage.format import check_texts, check_whole
 from streamgda.storage.opening import local_path
 from streamgda.storage.replacing import only_writer, remove_left_overs, replacing, try_place
@@ -249,7 +250,8 @@ class Journal:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self.keep()
+        with not_hiding(error):
+            self.keep()
         if error is not None and self._written:
             error.add_note(
                 f"The checkpoint {self} keeps what was done, {self.kind.format(self._written)}: "

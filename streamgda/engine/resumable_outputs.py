@@ -38,6 +38,7 @@ from streamgda.rows.rasters import (
 from streamgda.rows.sources import RowSource
 from streamgda.rows.stores import StoredRows, is_reference, retried_array
 from streamgda.runtime.parameters import shown
+from streamgda.runtime.retry import not_hiding
 from streamgda.storage import replacing
 from streamgda.storage.format import check_whole
 from streamgda.storage.opening import (
@@ -190,7 +191,7 @@ class Output:
         self._rows, self._asked = rows, asked
         self._file = contextlib.ExitStack()
         self._fingerprint = fingerprint
-        self._since = time.monotonic()
+        self._since, self._recorded = time.monotonic(), 0  # of the attribute in the store
         self._started = False  # until then nothing is written to what the caller passed
         if fingerprint is not None and out is not None:
             self._resume()
@@ -215,7 +216,7 @@ class Output:
         if complete and (given or fingerprint != self._fingerprint):
             return  # the caller's array is filled again; one at a path is in the way
         refuse_others(fingerprint, self._fingerprint or {}, str(self))
-        self.kept, self.done = kept, done
+        self.kept, self.done, self._recorded = kept, done, done
         self.array, self._started = found, True
         path = path_of(found)
         if path is not None:
@@ -348,7 +349,7 @@ class Output:
     def _write_mark(self) -> None:
         if self.marked and self.array is not None:
             retried_array(self.array).update_attributes(self._mark())
-            self._since = time.monotonic()
+            self._recorded, self._since = self.done, time.monotonic()
 
     def __enter__(self) -> Self:
         return self
@@ -362,11 +363,12 @@ class Output:
         self._file.__exit__(kind, error, trace)
         if not self._started:
             return
-        self._write_mark()
+        with not_hiding(error):
+            self._write_mark()
         if error is not None and mark_of(self.array):
             error.add_note(
-                f"{self} keeps what was done, the scores of the first {self.done:,} rows: run the "
-                f"same call again to resume after them"
+                f"{self} keeps what was done, the scores of the first {self._recorded:,} rows: run "
+                f"the same call again to resume after them"
             )
 
 

@@ -147,6 +147,22 @@ def raised_as(kind: type[StreamGDAError], what: str) -> Iterator[None]:
         raise kind(f"{what}: {brief(error)}") from cause_of(error)
 
 
+@contextlib.contextmanager
+def not_hiding(error: BaseException | None) -> Iterator[None]:
+    """Enter a context in which failures of disks and networks do not hide an earlier error.
+
+    Examples
+    --------
+    >>> with not_hiding(KeyboardInterrupt()):
+    ...     raise OSError("no space left")
+    """
+    try:
+        yield
+    except OSError:
+        if error is None:
+            raise
+
+
 def brief(error: BaseException) -> str:
     """Return type and message of an error on one short line; some messages hold whole requests.
 

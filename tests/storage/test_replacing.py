@@ -281,12 +281,12 @@ def test_folders_are_exchanged_in_one_step(tmp_path):
 
 @pytest.fixture
 def full_disk():
-    """Files cannot grow over one byte while the context is entered."""
+    """Files cannot grow over one byte, or another size, while the context is entered."""
 
     @contextlib.contextmanager
-    def full():
+    def full(size=1):
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1, before[1]))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
         try:
             yield
         finally:
@@ -331,6 +331,26 @@ def test_a_full_disk_names_the_file(tmp_path, tmp_path_factory, full_disk, what)
     assert [left for left in names(tmp_path) if left != "out"] == []
     write(tmp_path / name)
     assert names(tmp_path) == [name]
+
+
+@pytest.mark.parametrize("what", ["rows", "scores"])
+def test_a_full_disk_hides_no_interruption(tmp_path, full_disk, what):
+    run, path = RESUMED[what], tmp_path / "kept"
+    with contextlib.ExitStack() as disk:
+
+        class Filling(Rows):
+            def __getitem__(self, rows):
+                if rows.start == 150:
+                    disk.enter_context(full_disk(1000))  # which chunks of scores fit
+                return super().__getitem__(rows)
+
+        for rows in (Rows(at=90, error=KeyboardInterrupt()), Filling(X, 150, KeyboardInterrupt())):
+            with pytest.raises(KeyboardInterrupt) as stop:
+                run(rows, path)
+            assert "the first 90 rows: run the same call again" in stop.value.__notes__[0]
+    rows = Rows()
+    run(rows, path)
+    assert rows.read[-7:] == [90, 120, 150, 180, 210, 240, 270]
 
 
 @pytest.mark.parametrize("what", WRITES)
