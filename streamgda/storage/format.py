@@ -114,12 +114,17 @@ def write(
             f"labels, names and offset take {size} bytes as JSON; at most {MOST_METADATA} bytes "
             f"can be read again"
         )
+    opening.undisturbed(store, _fill, store, description, written)
+
+
+def _fill(store: Any, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    """Write the group of this description."""
     from streamgda.storage.guards import replaced_group  # noqa: PLC0415  (it needs zarr)
 
     check = partial(_check_replaceable, store)
     new = replaced_group(store, check, attributes={FORMAT: description})
     with opening.writing(store), new as group:
-        for name, array in written.items():
+        for name, array in arrays.items():
             binding = {_BINDING: description["checksum"]}
             layout = _layout(array.shape, array.dtype)
             # A copy, as stores in memory keep what they are given.

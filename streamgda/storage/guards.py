@@ -23,6 +23,7 @@ from zarr.core.sync import sync
 from zarr.storage import LocalStore, MemoryStore, StorePath, WrapperStore, ZipStore
 
 from streamgda.errors import FormatError
+from streamgda.runtime.interruption import uninterrupted
 from streamgda.runtime.retry import with_retries
 from streamgda.storage.format import MOST_METADATA
 from streamgda.storage.opening import as_target, path_of
@@ -283,15 +284,15 @@ def replaced_group(
 @contextlib.contextmanager
 def _ending(inner: Any) -> Iterator[_Ending]:
     """Write to a store; after an interrupt, threads of zarr finish it, and begin nothing else."""
-    store = _Ending(inner)
+    store = _Ending(inner)  # an interrupt of `end` might leave it locked, and zarr waiting
     try:
         yield store
     except BaseException:
-        store.end()
+        uninterrupted(store.end)
         with contextlib.suppress(Exception):  # the first error says more
             inner.close()
         raise
-    store.end()
+    uninterrupted(store.end)
     inner.close()
 
 

@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import wraps
 from pathlib import Path, PurePath
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from streamgda.errors import (
     FormatError,
@@ -20,9 +20,12 @@ from streamgda.errors import (
     cause_of,
     printable,
 )
+from streamgda.runtime.interruption import uninterrupted
 from streamgda.runtime.parameters import check_type, shown
 from streamgda.runtime.retry import brief, is_of_network, raised_as, with_retries
 from streamgda.storage.replacing import exists
+
+Result = TypeVar("Result")
 
 WHOLE = {"write_empty_chunks": True}  # configuration of arrays without missing chunks
 MARK = "streamgda_scores"  # the attribute of arrays of scores that keeps how far they are written
@@ -439,6 +442,18 @@ def writing(store: Any) -> Iterator[None]:
         raise not_written(store, error) from cause_of(error)
 
 
+def undisturbed(store: Any, function: Callable[..., Result], *arguments: Any) -> Result:
+    """Call a function that reads or writes a store, completely if the store is on a local disk.
+
+    zarr has one thread for everything. An interrupt of what waits for it may leave a lock behind
+    that this thread needs, and then all that comes later waits for ever. Waits for a remote store
+    may be long, and can be interrupted.
+    """
+    if path_of(store) is None:
+        return function(*arguments)
+    return uninterrupted(function, *arguments)
+
+
 def reread_if_replaced(read: Callable[..., Any]) -> Callable[..., Any]:
     """Make a function that reads a store read it again if it was replaced meanwhile.
 
@@ -450,7 +465,7 @@ def reread_if_replaced(read: Callable[..., Any]) -> Callable[..., Any]:
         while True:
             before = _identity(store)
             try:
-                return read(store, *arguments)
+                return undisturbed(store, read, store, *arguments)
             except (FormatError, SourceError, SourceNotFoundError):
                 if _identity(store) == before:
                     raise

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from _thread import get_ident
 from functools import cache
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from stops import Rows, X, Y, stopped
 from streamgda import Checkpoint, ClassMoments, GaussianNB, accumulate
 from streamgda.datasets import convert
 from streamgda.errors import CheckpointError, InvalidParameterError, SourceError
+from streamgda.storage import format as storage_format
+from streamgda.storage import guards
 from streamgda.storage import replacing as replacement
 from streamgda.storage.guards import replaced_group
 from streamgda.storage.replacing import exchange, exists, move_into_place, replacing
@@ -392,3 +395,23 @@ def test_writes_end_with_the_group(tmp_path):
     with pytest.raises(RuntimeError, match="has ended"):
         array[:] = 1
     assert names(tmp_path) == []
+
+
+def test_zarr_is_waited_for_where_no_interrupt_arrives(tmp_path, monkeypatch):
+    """Otherwise a lock might stay locked, and with it the only thread of zarr."""
+    threads = []
+
+    def watch(place, name):
+        call = getattr(place, name)
+        watched = lambda *given: (threads.append(get_ident()), call(*given))[1]  # noqa: E731
+        monkeypatch.setattr(place, name, watched)
+
+    watch(guards._Ending, "end")
+    watch(storage_format, "_fill")
+    watch(storage_format, "_description")
+    with contextlib.suppress(InterruptedError), replaced_group(tmp_path / "m", lambda place: None):
+        raise InterruptedError
+    save_few(tmp_path / "m")
+    ClassMoments.load(tmp_path / "m")
+    assert len(threads) == 4
+    assert get_ident() not in threads
