@@ -158,6 +158,7 @@ def resumed(held: int, planned: int) -> int:
     if held > planned:
         raise MemoryBudgetError(
             f"the work to resume was started in slabs of {held} rows, but max_memory now "
-            f"allows {planned}: pass the max_memory of the first run, or start again"
+            f"allows {planned} (by default half of what is available): pass a larger max_memory, "
+            f"such as that of the first run, or start again"
         )
     return held
