@@ -161,11 +161,19 @@ def fit(
             n = held.n_skipped - skipped
             figures["read"]["left_out"] = n
             screen.say(f"left out {n:,} rows with NaN, infinity, nodata or no label")
-    if moments_out is not None:
-        held.save(moments_out)
-        screen.say(f"{held!r}: saved to {moments_out} ({files.stored_size(moments_out)})")
+
+    def keep() -> None:
+        if moments_out is not None:
+            held.save(moments_out)
+            screen.say(f"{held!r}: saved to {moments_out} ({files.stored_size(moments_out)})")
+
+    added = moments_out == moments_in  # after an error, the same command would add the rows again
+    if not added:
+        keep()
     fitted = type(estimator).from_moments(held, **estimator.get_params())
     fitted.save(out)
+    if added:
+        keep()
     rows = screen.number(held.class_count.sum().item())
     screen.say(
         f"{' '.join(repr(fitted).split())} of {rows} rows in {held.classes.size:,} classes: "
