@@ -12,6 +12,7 @@ from streamgda.kernels import (
     kernel,
     shared_kernel,
 )
+from streamgda.kernels.columns import rows_at_a_time, rows_between
 from streamgda.kernels.products import FEW_ROWS, add_few, add_gram, empty_rows
 from streamgda.kernels.sums import scalar_two_sum
 from streamgda.kernels.vectors import (
@@ -164,13 +165,16 @@ def sum_weights(codes, weights, first, last, totals):
 
 
 @inline_kernel
-def begin_block(X, order, codes, weights, first, last, count, mean, numbers, totals, vectors):
+def begin_block(
+    X, order, columns, stops, codes, weights, first, last, count, mean, numbers, totals, vectors
+):
     """Write the weights of the classes of a block, twice, and pivots to ``vectors[0]``.
 
     The pivot of a class is its mean so far, or else its first row.
     """
-    sum_weights(codes, weights, first, last, numbers)
-    left, r = 0, first
+    n, codes = last - first, codes[first:last]
+    sum_weights(codes, weights[first:last], 0, n, numbers)
+    left, r = 0, 0
     for k in range(numbers.shape[0]):
         totals[k] = 0.0
         if count[k] > 0:
@@ -183,9 +187,11 @@ def begin_block(X, order, codes, weights, first, last, count, mean, numbers, tot
         if numbers[k] > totals[k]:
             totals[k] = numbers[k]
             left -= 1
-            row = order[r] if order.shape[0] > 0 else r
+            row = first + r
+            rows = rows_between(X, order, columns, stops, row, row + 1)
+            row = order[row] if order.shape[0] > 0 else 0
             for j in range(mean.shape[1]):
-                vectors[0, k, j] = X[row, j]
+                vectors[0, k, j] = rows[row, j]
         r += 1
 
 
@@ -254,13 +260,14 @@ def add_centred(X, codes, weights, block_rows, limit, count, squares, mean, mean
 
 @kernel
 def add_centred_squares(
-    X, order, codes, weights, block_rows, limit, count, squares, mean, mean_low, scatter
-):
+    X, order, columns, stops, codes, weights, block_rows, limit, count, squares, mean, mean_low,
+    scatter,
+):  # fmt: skip
     """Add rows as `add_centred` does, to sums of squares of each group of classes.
 
-    Each block is read once, in an order (see `take_rows`), for sums and squares about pivots, from
-    which the squares of the means are subtracted. If the subtraction leaves too few digits, the
-    block is read a second time, with its means as pivots.
+    Each block is read once, in an order (see `take_rows`) or from columns (see `rows_between`), for
+    sums and squares about pivots, from which the squares of the means are subtracted. If the
+    subtraction leaves too few digits, the block is read a second time, with its means as pivots.
     """
     n_classes, d = mean.shape
     shared, width = n_classes // scatter.shape[0], padded_width(d)
@@ -271,10 +278,20 @@ def add_centred_squares(
     for first in range(0, codes.shape[0], block_rows):
         last = min(first + block_rows, codes.shape[0])
         n_parts = parts_for(codes, first, last)
-        begin_block(X, order, codes, weights, first, last, count, mean, numbers, totals, vectors)
+        begin_block(
+            X, order, columns, stops, codes, weights, first, last, count, mean, numbers, totals,
+            vectors,
+        )  # fmt: skip
         for times in range(2):
             clear(parts, 0, n_parts * 2 * n_classes * width)
-            add_class_squares(X, order, codes, weights, first, last, n_parts, vectors, parts)
+            step = rows_at_a_time(X, columns, first, last)
+            for start in range(first, last, step):
+                n = min(step, last - start)
+                some = slice(start, start + n)
+                add_class_squares(
+                    rows_between(X, order, columns, stops, start, start + n),
+                    order[some], codes[some], weights[some], 0, n, n_parts, vectors, parts,
+                )  # fmt: skip
             again, within = False, True
             for k in range(n_classes):
                 if totals[k] > 0:

@@ -23,7 +23,7 @@ from streamgda.kernels.centred import (
     parts_for,
     sum_weights,
 )
-from streamgda.kernels.columns import write_rows
+from streamgda.kernels.columns import rows_at_a_time, rows_between
 from streamgda.kernels.vectors import (
     LANES,
     as_structures,
@@ -74,7 +74,7 @@ def empty_buckets(n_classes, width, n_rows):
 
 
 @inline_kernel
-def add_vectors(X, order, codes, weights, first, last, vectors, products):
+def add_vectors(X, order, columns, stops, codes, weights, first, last, vectors, products):
     """Add rows that are single vectors, without weights; see `add_narrow_products`.
 
     To load and store their products and sums for each row takes less time than to copy it.
@@ -84,7 +84,14 @@ def add_vectors(X, order, codes, weights, first, last, vectors, products):
     half = n_parts * n_classes * n_sums * LANES
     sums = empty_vectors(half)
     clear(sums, 0, half)
-    add_class_products(X, order, codes, weights, first, last, n_parts, vectors, sums)
+    step = rows_at_a_time(X, columns, first, last)
+    for start in range(first, last, step):
+        n = min(step, last - start)
+        some = slice(start, start + n)
+        add_class_products(
+            rows_between(X, order, columns, stops, start, start + n),
+            order[some], codes[some], weights[some], 0, n, n_parts, vectors, sums,
+        )  # fmt: skip
     while n_parts > 1:  # in pairs: whichever sum the first row of a class went to, no bit changes
         n_parts //= 2
         half //= 2
@@ -99,28 +106,33 @@ def add_vectors(X, order, codes, weights, first, last, vectors, products):
 
 
 @inline_kernel
-def add_narrow_products(X, order, codes, weights, first, last, vectors, products):
+def add_narrow_products(X, order, columns, stops, codes, weights, first, last, vectors, products):
     """Write the sums of ``w t`` to ``vectors[1]``, and those of ``w t t'`` to `products`.
 
-    They are of the rows from `first` to `last`, in an order (see `take_rows`). For a row of class k
-    with weight w, t is ``x - vectors[0, k]``. There is a matrix of products for each group, of as
-    many successive classes. All matrices except the rows are padded. Products are computed below
-    the diagonal, and some above it.
+    They are of the rows from `first` to `last`, in an order (see `take_rows`) or from columns (see
+    `rows_between`). For a row of class k with weight w, t is ``x - vectors[0, k]``. There is a
+    matrix of products for each group, of as many successive classes. All matrices except the rows
+    are padded. Products are computed below the diagonal, and some above it.
     """
     n_classes, width = vectors.shape[1], vectors.shape[2]
     clear(products, 0, products.size)
     clear(vectors, n_classes * width, 2 * n_classes * width)
     if width == LANES and weights.shape[0] == 0 and first < last:
-        add_vectors(X, order, codes, weights, first, last, vectors, products)
+        add_vectors(X, order, columns, stops, codes, weights, first, last, vectors, products)
     else:
         rows, roots, ends = empty_buckets(n_classes, width, last - first)
-        size, r = rows.shape[1], first
-        while r < last:
-            r = fill_buckets(X, order, codes, weights, r, last, vectors, rows, roots, ends)
-            k = codes[r - 1]
-            if ends[k] == (k + 1) * size:
-                add_bucket(rows, roots, k, size, vectors, products)
-                ends[k] = k * size
+        size, step = rows.shape[1], rows_at_a_time(X, columns, first, last)
+        for start in range(first, last, step):
+            n, r = min(step, last - start), 0
+            taken = rows_between(X, order, columns, stops, start, start + n)
+            some = slice(start, start + n)
+            places, classes, own = order[some], codes[some], weights[some]
+            while r < n:
+                r = fill_buckets(taken, places, classes, own, r, n, vectors, rows, roots, ends)
+                k = classes[r - 1]
+                if ends[k] == (k + 1) * size:
+                    add_bucket(rows, roots, k, size, vectors, products)
+                    ends[k] = k * size
         for k in range(n_classes):
             n = ends[k] - k * size
             if n > 0:
@@ -298,8 +310,8 @@ def add_centred_narrow(
     means are subtracted. If the subtraction leaves too few digits, the block is read a second
     time, with its means as pivots.
 
-    If addresses of columns in parts are given (see `write_rows`), each block is written to `X`
-    first, which is as long.
+    If addresses of columns in parts are given, some rows at a time are written to `X`; see
+    `rows_between`.
     """
     n_classes, d = mean.shape
     n_groups, width = scatter.shape[0], padded_width(d)
@@ -309,22 +321,15 @@ def add_centred_narrow(
     products = empty_vectors((n_groups, width, width))
     clear(vectors, 0, vectors.size)
     for first in range(0, codes.shape[0], block_rows):
-        n = min(block_rows, codes.shape[0] - first)
-        rows, stop = X[:n], first + n
-        if columns.shape[0] > 0:
-            write_rows(columns, stops, first, rows)
-        else:
-            rows = X if order.shape[0] > 0 else X[first:stop]
-        own_order, own_codes, own_weights = (
-            order[first:stop],
-            codes[first:stop],
-            weights[first:stop],
-        )
+        last = min(first + block_rows, codes.shape[0])
         begin_block(
-            rows, own_order, own_codes, own_weights, 0, n, count, mean, numbers, totals, vectors
-        )
+            X, order, columns, stops, codes, weights, first, last, count, mean, numbers, totals,
+            vectors,
+        )  # fmt: skip
         for times in range(2):
-            add_narrow_products(rows, own_order, own_codes, own_weights, 0, n, vectors, products)
+            add_narrow_products(
+                X, order, columns, stops, codes, weights, first, last, vectors, products
+            )
             # If the pivot was a mean, most of what is subtracted is added again for its distance.
             clear(lost, 0, lost.size)
             for k in range(n_classes):
@@ -344,7 +349,7 @@ def add_centred_narrow(
             if times == 0:
                 if not (within and merge_sums(limit, count, mean, mean_low, numbers, vectors)):
                     return False
-                add_squared_weights(own_codes, own_weights, 0, n, squares)
+                add_squared_weights(codes, weights, first, last, squares)
             if not again:
                 break
         for k in range(n_classes):
@@ -376,7 +381,8 @@ def add_exact_narrow(X, order, codes, count, total, scatter):
     clear(vectors, 0, n_classes * width)
     n_rows = codes.shape[0]
     sum_weights(codes, weights, 0, n_rows, totals)
-    add_narrow_products(X, order, codes, weights, 0, n_rows, vectors, products)
+    columns, stops = empty_indices((0, 0)), empty_indices(0)
+    add_narrow_products(X, order, columns, stops, codes, weights, 0, n_rows, vectors, products)
     for k in range(n_classes):
         count[k] += np.int64(totals[k])
         for j in range(d):

@@ -282,8 +282,7 @@ class Structure:
         X, codes, weights = rows
         if type(X) is CompressedRows:
             return bool(add_sparse_centred(*X.arrays, codes, weights, *state))
-        X, order = with_order(X)
-        return bool(add_centred_squares(X, order, codes, weights, block_rows, *state))
+        return bool(add_centred_squares(*with_columns(X), codes, weights, block_rows, *state))
 
     def add_integers(self, X: Any, codes: np.ndarray, n_threads: int, *state: np.ndarray) -> None:
         """Add rows of integers to int64 sums.
@@ -398,8 +397,7 @@ class Matrix(Structure):
         X, codes, weights = rows
         (n_rows, d), n_classes = X.shape, state[1].size
         if cost.in_buckets(self.load(n_classes, d), n_rows):
-            X, *where = with_columns(X, block_rows)
-            return bool(add_centred_narrow(X, *where, codes, weights, block_rows, *state))
+            return bool(add_centred_narrow(*with_columns(X), codes, weights, block_rows, *state))
         return bool(add_centred(copied(X), codes, weights, block_rows, *state))
 
     def add_integers(self, X: Any, codes: np.ndarray, n_threads: int, *state: np.ndarray) -> None:

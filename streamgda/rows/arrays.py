@@ -274,6 +274,9 @@ class OrderedRows:
         return OrderedRows(self.values, self.order[rows])
 
 
+# Rows that are written at a time, and summed while they are in the first cache; there are multiples
+# of as many of few features. Successive ones are added to different sums, in turn, by some kernels.
+_SPACE_ROWS, _FEW_FEATURES = 32, 16
 _NO_ORDER, _NO_COLUMNS = np.empty(0, np.intp), (np.empty((0, 0), np.intp), np.empty(0, np.intp))
 
 
@@ -282,14 +285,15 @@ def with_order(X: Any) -> tuple[np.ndarray, np.ndarray]:
     return (X.values, X.order) if type(X) is OrderedRows else (np.asarray(X), _NO_ORDER)
 
 
-def with_columns(X: Any, n_rows: int) -> tuple[np.ndarray, ...]:
-    """Return rows and their order as `with_order` does; or space for as many rows, and columns.
+def with_columns(X: Any) -> tuple[np.ndarray, ...]:
+    """Return rows and their order as `with_order` does; or space for some rows, and columns.
 
     Kernels write them to that space from the columns, given as `ColumnRows.addresses`.
     """
     if type(X) is not ColumnRows:
         return *with_order(X), *_NO_COLUMNS
-    return np.empty((min(n_rows, len(X)), X.shape[1]), X.dtype), _NO_ORDER, *X.addresses()
+    n_rows = min(len(X), _SPACE_ROWS * max(1, _FEW_FEATURES // X.shape[1]))
+    return np.empty((n_rows, X.shape[1]), X.dtype), _NO_ORDER, *X.addresses()
 
 
 def copied(X: Any) -> Any:

@@ -11,9 +11,10 @@ from streamgda.storage.saved import state_of
 pa = pytest.importorskip("pyarrow")
 
 
+@pytest.mark.parametrize("d", [1, 3, 6, 20])  # as wide as a tile of a kernel, or not
 @pytest.mark.parametrize("dtype", ["f8", "f4", "u1", "i2", "?"])
-def test_any_rows_are_those_of_the_array(dtype):
-    X = np.random.default_rng(0).integers(0, 2, (700, 3)).astype(dtype)
+def test_any_rows_are_those_of_the_array(dtype, d):
+    X = np.random.default_rng(0).integers(0, 1 + (dtype != "?") * 99, (700, d)).astype(dtype)
     parts = (X[:100], X[100:101], X[101:])
     rows = ColumnRows.concatenated([ColumnRows.of([*part.T], X.dtype) for part in parts])
     assert (rows.shape, rows.dtype, rows.nbytes, len(rows)) == (X.shape, X.dtype, X.nbytes, 700)
@@ -47,10 +48,11 @@ def test_moments_of_a_table_in_chunks_have_the_bits_of_the_array(
     columns = [pa.chunked_array([X[cut, j] for cut in cuts]) for j in range(d)]
     table = pa.table(columns, [f"f{j}" for j in range(d)])
     weights = random.integers(0, 3, n).astype(float)
-    for options in ({}, {"sample_weight": weights}, {"on_invalid": "skip"}):
+    runs = {"y": np.sort(y)}
+    for options in ({}, {"sample_weight": weights}, {"on_invalid": "skip"}, runs):
         options["covariance_type"] = covariance_type
         found, expected = (
-            state_of(streamgda.accumulate(rows, y, **options))[1] for rows in (table, X)
+            state_of(streamgda.accumulate(rows, **{"y": y, **options}))[1] for rows in (table, X)
         )
         assert all(np.array_equal(found[name], expected[name]) for name in expected)
 
