@@ -101,6 +101,14 @@ def blas_of_one_thread() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def garbage_of_a_module() -> Iterator[None]:
+    """Collect it, and let later collections pass over what stays, which would take most of them."""
+    yield
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="module")
 def environment() -> Iterator[None]:
     """Restore the libraries' numbers of threads, which a nanny sets in this process too."""
