@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-import threading
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from streamgda.errors import (
 )
 from streamgda.rows.arrays import ColumnRows, as_slab, concatenated
 from streamgda.rows.grids import Grid
+from streamgda.runtime.interruption import Lock
 from streamgda.runtime.parameters import shown
 from streamgda.runtime.retry import raised_as, with_retries
 from streamgda.storage.opening import refuse_half_written
@@ -334,11 +335,12 @@ Blocks = Iterator[np.ndarray]
 class Cursor:
     """An open iterator over blocks of rows, and the last block that it yielded.
 
-    Copies and pickles are cursors that have not been opened.
+    Copies and pickles are cursors that have not been opened. A forked child opens another
+    iterator: that of its parent may be at work, and its files have one position for both.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._forget()
 
     def __reduce__(self) -> tuple[type[Cursor], tuple[()]]:
@@ -348,6 +350,11 @@ class Cursor:
         self._blocks: Blocks | None = None
         self._block: Any = ()
         self._first = 0  # number of the first row of the block
+        self._process = os.getpid()
+
+    @property
+    def _inherited(self) -> bool:
+        return self._process != os.getpid()
 
     @property
     def _stop(self) -> int:
@@ -369,7 +376,8 @@ class Cursor:
         """
         with self._lock:
             try:
-                if self._blocks is None or start < self._first or origin > self._stop:
+                usable = not self._inherited and start >= self._first and origin <= self._stop
+                if self._blocks is None or not usable:
                     self._close()
                     self._blocks, self._first = restart(origin), origin
                 return list(self._parts(self._blocks, start, stop))
@@ -400,7 +408,7 @@ class Cursor:
                 self._lock.release()
 
     def _close(self) -> None:
-        close = getattr(self._blocks, "close", None)  # of a generator
+        close = None if self._inherited else getattr(self._blocks, "close", None)  # of a generator
         self._forget()
         if close is not None:
             close()

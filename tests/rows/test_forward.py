@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -101,3 +105,34 @@ def test_masks_of_blocks_are_kept() -> None:
     masked = np.ma.masked_equal(ROWS, 14)
     rows = Scan(masked, ROWS.shape, ROWS.dtype)
     np.testing.assert_array_equal(np.ma.getmaskarray(rows.read(3, 9)), ROWS[3:9] == 14)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_a_forked_child_reads_rows_that_a_thread_of_its_parent_is_reading() -> None:
+    rows, reading, go_on = np.arange(20.0).reshape(10, 2), threading.Event(), threading.Event()
+
+    @dataclass(frozen=True)
+    class Waiting(ForwardRows):
+        def _blocks(self, start):
+            reading.set()
+            if threading.current_thread() is not threading.main_thread():
+                go_on.wait(60)
+            yield rows[start:]
+
+    source = Waiting(None, rows.shape, rows.dtype)
+    thread = threading.Thread(target=source.read, args=(0, 5))
+    thread.start()
+    reading.wait(60)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python 3.12 warns of every fork beside threads
+        child = os.fork()
+    if not child:
+        signal.alarm(60)
+        try:
+            np.testing.assert_array_equal(source.read(0, 5), rows[:5])
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    go_on.set()
+    thread.join()
