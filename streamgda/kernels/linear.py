@@ -14,18 +14,24 @@ from numba.core import cgutils
 
 from streamgda.kernels import intrinsic_of, kernel
 from streamgda.kernels.processors import SHAPE
-from streamgda.kernels.scoring import finite_scores, write_answers
+from streamgda.kernels.scoring import (
+    in_registers,
+    keep_largest,
+    largest_at,
+    no_largest,
+    score_writer,
+    write_answers,
+)
 from streamgda.kernels.vectors import (
     LANES,
     as_floats,
     as_structures,
-    broadcast,
+    empty_indices,
     empty_vectors,
     function_of,
     fused_multiply_add,
     interleaved,
     least,
-    masked_store,
     padded_width,
     prefetch,
     shuffled,
@@ -40,42 +46,49 @@ _ROWS = 4 if SHAPE.vector_bytes == 64 else 2  # whose sums for these functions f
 _PANEL_ROWS = 32  # that stay in the second cache, with as many to come
 
 
-def _put_dots(X, start, n, centre, vectors, scale, offsets, out, at):
+def _put_dots(X, start, n, centre, vectors, scale, offsets, out, at, tops, codes):
     d = X.shape[1]
     t = (X[start : start + n].astype(vectors.dtype) - centre[0, :d]) - centre[1, :d]
     dots = vectors[:, :d] @ t.T
-    out[:, at : at + n] = offsets[:, None] + scale * dots.astype(np.float64)
+    scores = out[:, at : at + n]
+    scores[...] = offsets[:, None] + scale * dots.astype(np.float64)
+    keep_largest(scores, tops, codes)
+    return bool(np.isfinite(dots).all())
 
 
 @intrinsic_of(_put_dots)
-def put_dots(typing, X, start, n, centre, vectors, scale, offsets, out, at):
-    """Write `linear_scores` of `n` rows from `start` on to the columns of `out` from `at` on."""
-    if {array.layout for array in (X, centre, vectors, offsets, out)} != {"C"}:
+def put_dots(typing, X, start, n, centre, vectors, scale, offsets, out, at, tops, codes):
+    """Write `linear_scores` of `n` rows from `start` on to the columns of `out` from `at` on.
+
+    `tops`, `codes` and the result are those of `score_panel`.
+    """
+    if {array.layout for array in (X, centre, vectors, offsets, out, tops, codes)} != {"C"}:
         return None  # no match: the function is given pointers and no strides
     scalar, number = X.dtype, vectors.dtype
 
     def generate(context, builder, signature, arguments):
-        X, start, n, centre, vectors, scale, offsets, out, at = as_structures(
+        X, start, n, centre, vectors, scale, offsets, out, at, *held = as_structures(
             context, builder, signature, arguments
         )
         shapes = (cgutils.unpack_tuple(builder, array.shape) for array in (X, vectors, out))
         places = (array.data for array in (X, centre, vectors, offsets))
         given = [start, n, scale, *chain(*shapes), *places, builder.gep(out.data, [at])]
+        given += [array.data for array in held]
         kinds = (context.get_data_type(kind) for kind in (scalar, number))
         write = partial(_write_dots, scalar, *kinds)
         name = f"put_dots_{scalar}_{number}"
-        function = function_of(builder.module, name, [value.type for value in given], write)
-        builder.call(function, given)
-        return context.get_dummy_value()
+        types_given = [value.type for value in given]
+        function = function_of(builder.module, name, types_given, write, ir.IntType(1))
+        return builder.call(function, given)
 
     index = types.intp
-    kinds = X, index, index, centre, vectors, types.float64, offsets, out, index
-    return types.void(*kinds), generate
+    kinds = X, index, index, centre, vectors, types.float64, offsets, out, index, tops, codes
+    return types.boolean(*kinds), generate
 
 
 def _write_dots(
     scalar, stored, element, builder, start, n, scale, n_rows, d, n_functions, width, _, stride,
-    X, centre, vectors, offsets, out,
+    X, centre, vectors, offsets, out, tops, codes,
 ):  # fmt: skip
     """Write dot products, for some functions at a time and some rows, as far as these go."""
     index, zero = d.type, d.type(0)
@@ -90,8 +103,7 @@ def _write_dots(
     # A centre in float64 is a single number.
     centres = [centre, builder.gep(centre, [width])][: 1 + single]
     scores = ir.VectorType(ir.DoubleType(), _ROWS)
-    numbers = ir.Constant(ir.VectorType(index, _ROWS), [index(i) for i in range(_ROWS)])
-    put, scale = masked_store(builder, scores), broadcast(builder, scale, scores)
+    put, finite = score_writer(builder, scores, n, scale, stride, offsets, out)
 
     def load_at(start, at):
         return builder.load(vector_at(builder, builder.gep(start, [at]), 0, vector), align=size)
@@ -136,15 +148,12 @@ def _write_dots(
             load = partial(builder.load, align=scalar.bitwidth // 8)
             add_products(rows, ahead, weights, loop.index, load)
         add_products(rows, ahead, weights, n_whole, load_last)
-        left = broadcast(builder, builder.sub(n, r), numbers.type)
-        below = builder.icmp_signed("<", numbers, left)
-        for i, number in enumerate(functions):
-            total = _summed(builder, [builder.load(total) for total in sums[i * _ROWS :][:_ROWS]])
-            total = builder.fpext(total, scores) if single else total
-            offset = broadcast(builder, builder.load(builder.gep(offsets, [number])), scores)
-            place = builder.gep(out, [builder.add(builder.mul(number, stride), r)])
-            score = fused_multiply_add(builder, scale, total, offset)
-            put(score, vector_at(builder, place, 0, scores), below)
+        with in_registers(builder, largest_at(builder, tops, codes, r, scores, 1)) as largest:
+            for i, number in enumerate(functions):
+                some = [builder.load(total) for total in sums[i * _ROWS :][:_ROWS]]
+                total = _summed(builder, some)
+                put(number, r, [builder.fpext(total, scores) if single else total], largest)
+    return finite()
 
 
 def _summed(builder, vectors):
@@ -173,12 +182,12 @@ def linear_scores(X, centre, vectors, scale, offsets, scores, labels, rows, shar
     n_rows = X.shape[0]
     most = padded_width(min(n_rows, _PANEL_ROWS))
     some = empty_vectors((offsets.size if scores.size == 0 else 0, most))
-    tops, sums, finite = empty_vectors(most), empty_vectors(most), True
+    tops, sums, codes, finite = empty_vectors(most), empty_vectors(most), empty_indices(most), True
     for start in range(0, n_rows, most):
         n = min(most, n_rows - start)
         out, at = (scores, start) if scores.size > 0 else (some, 0)
-        put_dots(X, start, n, centre, vectors, scale, offsets, out, at)
-        finite &= finite_scores(out, at, n, offsets)
+        no_largest(tops, codes)
+        finite &= put_dots(X, start, n, centre, vectors, scale, offsets, out, at, tops, codes)
         if scores.size == 0:
-            write_answers(some, n, start, labels, rows, shares, tops, sums)
+            write_answers(some, n, start, labels, rows, shares, codes, tops, sums)
     return finite

@@ -9,6 +9,7 @@ Some rows of a triangular matrix at a time are multiplied up to the diagonal. Of
 panels are those of one class, from which rows are left out whose score cannot matter.
 """
 
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 
@@ -24,7 +25,6 @@ from streamgda.kernels import (
     kernel,
 )
 from streamgda.kernels.processors import SHAPE
-from streamgda.kernels.sums import all_below
 from streamgda.kernels.vectors import (
     LANES,
     as_floats,
@@ -36,6 +36,7 @@ from streamgda.kernels.vectors import (
     function_of,
     fused_multiply_add,
     least,
+    loader,
     masked_store,
     padded_width,
     repeated,
@@ -231,7 +232,17 @@ def _panel_width(n_rows, d, step):
 _FUNCTIONS = 5  # whose sums of some rows are added to in turn, because an addition takes cycles
 
 
-def _score_panel(panel, width, n, features, centres, factors, scale, offsets, scratch, out, start):
+def keep_largest(scores, tops, codes):
+    """Replace the largest scores so far, and the numbers of their classes, by larger ones."""
+    for k, (score, top) in enumerate((score, tops[: len(score)]) for score in scores):
+        codes[: len(score)][score > top] = k
+        np.maximum(score, top, out=top, where=score > top)
+
+
+def _score_panel(
+    panel, width, n, features, centres, factors, scale, offsets, scratch, out, start, tops, codes,
+    X, following,
+):  # fmt: skip
     x = panel[: (features.max() + 1) * width].reshape(-1, width)[features, :n]
     if factors.ndim == 3:
         t = (x - centres[0, ..., None]) - centres[1, ..., None]
@@ -242,17 +253,25 @@ def _score_panel(panel, width, n, features, centres, factors, scale, offsets, sc
         t = t * t
     sums = (factors[..., None] * t if factors.ndim == 2 else t).sum(axis=1)
     out[:, start : start + n] = offsets[:, None] + scale * sums
+    keep_largest(out[:, start : start + n], tops, codes)
+    return bool(np.isfinite(sums).all())
 
 
 @intrinsic_of(_score_panel)
 def score_panel(
-    typing, panel, width, n, features, centres, factors, scale, offsets, scratch, out, start
-):
+    typing, panel, width, n, features, centres, factors, scale, offsets, scratch, out, start, tops,
+    codes, X, following,
+):  # fmt: skip
     """Write `panel_scores` of the first `n` rows of a panel to `out`, from column `start` on.
 
-    `scratch` is memory for `row_step` numbers of each feature, in the type of the factors.
+    `scratch` is memory for `row_step` numbers of each feature, in the type of the factors. `tops`
+    and `codes`, of the width of the panel, hold the largest score of each row so far, and its
+    class. Return True if all sums are finite.
+
+    Meanwhile, as many rows of `X` from number `following` on are loaded, little by little: those of
+    a whole panel at once would be more than the processor can wait for.
     """
-    arrays = panel, features, centres, factors, offsets, scratch, out
+    arrays = panel, features, centres, factors, offsets, scratch, out, tops, codes, X
     if {array.layout for array in arrays} != {"C"}:
         return None  # no match: the function is given pointers and no strides
     write = _write_triangles if factors.ndim == 3 else partial(_write_sums, centres.ndim == 2)
@@ -260,33 +279,35 @@ def score_panel(
 
     def generate(context, builder, signature, arguments):
         structures = as_structures(context, builder, signature, arguments)
-        panel, width, n, features, centres, factors, scale, offsets, scratch, out, start = (
-            structures
-        )
+        panel, width, n, features, centres, factors, scale, offsets, scratch, out = structures[:10]
+        start, tops, codes, X, following = structures[10:]
         n_factors, _ = cgutils.unpack_tuple(builder, factors.shape)[:2]
         _, stride = cgutils.unpack_tuple(builder, out.shape)
         numbers = width, n, features.nitems, n_factors, offsets.nitems, scale, stride
+        row_bytes, _ = cgutils.unpack_tuple(builder, X.strides)
+        later = builder.bitcast(X.data, ir.IntType(8).as_pointer())
+        later = builder.gep(later, [builder.mul(following, row_bytes)])
         first = builder.gep(out.data, [start])
         places = (a.data for a in (features, centres, factors, offsets))
         rows, memory = (builder.bitcast(a.data, factors.data.type) for a in (panel, scratch))
-        given = [*numbers, rows, *places, memory, first]
+        given = [*numbers, rows, *places, memory, first, tops.data, codes.data, later, row_bytes]
         kinds = [value.type for value in given]
-        builder.call(function_of(builder.module, name, kinds, write), given)
-        return context.get_dummy_value()
+        function = function_of(builder.module, name, kinds, write, ir.IntType(1))
+        return builder.call(function, given)
 
     kinds = panel, types.intp, types.intp, features, centres, factors, types.float64, offsets
-    return types.void(*kinds, scratch, out, types.intp), generate
+    return types.boolean(*kinds, scratch, out, types.intp, tops, codes, X, types.intp), generate
 
 
 def _write_sums(
     squares, builder, width, n, d, n_factors, n_classes, scale, stride,
-    panel, features, centres, factors, offsets, _, out,
+    panel, features, centres, factors, offsets, _, out, tops, codes, later, row_bytes,
 ):  # fmt: skip
     """Write sums over the features, of squares or not, for some classes at a time."""
     index, vector, zero = d.type, ir.VectorType(ir.DoubleType(), LANES), d.type(0)
     sums = [[cgutils.alloca_once(builder, vector) for _ in range(2)] for _ in range(_FUNCTIONS)]
     last_class, last_factor = (builder.sub(n, index(1)) for n in (n_classes, n_factors))
-    put = _score_writer(builder, vector, n, scale, stride, offsets, out)
+    put, finite = score_writer(builder, vector, n, scale, stride, offsets, out)
 
     def number(start, at):
         return broadcast(builder, builder.load(builder.gep(start, [at])), vector)
@@ -309,10 +330,17 @@ def _write_sums(
     def score_rows(start, stop, n_vectors):
         """Write the scores of so many vectors of rows at a time."""
         used, step = [totals[:n_vectors] for totals in sums], index(n_vectors * LANES)
-        with (
-            cgutils.for_range_slice(builder, start, stop, step, index) as (r, _),
-            cgutils.for_range_slice(builder, zero, n_classes, index(_FUNCTIONS), index) as (k, _),
-        ):
+        with cgutils.for_range_slice(builder, start, stop, step, index) as (r, _):
+            places = largest_at(builder, tops, codes, r, vector, n_vectors)
+            with in_registers(builder, places) as largest:
+                score_classes(r, n_vectors, used, largest)
+
+    def score_classes(r, n_vectors, used, largest):
+        n_groups = builder.sdiv(builder.add(last_class, index(_FUNCTIONS)), index(_FUNCTIONS))
+        own = builder.gep(later, [builder.mul(r, row_bytes)])
+        n_bytes = builder.mul(row_bytes, index(n_vectors * LANES))
+        load_part = loader(builder, own, n_bytes, builder.mul(n_groups, d))
+        with cgutils.for_range_slice(builder, zero, n_classes, index(_FUNCTIONS), index) as (k, _):
             # The last classes are filled up with copies of the last one.
             numbers = (builder.add(k, index(i)) for i in range(_FUNCTIONS))
             classes = [least(builder, number, last_class) for number in numbers]
@@ -321,27 +349,30 @@ def _write_sums(
             middles = [builder.gep(centres, [builder.mul(c, d)]) for c in classes]
             for total in chain(*used):
                 builder.store(ir.Constant(vector, None), total)
+            before = builder.mul(builder.sdiv(k, index(_FUNCTIONS)), d)
             with cgutils.for_range(builder, d, intp=index) as loop:
+                load_part(builder.add(before, loop.index))
                 column = builder.mul(builder.load(builder.gep(features, [loop.index])), width)
                 place = builder.gep(panel, [builder.add(column, r)])
                 places = (vector_at(builder, place, v, vector) for v in range(n_vectors))
                 x = [builder.load(place, align=8) for place in places]
                 add_products(loop.index, x, middles, weights, used)
             for c, totals in zip(classes, used, strict=True):
-                put(c, r, [builder.load(total) for total in totals])
+                put(c, r, [builder.load(total) for total in totals], largest)
 
     whole = builder.and_(width, index(-2 * LANES))
     score_rows(zero, whole, 2)  # two vectors, so that a number is loaded for both
     score_rows(whole, width, 1)
+    return finite()
 
 
 def _write_triangles(
     builder, width, n, d, n_factors, n_classes, scale, stride,
-    panel, features, centres, factors, offsets, scratch, out,
+    panel, features, centres, factors, offsets, scratch, out, tops, codes, later, row_bytes,
 ):  # fmt: skip
     """Write sums of the squares of triangles times centred columns, class by class."""
     index, (vector, wide, size) = d.type, _types_of(scratch)
-    put = _score_writer(builder, wide, n, scale, stride, offsets, out)
+    put, finite = score_writer(builder, wide, n, scale, stride, offsets, out)
 
     def place_of(j, r, n_vectors, v):
         start = builder.gep(scratch, [builder.mul(j, index(n_vectors * vector.count))])
@@ -357,8 +388,13 @@ def _write_triangles(
 
         def begin(r, n_vectors):
             """Write columns less the centre, and return sums of zero."""
+            own = builder.gep(later, [builder.mul(r, row_bytes)])
+            n_bytes = builder.mul(row_bytes, index(n_vectors * vector.count))
+            load_part = loader(builder, own, n_bytes, builder.mul(n_classes, d))
+            before = builder.mul(k, d)
             with cgutils.for_range(builder, d, intp=index) as loop:
                 j = loop.index
+                load_part(builder.add(before, j))
                 column = builder.mul(builder.load(builder.gep(features, [j])), width)
                 place = builder.gep(panel, [builder.add(column, r)])
                 middles = [builder.load(builder.gep(part, [j])) for part in parts]
@@ -370,7 +406,11 @@ def _write_triangles(
                     builder.store(t, place_of(j, r, n_vectors, v), align=size)
             return [ir.Constant(wide, None)] * n_vectors
 
-        _sum_squares(builder, width, index(0), d, d, W, place_of, begin, partial(put, k))
+        def end(r, sums):
+            put(k, r, sums, largest_at(builder, tops, codes, r, wide, len(sums)))
+
+        _sum_squares(builder, width, index(0), d, d, W, place_of, begin, end)
+    return finite()
 
 
 def _add_squares(panel, width, begin, columns, W, first, last, distances):
@@ -494,24 +534,69 @@ def _sum_squares(builder, width, first, last, stride, W, place_of, begin, end):
     sum_columns(several, width, 1, _ADDED)
 
 
-def _score_writer(builder, vector, n, scale, stride, offsets, out):
-    """Return what writes the scores of a class of rows from a given one on, from their sums."""
-    index, scale = n.type, broadcast(builder, scale, vector)
-    numbers = ir.Constant(
-        ir.VectorType(index, vector.count), [index(i) for i in range(vector.count)]
-    )
-    store = masked_store(builder, vector)
+def largest_at(builder, tops, codes, r, vector, n_vectors):
+    """Return pointers to the largest scores of vectors of rows from `r` on, and their classes."""
+    kinds = vector, ir.VectorType(r.type, vector.count)
+    pairs = [*zip((builder.gep(array, [r]) for array in (tops, codes)), kinds, strict=True)]
+    return [[vector_at(builder, place, v, kind) for place, kind in pairs] for v in range(n_vectors)]
 
-    def put(k, r, sums):
-        offset = broadcast(builder, builder.load(builder.gep(offsets, [k])), vector)
+
+@contextmanager
+def in_registers(builder, largest):
+    """Provide variables in place of pointers of `largest_at`, which are written afterwards."""
+    held = [[cgutils.alloca_once(builder, at.type.pointee) for at in pair] for pair in largest]
+    pairs = [*zip(chain(*largest), chain(*held), strict=True)]
+    for place, variable in pairs:
+        builder.store(builder.load(place, align=8), variable)
+    yield held
+    for place, variable in pairs:
+        builder.store(builder.load(variable), place, align=8)
+
+
+def _larger(builder, scored, before):
+    """Return the larger one of two scores, each with its class; of equal ones, that before."""
+    (score, own), (top, code) = scored, before
+    larger = builder.fcmp_ordered(">", score, top)
+    return builder.select(larger, score, top), builder.select(larger, own, code)
+
+
+def score_writer(builder, vector, n, scale, stride, offsets, out):
+    """Return what writes scores from sums, and what returns True if all these were finite.
+
+    ``write(k, r, sums, largest)`` is for class k of rows from r on; `largest` are pointers to their
+    largest scores so far and to the classes of these, which it changes.
+    """
+    index, scale = n.type, broadcast(builder, scale, vector)
+    codes = ir.VectorType(index, vector.count)
+    numbers = ir.Constant(codes, [index(i) for i in range(vector.count)])
+    store, zeros = masked_store(builder, vector), ir.Constant(vector, None)
+    # NaN once a sum is not finite; several, because an addition takes cycles.
+    lost = [cgutils.alloca_once_value(builder, zeros) for _ in range(_VECTORS)]
+
+    def write(k, r, sums, largest):
+        own, offset = broadcast(builder, k, codes), builder.load(builder.gep(offsets, [k]))
+        offset = broadcast(builder, offset, vector)
         start = builder.gep(out, [builder.add(builder.mul(k, stride), r)])
-        for v, total in enumerate(sums):
+        for v, (total, held) in enumerate(zip(sums, largest, strict=False)):
             score = fused_multiply_add(builder, scale, total, offset)
             left = builder.sub(n, builder.add(r, index(v * vector.count)))
-            below = builder.icmp_signed("<", numbers, broadcast(builder, left, numbers.type))
+            below = builder.icmp_signed("<", numbers, broadcast(builder, left, codes))
             store(score, vector_at(builder, start, v, vector), below)
+            before = [builder.load(place, align=8) for place in held]
+            for value, place in zip(_larger(builder, (score, own), before), held, strict=True):
+                builder.store(value, place, align=8)
+            nothing = fused_multiply_add(builder, total, zeros, builder.load(lost[v]))
+            builder.store(nothing, lost[v])
 
-    return put
+    def finite():
+        first, *others = map(builder.load, lost)
+        for other in others:
+            first = builder.fadd(first, other)
+        bits = ir.IntType(vector.count)
+        equal = builder.bitcast(builder.fcmp_ordered("==", first, first), bits)
+        return builder.icmp_signed("==", equal, bits(-1))
+
+    return write, finite
 
 
 @kernel
@@ -528,8 +613,7 @@ def panel_scores(X, features, centres, factors, scale, offsets, scores, labels, 
     `shares`, as by `normalise`. Sums are in float64, as are products but for those with matrices of
     float32.
 
-    Return True if all scores are finite, but for those of infinite offsets. Then so are the values
-    of the features.
+    Return True if all sums are finite. Then so are the values of the features.
     """
     n_rows, columns = X.shape
     step = _VECTOR_BYTES // factors.itemsize
@@ -537,7 +621,7 @@ def panel_scores(X, features, centres, factors, scale, offsets, scores, labels, 
     panel = empty_vectors(padded_width(max(1, columns)) * most)  # a vector is written in any case
     scratch = empty_vectors(features.size * step * _VECTORS)
     some = empty_vectors((offsets.size if scores.size == 0 else 0, most))
-    tops, sums, finite = empty_vectors(most), empty_vectors(most), True
+    tops, sums, codes, finite = empty_vectors(most), empty_vectors(most), empty_indices(most), True
     order = empty_indices(most)
     for start in range(0, n_rows, most):
         n = min(most, n_rows - start)
@@ -546,30 +630,32 @@ def panel_scores(X, features, centres, factors, scale, offsets, scores, labels, 
             order[r] = start + r
         pack_panel(X, order[:n], 0, columns, width, factors, (), panel)
         out, at = (scores, start) if scores.size > 0 else (some, 0)
-        score_panel(panel, width, n, features, centres, factors, scale, offsets, scratch, out, at)
-        finite &= finite_scores(out, at, n, offsets)
+        no_largest(tops, codes)
+        finite &= score_panel(
+            panel, width, n, features, centres, factors, scale, offsets, scratch, out, at, tops,
+            codes, X, start + most,
+        )  # fmt: skip
         if scores.size == 0:
-            write_answers(some, n, start, labels, rows, shares, tops, sums)
+            write_answers(some, n, start, labels, rows, shares, codes, tops, sums)
     return finite
 
 
 @inline_kernel
-def finite_scores(scores, first, n, offsets):
-    """Return True if `n` scores from `first` on are finite for each class with a finite offset."""
-    finite = True
-    for k in range(offsets.size):
-        finite &= not np.isfinite(offsets[k]) or all_below(scores[k, first : first + n], np.inf)
-    return finite
+def no_largest(tops, codes):
+    """Write what is before the first class of a panel."""
+    for r in range(tops.size):
+        tops[r], codes[r] = -np.inf, 0
 
 
 @inline_kernel
-def write_answers(scores, n, start, labels, rows, shares, tops, sums):
+def write_answers(scores, n, start, labels, rows, shares, codes, tops, sums):
     """Write what follows from the scores of `n` rows, `start` and later; see `panel_scores`.
 
-    `tops` and `sums` are scratch space, a number for each row.
+    `codes` are the classes of the largest; `tops` and `sums` are scratch space.
     """
     if labels.size > 0:
-        write_largest(scores, n, labels, start)
+        for r in range(n):
+            labels[start + r] = codes[r]
     else:
         if shares:
             put_exponentials(scores, 0, n, scores, tops, sums)
@@ -613,13 +699,11 @@ def _write_codes(builder, n_classes, stride, n, scores, labels):
 
         def compare(k, held):
             at, own = builder.gep(start, [builder.mul(k, stride)]), broadcast(builder, k, codes)
-            tops, found = [], []
+            found = []
             for v, (top, code) in enumerate(zip(held[::2], held[1::2], strict=True)):
                 score = load(vector_at(builder, at, v, vector))
-                larger = builder.fcmp_ordered(">", score, top)
-                tops.append(builder.select(larger, score, top))
-                found.append(builder.select(larger, own, code))
-            return [*chain(*zip(tops, found, strict=True))]
+                found += _larger(builder, (score, own), (top, code))
+            return found
 
         held = [ir.Constant(vector, [-np.inf] * LANES), ir.Constant(codes, None)] * n_vectors
         found = repeated(builder, n_classes, held, compare)[1::2]

@@ -206,6 +206,17 @@ def prefetch(builder, place, nearness=3):
     builder.call(function, [at, number(0), number(nearness), number(1)])  # read, data
 
 
+def loader(builder, start, n_bytes, n_turns):
+    """Return what starts to load a share of some bytes in each of so many turns, given its number.
+
+    Lines that no turn meets are left to the processor, which loads those beside them, too.
+    """
+    one = n_turns.type(1)
+    many = builder.select(builder.icmp_signed(">", n_turns, one), n_turns, one)
+    step = builder.sdiv(n_bytes, many)
+    return lambda turn: prefetch(builder, builder.gep(start, [builder.mul(turn, step)]))
+
+
 def _prefetch_values(values, first, n):
     pass
 
