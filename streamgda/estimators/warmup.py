@@ -20,7 +20,7 @@ _ESTIMATORS: dict[str, Any] = {
     "gnb": GaussianNB,
 }
 # Rows and features: few features, and sums on many threads; tiles; sums too large to be copied.
-_SHAPES = ((20_000, 4), (2_000, 40), (1_000, 400))
+_SHAPES = ((20_000, 4), (2_000, 40), (1_200, 520))
 _FEW, _MORE = 3, 300  # rows of a batch
 _LABELS = "int64", "uint8", "str"
 _METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "score_samples")
