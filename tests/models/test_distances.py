@@ -80,7 +80,8 @@ def share_rejected(covariance_type, sizes, d, fits, seed):
     return (shares.mean(axis=0) - levels) / (shares.std(axis=0, ddof=1) / np.sqrt(fits))
 
 
-@in_turn("covariance_type, sizes", naive.COVARIANCE_TYPES, [(15, 1), (1000, 2)])
+@pytest.mark.thorough
+@in_turn("covariance_type, sizes", naive.COVARIANCE_TYPES, [(15, 1), (1000, 3 if THOROUGH else 2)])
 def test_as_many_fresh_rows_are_rejected_as_promised(covariance_type, sizes):
     """Within two standard errors, for any number of rows; a few rows are learnt many times.
 
