@@ -167,7 +167,8 @@ def fit(
             held.save(moments_out)
             screen.say(f"{held!r}: saved to {moments_out} ({files.stored_size(moments_out)})")
 
-    added = moments_out == moments_in  # after an error, the same command would add the rows again
+    # After an error, the same command would add the rows to them again.
+    added = moments_in and moments_out and moments_in.resolve() == moments_out.resolve()
     if not added:
         keep()
     fitted = type(estimator).from_moments(held, **estimator.get_params())

@@ -19,7 +19,8 @@ _ESTIMATORS: dict[str, Any] = {
     "lda": LinearDiscriminantAnalysis,
     "gnb": GaussianNB,
 }
-# Rows and features: few features, and sums on many threads; tiles; sums too large to be copied.
+# Rows and features: few features, and sums on many threads; tiles; products by BLAS, of more
+# features than buckets have, and fewer than the rows of a class.
 _SHAPES = ((20_000, 4), (2_000, 40), (1_200, 520))
 _FEW, _MORE = 3, 300  # rows of a batch
 _LABELS = "int64", "uint8", "str"
