@@ -6,7 +6,6 @@ import contextlib
 import functools
 import math
 import operator
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamgda.engine.fingerprints import REMEDY, SeenBatches, SeenSlabs, check_seen, refuse_others
+from streamgda.engine.fingerprints import REMEDY, check_seen, refuse_others
+from streamgda.engine.reading import Resumable
 from streamgda.errors import (
     CheckpointError,
     FormatError,
@@ -25,7 +25,6 @@ from streamgda.errors import (
 from streamgda.moments import ClassMoments, GroupedMoments, Moments, PairwiseMoments
 from streamgda.rows.sources import Slab
 from streamgda.runtime.parameters import as_number, shown
-from streamgda.runtime.retry import not_hiding
 from streamgda.storage.format import check_texts, check_whole
 from streamgda.storage.opening import local_path
 from streamgda.storage.replacing import only_writer, remove_left_overs, replacing, try_place
@@ -128,10 +127,8 @@ class CheckpointContents(Saved):
         return cls(description, done, attributes["seen"], moments)
 
 
-class Journal:
+class Journal(Resumable):
     """Base of the objects that write the checkpoints of a pass, and resume from them.
-
-    As a context manager, a journal also writes a checkpoint on leaving, even after an error.
 
     Parameters
     ----------
@@ -144,14 +141,8 @@ class Journal:
 
     Attributes
     ----------
-    kind : str
-        Format of the progress in messages.
-    done : int
-        Number of rows, batches or parts that the moments include.
-    kept : dict or None
-        Fingerprints of the data from the checkpoint that this run resumes, if any.
     held : dict of str to Moments
-        Moments from that checkpoint.
+        Moments from the checkpoint that this run resumes, if any.
 
     Raises
     ------
@@ -159,27 +150,22 @@ class Journal:
         If the file is damaged, or belongs to other data or another pass.
     """
 
-    kind = "the first {:,} rows"
-
     def __init__(self, path: Any, every: float, description: Mapping[str, str]) -> None:
-        self.done = 0
-        self.kept: dict[str, Any] | None = None
+        super().__init__(check_interval(every, "checkpoint_every"))
         self.held: dict[str, Moments] = {}
         self._file = None if path is None else as_file(path)
-        self._every = check_interval(every, "checkpoint_every")
+        self.title = f"The checkpoint {self._file}"
         self._description = dict(description)
-        self._written = 0  # `done` of the checkpoint
-        self._since = time.monotonic()  # the time at which it was written
         self._tried = False
         if self._file is not None and self._file.exists():
-            self._resume(self._file)
+            self._open(self._file)
         else:
             self.try_place()
 
     def __str__(self) -> str:
         return str(self._file)
 
-    def _resume(self, file: Path) -> None:
+    def _open(self, file: Path) -> None:
         try:
             contents = CheckpointContents.load(file)
         except FormatError as error:
@@ -229,34 +215,13 @@ class Journal:
         """True if checkpoints are written."""
         return self._file is not None
 
-    @property
-    def due(self) -> bool:
-        """True if it is time to write a checkpoint."""
-        return self.keeps and time.monotonic() - self._since >= self._every
-
-    def keep(self) -> None:
-        """Write the current moments, unless the checkpoint already has them."""
-        raise NotImplementedError
-
     def _write(self, seen: Mapping[str, Any], moments: Mapping[str, Moments]) -> None:
         if self._file is None or self.done == self._written:
             return
         contents = CheckpointContents(self._description, self.done, dict(seen), dict(moments))
         with replacing(self._file, ".zip") as partial:
             contents.save(partial)
-        self._written, self._since = self.done, time.monotonic()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        with not_hiding(error):
-            self.keep()
-        if error is not None and self._written:
-            error.add_note(
-                f"The checkpoint {self} keeps what was done, {self.kind.format(self._written)}: "
-                f"run the same call again to resume after them"
-            )
+        self._was_kept()
 
 
 class RowJournal(Journal):
@@ -273,12 +238,9 @@ class RowJournal(Journal):
     ----------
     moments : Moments
         Moments of the rows so far.
-    seen : SeenSlabs or SeenBatches
-        Fingerprints of the rows so far. Set it before the first row is added.
     """
 
     moments: Moments
-    seen: SeenSlabs | SeenBatches
     _sound = True
 
     def started(self, moments: Moments) -> Moments:

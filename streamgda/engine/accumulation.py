@@ -37,7 +37,7 @@ from streamgda.engine.accumulate_checkpoint import Journal, RowJournal, check_in
 from streamgda.engine.fingerprints import SeenBatches, describe
 from streamgda.engine.plan import plan_moments
 from streamgda.engine.progress import Progress, reporter
-from streamgda.engine.reading import on_dask, read_by_workers, reading, resume
+from streamgda.engine.reading import on_dask, read_by_workers, reading
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.moments import ClassMoments, GroupedMoments, Moments, PairwiseMoments, ScaledRows
 from streamgda.moments.covariance_types import structure_of
@@ -430,7 +430,7 @@ def _accumulate_slabs(asked: Accumulation, slab_rows: int, rows: Rows) -> Moment
     wanted = asked.rule.any_labelled if asked.rule.may_be_unlabelled else None
     if journal.keeps:
         wanted = None  # fingerprints of all rows are kept
-        slab_rows = resume(journal, slab_rows, rows)
+        slab_rows = journal.resume(slab_rows, rows)
     moments, first = journal.started(asked.empty()), journal.done
     with (
         reading(rows, slab_rows, "accumulating", asked.progress, first, wanted) as slabs,

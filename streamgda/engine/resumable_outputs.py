@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streamgda.engine.fingerprints import REMEDY, SeenSlabs, check_seen, refuse_others
+from streamgda.engine.fingerprints import REMEDY, check_seen, refuse_others
+from streamgda.engine.reading import Resumable
 from streamgda.errors import (
     CheckpointError,
     InvalidDataError,
@@ -38,7 +37,6 @@ from streamgda.rows.rasters import (
 from streamgda.rows.sources import RowSource
 from streamgda.rows.stores import StoredRows, is_reference, retried_array
 from streamgda.runtime.parameters import shown
-from streamgda.runtime.retry import not_hiding
 from streamgda.storage import replacing
 from streamgda.storage.format import check_whole
 from streamgda.storage.opening import (
@@ -127,10 +125,8 @@ def only_writer(out: Any) -> Iterator[None]:
         yield
 
 
-class Output:
+class Output(Resumable):
     """Scores of rows, written slab by slab, in the shape of a grid of rows.
-
-    Use it as a context: on exit, the attribute is brought up to date.
 
     Parameters
     ----------
@@ -145,15 +141,6 @@ class Output:
         half-written one with the same fingerprint is resumed. So is a complete one at a path, of
         which no row is left: a run may be stopped just there.
 
-    Attributes
-    ----------
-    done : int
-        Rows that are written.
-    kept : dict or None
-        Fingerprints that the resumed run has kept of the rows, if there is one.
-    seen : SeenSlabs or None
-        To be set before the first slab is written, if there is a fingerprint.
-
     Raises
     ------
     CheckpointError
@@ -162,7 +149,7 @@ class Output:
         For any other `out`.
     """
 
-    seen: SeenSlabs | None = None
+    kind = "the scores of the first {:,} rows"
 
     def __init__(
         self,
@@ -171,6 +158,7 @@ class Output:
         asked: Scoring,
         fingerprint: Mapping[str, Any] | None = None,
     ) -> None:
+        super().__init__(_EVERY)
         self.array = out if _is_array(out) else None
         if out is not None and self.array is None:
             out = as_target(out, "out")
@@ -186,20 +174,18 @@ class Output:
                 f"expected the path of a .parquet, .arrow or .csv file"
             )
         self.grid = rows.grid
-        self.done = 0
-        self.kept: dict[str, Any] | None = None
+        self.title = str(self)
         self._rows, self._asked = rows, asked
         self._file = contextlib.ExitStack()
         self._fingerprint = fingerprint
-        self._since, self._recorded = time.monotonic(), 0  # of the attribute in the store
         self._started = False  # until then nothing is written to what the caller passed
         if fingerprint is not None and out is not None:
-            self._resume()
+            self._open()
 
     def __str__(self) -> str:
         return "out" if self._out is self.array else printable(self._out)
 
-    def _resume(self) -> None:
+    def _open(self) -> None:
         given = self.array is not None
         found = self.array if given else _existing(self._out)
         mark = mark_of(found)
@@ -216,7 +202,7 @@ class Output:
         if complete and (given or fingerprint != self._fingerprint):
             return  # the caller's array is filled again; one at a path is in the way
         refuse_others(fingerprint, self._fingerprint or {}, str(self))
-        self.kept, self.done, self._recorded = kept, done, done
+        self.kept, self.done, self._written = kept, done, done
         self.array, self._started = found, True
         path = path_of(found)
         if path is not None:
@@ -284,7 +270,7 @@ class Output:
         elif self._fingerprint is None and mark_of(self.array):
             del retried_array(self.array).attrs[MARK]  # of the scores that these replace
         else:
-            self._write_mark()
+            self.keep()
         self._started = True
 
     @property
@@ -314,7 +300,7 @@ class Output:
         self.grid.write(retried_array(self.array), start, scores)
 
     @property
-    def marked(self) -> bool:
+    def keeps(self) -> bool:
         """True if an attribute of the array keeps how far it has been written."""
         store = getattr(self.array, "store", None)  # of zarr arrays
         return self._fingerprint is not None and store is not None and _replaceable(store)
@@ -330,8 +316,8 @@ class Output:
         self.done = done
         if self.seen is not None:
             self.seen.add_sample(start, stop, sampled)
-            if time.monotonic() - self._since >= _EVERY:
-                self._write_mark()
+            if self.due:
+                self.keep()
 
     def _mark(self) -> dict[str, Any]:
         if self._fingerprint is None or self.seen is None:
@@ -346,30 +332,16 @@ class Output:
             }
         }
 
-    def _write_mark(self) -> None:
-        if self.marked and self.array is not None:
+    def keep(self) -> None:
+        """Bring the attribute of the array up to date."""
+        if self.keeps:
             retried_array(self.array).update_attributes(self._mark())
-            self._recorded, self._since = self.done, time.monotonic()
+            self._was_kept()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         self._file.__exit__(kind, error, trace)
-        if not self._started:
-            return
-        with not_hiding(error):
-            self._write_mark()
-        if error is not None and mark_of(self.array):
-            error.add_note(
-                f"{self} keeps what was done, the scores of the first {self._recorded:,} rows: run "
-                f"the same call again to resume after them"
-            )
+        if self._started:
+            super().__exit__(kind, error, trace)
 
 
 def _kind_of(out: Any) -> FileOutput | None:

@@ -11,7 +11,7 @@ import numpy as np
 from streamgda.engine.fingerprints import describe, fingerprint_rows
 from streamgda.engine.plan import plan_rows
 from streamgda.engine.progress import Progress
-from streamgda.engine.reading import on_dask, read_by_workers, reading, resume
+from streamgda.engine.reading import on_dask, read_by_workers, reading
 from streamgda.engine.resumable_outputs import Output, only_writer
 from streamgda.rows import Rows, as_source
 from streamgda.rows.arrays import as_slab, is_plain
@@ -141,7 +141,7 @@ def _score_source(asked: Scoring, rows: RowSource, out: Any) -> Any:
             out_rows=output.unit,
         )
         if kept:
-            slab_rows = resume(output, slab_rows, Rows(rows))
+            slab_rows = output.resume(slab_rows, Rows(rows))
         if read_by_workers(rows):
             dask = on_dask()
             if out is not None:
@@ -167,7 +167,7 @@ def _score_slabs(asked: Scoring, rows: RowSource, output: Output, slab_rows: int
                 if not prepared:
                     output.prepare(scores.shape[1:], scores.dtype, slab_rows)
                     prepared = True
-                sampled = fingerprint_rows(slab.X) if output.marked else 0
+                sampled = fingerprint_rows(slab.X) if output.keeps else 0
                 yield slab.first_row, sampled, scores
 
         threads.in_background(output.put, scored())

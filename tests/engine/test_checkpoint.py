@@ -25,7 +25,7 @@ from streamgda import (
     load,
 )
 from streamgda.engine import accumulate_checkpoint as checkpoint
-from streamgda.engine import plan
+from streamgda.engine import plan, reading
 from streamgda.errors import (
     CheckpointError,
     InvalidDataError,
@@ -168,7 +168,7 @@ def test_an_interrupted_update_is_not_kept(tmp_path, monkeypatch):
 
 def test_it_is_written_at_intervals(tmp_path, monkeypatch):
     now, written = [0.0], []
-    monkeypatch.setattr(checkpoint.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(reading.time, "monotonic", lambda: now[0])
     write = storage_format.write
 
     def counted(store, kind, attributes, arrays):

@@ -124,7 +124,7 @@ def score_store(asked: Scoring, rows: RowSource, output: Output, slab_rows: int)
     function, tasks = held(asked.function), []
     for number, (start, stop) in enumerate(cuts):
         part = parts.StoredPart(parts.windows(Rows(rows), start, stop), start, slab_rows)
-        work = partial(score_part, part, written, output.grid, out, output.marked)
+        work = partial(score_part, part, written, output.grid, out, output.keeps)
         with dask.annotate(priority=-number):  # the first rows are the ones that can be kept
             tasks.append(delayed(work, pure=False)(function))
     found: dict[int, Any] = {}
