@@ -27,6 +27,7 @@ from streamgda.models.drift import (
     whole_of,
 )
 from streamgda.models.hypothesis_tests import Approximation
+from streamgda.models.model import part_of
 from streamgda.moments import ClassMoments
 from streamgda.moments.covariance_types import structure_of
 from streamgda.rows import Rows, as_source
@@ -52,7 +53,6 @@ from streamgda.runtime.parameters import (
     as_integer,
     as_number,
     as_numbers,
-    check_type,
 )
 from streamgda.storage.format import MOST_ROWS, check_array, check_whole, pack_labels, unpack_labels
 from streamgda.storage.saved import Saved, State, description_of, nested, restore_nested
@@ -801,13 +801,7 @@ def _whole(value: float, least: int, most: int) -> int:
 
 
 def _moments_of(reference: Any) -> ClassMoments:
-    """Return the moments of a fitted estimator, search or threshold, or moments as they are."""
-    moments = reference
-    for name in ("best_estimator_", "estimator_", "moments_"):
-        moments = getattr(moments, name, moments) if not isinstance(moments, type) else moments
-    if not isinstance(moments, ClassMoments):  # the message names what was passed
-        check_type("reference", reference, ClassMoments, _REFERENCE)
-    return moments
+    return part_of("reference", reference, "moments_", ClassMoments, _REFERENCE)
 
 
 def _p_value(test: Approximation | None) -> float:

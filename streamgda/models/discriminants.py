@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -18,7 +18,7 @@ from streamgda.errors import (
 )
 from streamgda.models.covariance import Covariances, Regularisation, average, estimate, factorise
 from streamgda.models.gaussian import GaussianModel, gaps_to
-from streamgda.models.model import Model, check_classes, check_width, checked_rows
+from streamgda.models.model import Model, check_classes, check_width, checked_rows, part_of
 from streamgda.models.sampling import as_random_numbers
 from streamgda.models.shrinkage import AUTO, fourth_of_scaled, shrinkage_of
 from streamgda.moments import ClassMoments, held_sums
@@ -153,8 +153,8 @@ class Discriminants:
         >>> QuadraticDiscriminants.of(qda, origin=0).classes
         array([0, 1])
         """
-        model: Any = fitted if isinstance(fitted, type) else getattr(fitted, "model_", fitted)
-        check_type("fitted", model, GaussianModel, "a Gaussian estimator, fitted, or its model")
+        kinds = "a Gaussian estimator, fitted, or its model"
+        model = part_of("fitted", fitted, "model_", GaussianModel, kinds)
         expected = f"{model.n_features} finite numbers, or one for all features"
         point = as_numbers("origin", model.xbar if origin is None else origin, expected)
         if point.shape not in ((), (model.n_features,)) or not np.isfinite(point).all():
@@ -831,6 +831,8 @@ class LinearModel(GaussianModel):
         the largest; see `streamgda.models.discriminants.discriminant_directions`.
     """
 
+    _numbers = "solver", "tol"
+
     solver: str = "svd"
     tol: float = 1e-4
 
@@ -860,16 +862,10 @@ class LinearModel(GaussianModel):
 
     def _state(self) -> State:
         attributes, arrays = super()._state()
-        own = {"solver": self.solver, "tol": self.tol}
-        usual = {"solver": "svd", "tol": 1e-4}  # files without them mean these
-        return attributes | {k: v for k, v in own.items() if v != usual[k]}, arrays
-
-    @classmethod
-    def _restored(
-        cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-    ) -> dict[str, Any]:
-        own = {"solver": attributes.get("solver", "svd"), "tol": attributes.get("tol", 1e-4)}
-        return super()._restored(attributes, arrays) | own
+        for name, usual in {"solver": "svd", "tol": 1e-4}.items():
+            if attributes[name] == usual:  # as files without it mean
+                del attributes[name]
+        return attributes, arrays
 
     def _check(self) -> None:
         super()._check()

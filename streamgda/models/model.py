@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from streamgda.rows.names import join_names, restored_names, saved_names
 from streamgda.rows.sparse import CompressedRows
 from streamgda.rows.tensors import DeviceArray
 from streamgda.runtime import threads
-from streamgda.runtime.parameters import as_numbers
+from streamgda.runtime.parameters import as_numbers, check_type
 from streamgda.storage.format import check_array, pack_labels, unpack_labels
 from streamgda.storage.saved import Saved, State, build
 
@@ -43,6 +43,7 @@ _VALUE_PRODUCTS = 16  # that take as long as to read a value of a row, or to wri
 _BLOCK = 96  # chunks are multiples of it: whole panels of every kind
 
 _NO_DENSITIES = np.empty(0)
+Part = TypeVar("Part")
 
 Finish = Callable[[np.ndarray, np.ndarray], None]  # called as ``finish(scores, part of out)``
 # Called as ``write(rows, part of out, *of_rows)``; returns True if it shows that all values are
@@ -328,7 +329,7 @@ class RowModel(Saved):
         cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
     ) -> dict[str, Any]:
         """Return attributes of the model from those that were saved."""
-        own = {name: attributes[name] for name in cls._numbers}
+        own = {name: attributes[name] for name in cls._numbers if name in attributes}
         if "classes" in attributes:
             own["classes"] = unpack_labels(attributes["classes"])
         return {**arrays, **own}
@@ -737,6 +738,16 @@ class Model(RowModel):
     def _own_densities(self, X: Any, codes: np.ndarray) -> np.ndarray:
         """Return the log-densities of rows in their own classes."""
         return self._joint(X)[codes, np.arange(codes.size)] - self.log_priors[codes]
+
+
+def part_of(name: str, fitted: Any, part: str, kind: type[Part], expected: str) -> Part:
+    """Return an attribute of a fitted estimator, search or threshold; or the attribute itself."""
+    found = fitted
+    for each in ("best_estimator_", "estimator_", part):
+        found = found if isinstance(found, type) else getattr(found, each, found)
+    if not isinstance(found, kind):
+        check_type(name, fitted, kind, expected)  # its message names what was passed
+    return found
 
 
 def check_means(name: str, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

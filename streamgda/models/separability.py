@@ -12,6 +12,7 @@ from scipy.spatial.distance import cdist
 from streamgda.errors import InvalidParameterError, MergeError
 from streamgda.models.covariance import Regularisation, estimate
 from streamgda.models.gaussian import GaussianModel
+from streamgda.models.model import part_of
 from streamgda.moments import ClassMoments, held_sums
 from streamgda.rows.labels import find, join_labels
 from streamgda.runtime import lapack, threads
@@ -183,12 +184,8 @@ def _model_of(
         held = model_or_moments.covariance_type
         kind = held if covariance_type is None else covariance_type
         return GaussianModel.from_moments(model_or_moments, kind, how)
-    model = model_or_moments
-    for name in ("best_estimator_", "estimator_", "model_"):
-        model = getattr(model, name, model) if not isinstance(model, type) else model
-    if not isinstance(model, GaussianModel):  # the message names what was passed
-        expected = "a GaussianModel, a fitted Gaussian estimator, or ClassMoments"
-        check_type("model_or_moments", model_or_moments, GaussianModel, expected)
+    expected = "a GaussianModel, a fitted Gaussian estimator, or ClassMoments"
+    model = part_of("model_or_moments", model_or_moments, "model_", GaussianModel, expected)
     if covariance_type is not None or how != Regularisation():
         raise InvalidParameterError(
             f"covariance_type and regularisation are parameters for moments, and "
