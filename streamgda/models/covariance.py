@@ -110,8 +110,7 @@ class Regularisation:
         structure, rule = structure_of(covariance_type), self.shrinkage_rule
         if rule:
             check_rule(rule, structure, self.pooling)
-        fourth = rule == LEDOIT_WOLF
-        fourth = fourth and not self.standardize
+        fourth = rule == LEDOIT_WOLF and not self.standardize
         full = fourth or rule == AUTO
         return {"covariance_type": "full" if full else covariance_type, "fourth_moments": fourth}
 

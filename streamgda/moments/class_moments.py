@@ -22,7 +22,7 @@ from streamgda.moments.centred import (
 )
 from streamgda.moments.covariance_types import Structure, check_covers, structure_of, symmetric
 from streamgda.moments.exact import ExactSums
-from streamgda.moments.feature_maps import Lifting
+from streamgda.moments.feature_maps import Lifting, restored_map
 from streamgda.moments.parallel import Coded
 from streamgda.moments.statistics import sums_of
 from streamgda.rows import labels as label_codes
@@ -1245,9 +1245,8 @@ class ClassMoments(Moments):
         for name, array in scaled.items():
             check_array(f"fourth_{name}", array, (classes.size,), "f8", least=0)
         loaded = moments._with_sums(classes, sums)
-        if lifting is not None and (lifting.n_in is None or lifting.n_out != sums.n_features):
-            raise ValueError(f"it has {sums.n_features} features, and a feature map of others")
-        loaded._feature_names = restored_names(attributes, loaded._n_features_in)
+        _, width = restored_map(attributes, sums.n_features)
+        loaded._feature_names = restored_names(attributes, width)
         loaded._keep_scaled(scaled)
         return loaded
 
