@@ -899,17 +899,6 @@ class MomentEstimator(RowEstimator):
 
     # --- saving -------------------------------------------------------------------------------
 
-    def _packed_params(self) -> dict[str, Any]:
-        """Return the parameters that are no numbers, strings or lists of numbers, as JSON."""
-        mapped = Lifting.of(getattr(self, "feature_map", None))
-        return {} if mapped is None else {"feature_map": mapped.as_json()}
-
-    @classmethod
-    def _unpacked_params(cls, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the parameters of which `_packed_params` returned JSON."""
-        mapped = Lifting.from_json(params.get("feature_map"))
-        return {} if mapped is None else {"feature_map": mapped.parameter}
-
     def _state(self) -> State:
         # The model is saved too, if it exists: to estimate it again takes longer than to read it,
         # and gives other last bits on another processor or with other threads. The parameters are
@@ -1676,7 +1665,16 @@ def joined_maps(kept: Mapping[str, Any], moments: ClassMoments) -> Lifting | Non
 def described(estimator: Any) -> dict[str, Any]:
     """Return the name of an estimator's class and its parameters, for JSON and `unfitted`."""
     description = describe(estimator)
-    description["params"] |= estimator._packed_params()
+    params, weight = description["params"], getattr(estimator, "class_weight", None)
+    mapped = Lifting.of(getattr(estimator, "feature_map", None))
+    if mapped is not None:
+        params["feature_map"] = mapped.as_json()
+    if isinstance(weight, Mapping):
+        labels, order = np.unique(as_labels([*weight]), return_index=True)
+        numbers = np.array([*weight.values()], np.float64)[order].tolist()
+        params["class_weight"] = {"labels": pack_labels(labels), "weights": numbers}
+    if not isinstance(params.get("cv", 5), int):
+        params["cv"] = 5  # no splitter, and no fold of each row
     return description
 
 
@@ -1700,17 +1698,14 @@ def weights_of(classes: np.ndarray, given: Mapping[Any, Any], expected: str) -> 
     return weights
 
 
-def packed_by_label(values: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return a parameter with a number for each label, as JSON."""
-    labels, order = np.unique(as_labels([*values]), return_index=True)
-    numbers = [float(number) for number in values.values()]
-    return {"labels": pack_labels(labels), "weights": [numbers[i] for i in order]}
-
-
-def unpacked_by_label(packed: Mapping[str, Any]) -> dict[Any, float]:
-    """Return the parameter that `packed_by_label` made JSON of."""
-    labels = as_objects(unpack_labels(packed["labels"]))
-    return dict(zip(labels, packed["weights"], strict=True))
+def unpacked(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of saved parameters that `described` made JSON of."""
+    mapped, weight = Lifting.from_json(params.get("feature_map")), params.get("class_weight")
+    found: dict[str, Any] = {} if mapped is None else {"feature_map": mapped.parameter}
+    if isinstance(weight, Mapping):
+        labels = as_objects(unpack_labels(weight["labels"]))
+        found["class_weight"] = dict(zip(labels, weight["weights"], strict=True))
+    return found
 
 
 def unfitted(base: type[Kind], description: Mapping[str, Any]) -> Kind:
@@ -1722,9 +1717,9 @@ def unfitted(base: type[Kind], description: Mapping[str, Any]) -> Kind:
         For parameters out of range, and priors that are no distribution.
     """
     kind, params = class_named(description["estimator"], base), dict(description["params"])
-    unpacked = kind._unpacked_params(params)
-    check_params({name: value for name, value in params.items() if name not in unpacked})
-    estimator = build(kind, **params | unpacked)
+    others = unpacked(params)
+    check_params({name: value for name, value in params.items() if name not in others})
+    estimator = build(kind, **params | others)
     estimator._kept()
     return estimator
 

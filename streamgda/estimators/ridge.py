@@ -24,8 +24,6 @@ from streamgda.estimators.moment_classifier import (
     empty_like,
     fitted,
     joined_maps,
-    packed_by_label,
-    unpacked_by_label,
     weights_of,
 )
 from streamgda.estimators.row_estimator import (
@@ -322,10 +320,6 @@ class PenalisedLeastSquares(MomentEstimator):
         return {"param_alpha": alphas, "params": params, **compared("score", self._scores)}
 
     # --- saving -------------------------------------------------------------------------------
-
-    def _packed_params(self) -> dict[str, Any]:
-        kept = self.cv if isinstance(self.cv, int) else 5  # no splitter, and no fold of each row
-        return super()._packed_params() | {"cv": kept}
 
     def _state(self) -> State:
         attributes, arrays = super()._state()
@@ -879,18 +873,3 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
     predict = MomentClassifier.predict
     score = MomentClassifier.score
     decision_function = GaussianDiscriminantAnalysis.decision_function
-
-    # --- saving -------------------------------------------------------------------------------
-
-    def _packed_params(self) -> dict[str, Any]:
-        packed, weight = super()._packed_params(), self.class_weight
-        if isinstance(weight, Mapping):
-            packed["class_weight"] = packed_by_label(weight)
-        return packed
-
-    @classmethod
-    def _unpacked_params(cls, params: Mapping[str, Any]) -> dict[str, Any]:
-        unpacked, weight = super()._unpacked_params(params), params.get("class_weight")
-        if isinstance(weight, Mapping):
-            unpacked["class_weight"] = unpacked_by_label(weight)
-        return unpacked

@@ -18,9 +18,8 @@ from streamgda.estimators.linear import LinearDiscriminantAnalysis
 from streamgda.estimators.moment_classifier import (
     MomentClassifier,
     described,
-    packed_by_label,
     unfitted,
-    unpacked_by_label,
+    unpacked,
     weights_of,
 )
 from streamgda.estimators.row_estimator import Reading, RowEstimator, Scorer, Scoring, takes
@@ -31,7 +30,7 @@ from streamgda.moments import ClassMoments
 from streamgda.rows import Rows
 from streamgda.runtime.memory import as_bytes
 from streamgda.runtime.parameters import as_numbers, check_type, refuse
-from streamgda.storage.saved import State, arrays_within, build, describe, nested, restore
+from streamgda.storage.saved import State, arrays_within, build, nested, restore
 
 _COST = "[[0, a], [b, 0]]: finite numbers, the least of each row on the diagonal"
 _CLASS_WEIGHT = "'balanced', or a dict of labels to weights that are finite and >= 0"
@@ -296,22 +295,18 @@ class ThresholdClassifier(ClassifierMixin, RowEstimator):
 
     def _state(self) -> State:
         check_is_fitted(self)
-        given, description = self.estimator, describe(self)
+        given, description = self.estimator, described(self)
         params = description["params"]
         params["estimator"] = None if given is None else described(given)
-        if isinstance(self.class_weight, Mapping):
-            params["class_weight"] = packed_by_label(self.class_weight)
         fitted, arrays = nested({"fitted": self.estimator_})
         threshold = np.array([self.threshold_, self.total_cost_])
         return {**description, **fitted}, {"threshold": threshold, **arrays}
 
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        params = dict(attributes["params"])
+        params = attributes["params"] | unpacked(attributes["params"])
         if params["estimator"] is not None:
             params["estimator"] = unfitted(MomentClassifier, params["estimator"])
-        if isinstance(params["class_weight"], Mapping):
-            params["class_weight"] = unpacked_by_label(params["class_weight"])
         classifier = build(cls, **params)
         as_bytes(classifier.max_memory)
         fitted: Any = restore(
