@@ -348,7 +348,7 @@ def _batch(batch: Any, labelled: bool, first: Block = ()) -> tuple[Block, Any]:
 
 def _opened(source: Any, names: tuple[str, str], stack: contextlib.ExitStack) -> tuple[Any, Any]:
     """Return the rows of a source, and the labels beside them, or None."""
-    path = Path(source) if isinstance(source, _PATH) and "://" not in str(source) else None
+    path = opening.local_path(source)
     suffix = None if path is None else path.suffix.lower()
     stored = isinstance(source, zarr.abc.store.Store) or (
         path is None and isinstance(source, _PATH)

@@ -220,8 +220,8 @@ def resumed(held: int, planned: int) -> int:
     """
     if held > planned:
         raise MemoryBudgetError(
-            f"the work to resume was started in slabs of {held} rows, but max_memory now "
-            f"allows {planned} (by default half of what is available): pass a larger max_memory, "
-            f"such as that of the first run, or start again"
+            f"the work to resume was started in slabs of {held} rows, but max_memory, by default "
+            f"half of what is available, now allows {planned}: pass a larger max_memory (that of "
+            f"the first run if it had one), free memory, or start again"
         )
     return held

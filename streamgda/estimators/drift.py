@@ -351,14 +351,11 @@ class DriftMonitor(Saved):
         [True, True]
         """
         with self._lock:
-            before, reports = vars(self).copy(), []
-            try:
-                for rows in self._read(X, y, sample_weight):
-                    reports += threads.call_serial_blas(self._add, rows)
-                self._reports = (*self._reports, *reports)[-self.keep :]
-            except BaseException:
-                self.__dict__ = before  # nothing in it changes in place
-                raise
+            changed, reports = self._shallow(), []
+            for rows in changed._read(X, y, sample_weight):
+                reports += threads.call_serial_blas(changed._add, rows)
+            changed._reports = (*changed._reports, *reports)[-self.keep :]
+            self.__dict__ = vars(changed)
         return reports
 
     def reset(self, reference: Any = None) -> Self:
@@ -394,7 +391,6 @@ class DriftMonitor(Saved):
         [False]
         """
         with self._lock:
-            before = vars(self).copy()
             moments = self._reference if reference is None else _moments_of(reference)
             if moments.n_features != self._reference.n_features:
                 raise InvalidDataError(
@@ -405,15 +401,23 @@ class DriftMonitor(Saved):
             names = join_names(
                 self._reference.feature_names, moments.feature_names, "the stream", InvalidDataError
             )
-            try:
-                self._start = self.n_rows
-                self._number(join_labels(self._classes, moments.classes))
-                self._refer_to(moments)
-                self._reference._name_features(names)
-            except BaseException:
-                self.__dict__ = before
-                raise
+            changed = self._shallow()
+            changed._start = self.n_rows
+            changed._number(join_labels(self._classes, moments.classes))
+            changed._refer_to(moments)
+            changed._reference._name_features(names)
+            self.__dict__ = vars(changed)
         return self
+
+    def _shallow(self) -> Self:
+        """Return a shallow copy, to be changed and then adopted as a whole.
+
+        Nothing that it shares with this monitor changes in place, but for the rows of the window
+        beyond those that are held.
+        """
+        copy = object.__new__(type(self))
+        copy.__dict__ = vars(self).copy()
+        return copy
 
     # --- rows ---------------------------------------------------------------------------------
 

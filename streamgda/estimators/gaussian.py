@@ -713,9 +713,9 @@ class GaussianClassifier(MomentClassifier):
         F(d, nu - d + 1). With one variance for all features, a d-th of it is F(d, nu d). Without
         covariances it is a sum of d variables F(1, nu), whose distribution is computed. Covariances
         that are regularised or weighted count with effective degrees of freedom, which is an
-        approximation: from 8 rows of a class, half of whose variances is shrinkage, a p-value
-        below 0.01 has a probability of 0.02, and one below 0.001 of 0.004. Those of a
-        ``covariance_estimator`` count as known (chi-square).
+        approximation: from 8 rows of a class, with any shrinkage of features with one variance, a
+        p-value below 0.01 has a probability of at most 0.02, and one below 0.001 of 0.004. Those of
+        a ``covariance_estimator`` count as known (chi-square).
 
         Examples
         --------

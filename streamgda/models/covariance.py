@@ -131,7 +131,7 @@ class Precision(NamedTuple):
         Rows of each class, or their effective number.
     degrees : ndarray, shape (groups,)
         Degrees of freedom of each covariance. Those of a mean of covariances are Satterthwaite's;
-        what is added to regularise counts as known.
+        what is added to regularise counts as known, and what it is shrunk towards as estimated.
     bias : ndarray, shape (groups,)
         The covariance divided by one without bias.
     """
@@ -274,12 +274,31 @@ def estimate(
     if np.count_nonzero(rows) < rows.size:
         values[rows == 0] = np.nan
     added = (how.reg_param + epsilon) * unit if how.reg_param or epsilon else None
-    own = partial(_own_share, structure, added, structure.diagonal(values).copy(), amounts)
+    own = partial(_own_share, added, structure.diagonal(values).copy())
     rows = sums.effective_count(lambda each: each)
     part = how.pooling if mixed else 0.0
-    precision = partial(_precision, structure, rows, sums.count.copy(), part, weights, own)
+    noise = _noise(structure, how, amounts, features.size, n_groups // len(target))
+    precision = partial(_precision, structure, rows, sums.count.copy(), part, weights, own, noise)
     found = features, values, epsilon, amounts, sums.mean_low, precision
     return Covariances(structure, moments.classes, sums.count, *found)
+
+
+def _noise(
+    structure: Structure, how: Regularisation, amounts: np.ndarray, d: int, n_common: int
+) -> np.ndarray | float:
+    r"""Return what shrinking leaves of the variances of estimates of d features.
+
+    Variances are shrunk towards the mean of d of them, or in scaled features towards those of
+    `n_common` groups, which are estimated from the same rows. Rows have a mean squared distance of
+    :math:`\mathrm{E}\, \mathrm{tr}\, S^{-1}`, to which d variances add 2 / nu, and a matrix of
+    Wishart's distribution (d + 1) / nu.
+    """
+    if structure.one_variance:
+        return 1.0
+    kept = (1 - amounts) ** 2
+    scaled = how.standardize or how.shrinkage == AUTO
+    others = (n_common if scaled else d) * ((d + 1) / 2 if structure.matrix else 1)
+    return np.asarray(kept + (1 - kept) / others)
 
 
 def _precision(
@@ -289,10 +308,12 @@ def _precision(
     part: float,
     weights: np.ndarray,
     own: Callable[[], np.ndarray],
+    noise: np.ndarray | float,
 ) -> Precision:
-    """Return the precision of scatters that were divided by weights, and pooled in `part`.
+    """Return the precision of scatters that were divided by weights, pooled in `part`, and shrunk.
 
-    `own` returns the share of the covariances that is kept.
+    `own` returns the share of the covariances to which nothing was added, `noise` is what
+    shrinking leaves of their variances.
     """
     degrees = np.maximum(rows - 1, 0.0)
     expected = structure.group_sums(count * (degrees / np.maximum(rows, 1)))
@@ -302,7 +323,7 @@ def _precision(
         squares = (1 - part**2) * degrees + part**2 * whole
         degrees = ((1 - part) * degrees + part * whole) ** 2 / np.where(squares > 0, squares, 1.0)
         expected = (1 - part) * expected + part * expected.sum()
-    return _with_known(Precision(rows, degrees, expected / weights), own())
+    return _with_known(Precision(rows, degrees / noise, expected / weights), own())
 
 
 def _with_known(precision: Precision, own: np.ndarray) -> Precision:
@@ -312,19 +333,12 @@ def _with_known(precision: Precision, own: np.ndarray) -> Precision:
     return Precision(precision.rows, degrees, 1 - own * (1 - precision.bias))
 
 
-def _own_share(
-    structure: Structure,
-    added: np.ndarray | None,
-    variances: np.ndarray,
-    amounts: np.ndarray | float = 0.0,
-) -> np.ndarray:
-    """Return the share of regularised covariances that was neither shrunk nor added."""
-    own = np.ones(len(variances))
-    if not structure.one_variance:
-        own -= amounts
-    if added is not None:
-        shares = np.minimum(added / np.where(variances > 0, variances, np.inf), 1)
-        own *= 1 - shares.sum(axis=1) / shares.shape[1]
+def _own_share(added: np.ndarray | None, variances: np.ndarray) -> np.ndarray:
+    """Return the share of regularised covariances that was not added."""
+    if added is None:
+        return np.ones(len(variances))
+    shares = np.minimum(added / np.where(variances > 0, variances, np.inf), 1)
+    own: np.ndarray = 1 - shares.sum(axis=1) / shares.shape[1]
     return own
 
 
@@ -423,7 +437,7 @@ def _averaged(
     unit = unit[each.features]
     _regularise(pooled.values, structure, how, epsilon, unit)
     added = (how.reg_param + epsilon) * unit
-    own = _own_share(structure, added, structure.diagonal(pooled.values))
+    own = _own_share(added, structure.diagonal(pooled.values))
     found = pooled.precision
     precision = None if found is None else lambda: _with_known(found(), own)
     return replace(pooled, epsilon=epsilon, precision=precision)

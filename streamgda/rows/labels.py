@@ -233,7 +233,15 @@ def _from_objects(labels: np.ndarray, what: str, first_row: int) -> np.ndarray:
                 labels = np.array([str.__str__(label) for label in labels], object)
             if dtype in (np.datetime64, np.timedelta64):
                 refuse_missing(labels, what, first_row)  # NaT of pandas is a date
-                return _in_common_unit([dtype(getattr(label, "asm8", label)) for label in labels])
+                zoned = [_has_zone(label) for label in labels]
+                if len({*zoned}) > 1:
+                    row = first_row + zoned.index(not zoned[0])
+                    raise InvalidDataError(
+                        f"{what} holds dates with a time zone and dates without one, {what}[{row}] "
+                        f"the first that differs; give all of them a zone, or none",
+                        *(what, row),
+                    )
+                return _in_common_unit([dtype(_without_zone(label)) for label in labels])
             if cut := [label for label in labels if label[-1:] in ("\0", b"\0")]:
                 raise InvalidDataError(
                     f"{what} holds {shown(cut[0])}, and arrays of texts do not keep NUL at their "
@@ -252,6 +260,17 @@ def _from_objects(labels: np.ndarray, what: str, first_row: int) -> np.ndarray:
         f"dates",
         *(what, row),
     )
+
+
+def _has_zone(label: Any) -> bool:
+    return getattr(label, "tzinfo", None) is not None
+
+
+def _without_zone(label: Any) -> Any:
+    """Return a date or duration as NumPy takes it: one with a time zone in UTC."""
+    if hasattr(label, "asm8"):  # of pandas, to nanoseconds
+        return label.asm8
+    return label.astimezone(datetime.UTC).replace(tzinfo=None) if _has_zone(label) else label
 
 
 def _in_common_unit(dates: list[Any]) -> np.ndarray:

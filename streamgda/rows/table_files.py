@@ -1125,7 +1125,9 @@ def _locate(path: Any, storage_options: Mapping[str, Any] | None) -> tuple[Any, 
     local = local_path(path)
     if local is not None:
         if storage_options is not None:
-            raise InvalidParameterError(f"storage_options are for URLs, and {path} is not a URL")
+            raise InvalidParameterError(
+                f"storage_options are for URLs, and {path} is on this machine"
+            )
         return fs.LocalFileSystem(), str(local)
     from fsspec.core import url_to_fs  # type: ignore[import-untyped]  # noqa: PLC0415
 

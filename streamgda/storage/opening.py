@@ -160,7 +160,7 @@ def as_target(store: Any, name: str) -> Any:
     import zarr  # noqa: PLC0415
 
     found = zarr_store(store, read_only=False)
-    found = found.store_path if isinstance(found, zarr.Group) else found
+    found = found.store_path if isinstance(found, zarr.Group) else local_path(found) or found
     kinds = (str, os.PathLike, dict, zarr.abc.store.Store, zarr.storage.StorePath)
     if type(found).__name__ != "FSMap":  # of fsspec
         expected = "an array of numpy or zarr, or a path or zarr store to create one in"
@@ -404,7 +404,7 @@ def locate(
         return zarr.storage.MemoryStore(store), ""
     path = local_path(store)
     if storage_options is not None and not (isinstance(store, str) and path is None):
-        raise InvalidParameterError(f"storage_options are for URLs, and {store} is not a URL")
+        raise InvalidParameterError(f"storage_options are for URLs, and {store} is on this machine")
     if path is not None:
         check_exists(path, "a zarr group")
         if path.is_file():
@@ -485,13 +485,15 @@ def _identity(store: Any) -> tuple[int, int] | None:
 
 
 def local_path(store: Any) -> Path | None:
-    """Return the local path that a store was given as, if it was.
+    """Return the local path that a store was given as, if it was; ``file://`` is before some.
 
     Raises
     ------
     InvalidParameterError
         For a text that cannot be a path.
     """
+    if isinstance(store, str):
+        store = store.removeprefix("file://")
     if not isinstance(store, str | os.PathLike) or "://" in str(store):
         return None
     if store == "" or "\0" in str(store):

@@ -337,11 +337,14 @@ def class_named(name: str, base: type[Kind]) -> type[Kind]:
     """Return a public class by its name, which has to be that of `base` or of a subclass of it."""
     package = import_module("streamgda")
     found = getattr(package, name) if name in package.__all__ else None
-    if not isinstance(found, type) or not issubclass(found, base):
-        expected = "" if base is Saved else f"{base.__name__} or a subclass of it "
+    if not isinstance(found, type) or not issubclass(found, Saved):
         raise FormatError(
-            f"the saved estimator is of class {name!r}, which is not {expected}in this version of "
-            f"streamgda"
+            f"the saved estimator is of class {name!r}, which is not in this version of streamgda"
+        )
+    if not issubclass(found, base):
+        raise FormatError(
+            f"the saved estimator is of class {name!r}, which is not {base.__name__} or a subclass "
+            f"of it: {name}.load and streamgda.load return it"
         )
     return found
 

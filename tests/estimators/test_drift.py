@@ -340,6 +340,22 @@ def test_interrupted_windows_are_not_torn(monkeypatch):
     assert monitor.to_bytes() == before
 
 
+def test_windows_that_are_being_added_are_not_seen(monkeypatch):
+    """As a child does that is forked from another thread meanwhile."""
+    monitor = DriftMonitor(REFERENCE, window=100)
+    monitor.update(X[:30], Y[:30])
+    seen, real = [], drift.compare
+
+    def compare(*parts):
+        seen.append((monitor.n_rows, len(monitor.reports), monitor.last_window))
+        return real(*parts)
+
+    monkeypatch.setattr("streamgda.estimators.drift.compare", compare)
+    monitor.update(X[30:330], Y[30:330])
+    assert len(monitor.reports) == 3
+    assert {*seen} == {(30, 0, None)}
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -146,6 +146,44 @@ def test_p_values_of_regularised_covariances():
     np.testing.assert_allclose(fitted.p_values(rows), expected, rtol=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("covariance_type", "options"),
+    [
+        ("diag", {"shrinkage": 0.5}),
+        ("diag", {"shrinkage": 0.9}),
+        ("diag", {"shrinkage": 0.9, "standardize": True}),
+        ("full", {"shrinkage": 0.9}),
+        ("full", {"shrinkage": 0.9, "standardize": True}),
+        ("full", {"shrinkage": "oas"}),
+        ("full", {"shrinkage": "auto"}),
+    ],
+)
+def test_shrunk_covariances_reject_as_many_fresh_rows_as_promised(covariance_type, options):
+    """Where the mean variance counted as known, two to ten times as many were, and more."""
+    random = np.random.default_rng(0)
+    rejected = []
+    for n in (8, 50):
+        y = np.repeat(np.arange(2), n)
+        for _ in range(100):
+            fitted = GaussianDiscriminantAnalysis(covariance_type, **options)
+            fitted.fit(random.normal(size=(2 * n, 5)), y)
+            p = fitted.p_values(random.normal(size=(300, 5)))
+            rejected.append([(p < 0.01).mean(), (p < 0.001).mean()])
+    few, many = np.reshape(rejected, (2, 100, 2)).mean(axis=1)
+    assert (few < [0.02, 0.004]).all()
+    assert (many > [0.008, 0.0004]).all()
+    assert (many < [0.0125, 0.002]).all()
+
+
+def test_shrinking_the_variance_of_one_feature_changes_no_p_value():
+    X, y, rows = with_outliers()
+    plain, shrunk = (
+        GaussianDiscriminantAnalysis(shrinkage=a).fit(X[:, :1], y).p_values(rows[:, :1])
+        for a in (None, 0.7)
+    )
+    np.testing.assert_allclose(shrunk, plain, rtol=1e-9)
+
+
 @pytest.mark.parametrize("covariance_type", ["full", "tied", "diag"])
 def test_equal_weights_give_the_same_p_values(covariance_type):
     X, y, rows = with_outliers()

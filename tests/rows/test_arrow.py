@@ -269,7 +269,7 @@ def test_files_with_other_columns_and_types(tmp_path: Path) -> None:
         ({"features": ["a", "a"]}, InvalidParameterError, "features are a, a, .*different names"),
         ({"X": "rows"}, InvalidParameterError, "X='rows' names an array of zarr"),
         ({"missing": "fill"}, InvalidParameterError, "missing='fill' does not apply to"),
-        ({"storage_options": {}}, InvalidParameterError, "is not a URL"),
+        ({"storage_options": {}}, InvalidParameterError, "is on this machine"),
     ],
 )
 def test_wrong_options(

@@ -9,6 +9,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -51,6 +52,7 @@ BIG = 2**62
 TEXTS = ["b", "ab", "", "ä", "b"]
 Tree = enum.Enum("Tree", {"OAK": "oak", "ELM": "elm"}, type=str)
 DATES = [datetime.date(2021, 3, 1), datetime.date(2020, 1, 1)]
+NOON = datetime.datetime(2021, 3, 1, 12, tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
 KINDS = {
     "negative": (np.array([-5, 3, -128, 3], np.int8), "i1"),
     "big-endian": (np.array([300, 2, 300], ">i4"), ">i4"),
@@ -206,11 +208,24 @@ def test_dates_of_different_units_are_the_same_dates():
             "no common type",
         ),
         (np.array([DATES[0], decimal.Decimal("NaN")], object), r"y\[1\] is NaN"),
+        ([NOON, NOON, DATES[0]], r"with a time zone and dates without one, y\[2\] the first"),
+        ([NOON.replace(tzinfo=None), NOON], r"y\[1\] the first that differs"),
+        ([pd.Timestamp("2021"), NOON], r"y\[1\] the first that differs"),
     ],
 )
 def test_refused(y, message):
     with pytest.raises(InvalidDataError, match=message):
         as_labels(y)
+
+
+def test_dates_with_a_time_zone_are_those_of_utc():
+    expected = np.array(["2021-03-01T10", "2021-03-01T12"], "M8[us]")
+    noons = [NOON, NOON.replace(tzinfo=datetime.UTC)]
+    for dates in (noons, [*map(pd.Timestamp, noons)], pd.Series(noons, dtype=object)):
+        found = as_labels(dates)
+        np.testing.assert_array_equal(found, expected)
+    for dates in (pd.Series(noons[:1]), pl.Series(noons[:1])):
+        np.testing.assert_array_equal(as_labels(dates), expected[:1])
 
 
 def test_delayed_objects_are_refused():
