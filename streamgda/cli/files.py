@@ -19,7 +19,7 @@ from streamgda.errors import (
     SourceNotFoundError,
 )
 from streamgda.runtime.parameters import TableOptions
-from streamgda.storage.replacing import exists
+from streamgda.storage.replacing import exists, is_free
 
 _NUMBERS, _DATES = "biuf", "mM"
 _BOOLEANS = {"true": True, "false": False}  # as tables have them, in lower case
@@ -244,11 +244,6 @@ def counting(
 
 
 # --- what is written ------------------------------------------------------------------------------
-
-
-def is_free(path: Path) -> bool:
-    """Return True if the path does not exist, or is an empty directory."""
-    return not exists(path) or (path.is_dir() and not any(path.iterdir()))
 
 
 def check_distinct(paths: Mapping[str, Path | None]) -> None:

@@ -17,7 +17,7 @@ from streamgda.cli import files, screen
 from streamgda.cli.options import FormerArgument, takes
 from streamgda.errors import CheckpointError, InvalidParameterError
 from streamgda.storage.opening import check_new, open_node
-from streamgda.storage.replacing import move_into_place, only_writer
+from streamgda.storage.replacing import is_free, move_into_place, only_writer
 
 _SHOWN = 20  # labels, of which the rows are counted
 _BLOCK = 1 << 20  # labels that are counted at a time
@@ -219,7 +219,7 @@ def _refuse_other_data(*paths: Path) -> None:
 
     for path in paths:
         table = is_table_path(path) and path.is_file()
-        if not (files.is_free(path) or table or holds_scores(path)):
+        if not (is_free(path) or table or holds_scores(path)):
             raise InvalidParameterError(
                 f"{path} does not hold predictions: it will not be replaced; name another path"
             )

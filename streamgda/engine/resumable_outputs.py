@@ -398,6 +398,6 @@ def _existing(out: Any) -> Any:
 def _check_file(path: Path, overwrite: bool) -> None:
     """Refuse the path of a file where something else is, or in a folder that does not exist."""
     check_folder(path)
-    free = not path.exists() or (path.is_dir() and not any(path.iterdir()))
-    if not (free or (overwrite and path.is_file()) or (is_geotiff(path) and holds_scores(path))):
+    replaced = (overwrite and path.is_file()) or (is_geotiff(path) and holds_scores(path))
+    if not (replaced or replacing.is_free(path)):
         raise SourceError(f"out={path} exists already; choose another path, or remove it first")

@@ -316,17 +316,10 @@ class GaussianClassifier(MomentClassifier):
 
     def _compute_model(self) -> GaussianModel:
         model: GaussianModel = super()._compute_model()
-        self._report_constant_features(model)
-        return model
-
-    def _report_constant_features(self, model: GaussianModel) -> None:
-        if model.feature_map is not None:
-            return  # features of a map are no columns of the caller
-        if model.features.size == model.n_features:
-            return
+        if model.feature_map is not None or model.features.size == model.n_features:
+            return model  # features of a map are no columns of the caller
         constant = left_out(model)
-        reported = getattr(self, "_reported_constant", None)
-        if reported is None or not np.array_equal(reported, constant):
+        if not np.array_equal(getattr(self, "_reported_constant", ()), constant):
             names = model.feature_names or range(model.n_features)
             listed = ", ".join(str(names[j]) for j in constant[:10])
             listed += ", ..." if constant.size > 10 else ""
@@ -336,6 +329,7 @@ class GaussianClassifier(MomentClassifier):
                 ConstantFeatureWarning,
             )
             self._reported_constant = constant
+        return model
 
     def _estimated(self, drop_constant: bool = True) -> Covariances:
         """Return the covariances of the fitted model."""

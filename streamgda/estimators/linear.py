@@ -24,10 +24,9 @@ from streamgda.models import discriminants
 from streamgda.models.covariance import Covariances, Regularisation, average
 from streamgda.models.discriminants import LinearModel, LinearScores
 from streamgda.models.gaussian import GaussianModel
-from streamgda.models.model import check_priors
 from streamgda.moments import ClassMoments
 from streamgda.moments.fourth import TOTAL
-from streamgda.runtime.parameters import as_integer, as_number, as_numbers
+from streamgda.runtime.parameters import as_integer, as_number
 from streamgda.storage.saved import build
 
 _SINGULAR = {"svd": "scaled", "lsqr": "features", "eigen": "refuse"}
@@ -176,14 +175,9 @@ class LinearDiscriminantAnalysis(
     # --- the model ----------------------------------------------------------------------------
 
     def _priors_of(self, moments: ClassMoments) -> np.ndarray:
-        priors = self.priors
-        if priors is not None:
-            n = moments.classes.size
-            priors = as_numbers("priors", priors, f"one number for each of the {n} classes")
-            total = priors.sum()
-            if total > 0 and abs(total - 1) > _PRIOR_ERROR:
-                priors = priors / total
-        return check_priors(priors, moments.classes, moments.class_count)
+        priors = super()._priors_of(moments)
+        total = priors.sum()
+        return priors / total if abs(total - 1) > _PRIOR_ERROR else priors
 
     def _make_model(
         self, moments: ClassMoments, beside: GivenCovariances | None = None

@@ -748,9 +748,8 @@ def _columns_of(target: Any, names: Any, width: int) -> np.ndarray:
     """Return the numbers of the columns that are targets."""
     expected = f"the name or the number of a column, 0 to {width - 1}, or a list of several"
     found = np.atleast_1d(np.asarray(feature_numbers(target, names, width, "target")))
-    if found.ndim != 1 or not found.size or found.dtype.kind not in "iu":
-        raise refuse("target", target, expected)
-    if (found < 0).any() or (found >= width).any() or np.unique(found).size < found.size:
+    different = np.intersect1d(found, np.arange(width))
+    if found.dtype.kind not in "iu" or not found.size or found.shape != different.shape:
         raise refuse("target", target, expected)
     return found
 

@@ -128,6 +128,11 @@ def exists(path: Path) -> bool:
     return path.exists()
 
 
+def is_free(path: Path) -> bool:
+    """Return True if the path does not exist, or is an empty directory."""
+    return not exists(path) or (path.is_dir() and not any(path.iterdir()))
+
+
 def remove_left_overs(path: Path) -> None:
     """Remove the temporary files that killed processes left beside a path, as far as possible."""
     path = path.resolve()
