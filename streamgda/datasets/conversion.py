@@ -26,7 +26,7 @@ from streamgda.rows.in_memory import BackedSparseRows, SparseRows, as_array
 from streamgda.rows.labels import are_missing
 from streamgda.rows.names import join_names
 from streamgda.rows.opening import is_table, refuse_other_kinds, table_files
-from streamgda.rows.sources import ForwardRows, RowSource
+from streamgda.rows.sources import ForwardRows, RowSource, check_lengths
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import (
     ColumnNames,
@@ -276,10 +276,8 @@ def _slabs(rows: Rows, chunk_rows: int | None) -> Generator[Block]:
     X, y = rows.X, rows.y
     if len(X.shape) < 2:
         raise InvalidDataError(f"features of shape {X.shape}, expected rows x features")
-    if y is not None and len(y.shape) != 1:
-        raise InvalidDataError(f"labels of shape {y.shape}, expected one dimension")
-    if y is not None and y.n_rows != X.n_rows:
-        raise InvalidDataError(f"{X.n_rows} rows, but {y.n_rows} labels")
+    if y is not None and (X.n_rows or y.n_rows):  # a source may have no rows
+        check_lengths(X, y)
     n = chunk_rows or max(1, _CHUNK_BYTES // max(1, X.row_bytes))
     for slab in rows.slabs(-(-n // X.unit) * X.unit) if X.n_rows else [rows.read(0, 0)]:
         features, *labels = (

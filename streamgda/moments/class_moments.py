@@ -831,14 +831,14 @@ class ClassMoments(Moments):
         """Return the numbers here of the other's classes; refuse rows that are not included."""
         at = label_codes.find(other._classes, self._classes)
         held = np.where(at >= 0, np.append(self.class_count, 0)[at], 0)
-        for label, count, here in zip(
-            other._classes.tolist(), other.class_count, held, strict=True
-        ):
-            if exceeds(count, here):
-                raise MergeError(
-                    f"subtracting {count:g} rows of class {label!r} from moments that hold "
-                    f"{here:g} of them: only rows that were added can be subtracted"
-                )
+        lacking = np.flatnonzero(exceeds(other.class_count, held))
+        if lacking.size:
+            k = lacking[0]
+            raise MergeError(
+                f"subtracting {other.class_count[k]:g} rows of class "
+                f"{other._classes[k].item()!r} from moments that hold {held[k]:g} of them: only "
+                f"rows that were added can be subtracted"
+            )
         return at
 
     # --- moments of other features, classes, labels or projections ------------------------------
@@ -1151,10 +1151,8 @@ class ClassMoments(Moments):
             )
         offset = np.zeros(d) if offset is None else offset
         shift = as_numbers("offset", offset, f"{d} numbers", finite=True)
-        if shift.shape != (sums.n_features,):
-            raise InvalidParameterError(
-                f"offset has shape {shift.shape}, expected ({sums.n_features},)"
-            )
+        if shift.shape != (d,):
+            raise InvalidParameterError(f"offset has shape {shift.shape}, expected ({d},)")
         # The low part keeps what an offset of the rows would round away.
         with np.errstate(over="ignore", invalid="ignore"):
             longer = ((sums.mean.astype(np.longdouble) - shift) + sums.mean_low) @ components.T

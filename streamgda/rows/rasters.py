@@ -208,7 +208,7 @@ class GridRows(RowSource):
             elif values.sizes[dim] == 1:
                 single.append(dim)
         values = values.isel(dict.fromkeys(single, 0), drop=True) if single else values
-        if dims == tuple(n for n in self.axes) and values.ndim == len(dims):  # without names
+        if dims == self.axes and values.ndim == len(dims):  # without names
             of = dict(zip(dims, values.dims, strict=True))
         if len(of) < values.ndim:
             others = [dim for dim in values.dims if dim not in of.values()]

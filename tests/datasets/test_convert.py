@@ -192,9 +192,9 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("source", "labels", "message"),
         [
-            (X, Y[:7], "11 rows, but 7 labels"),
+            (X, Y[:7], "X has 11 rows but there are 7 labels"),
             (Y, None, r"features of shape \(11,\)"),
-            (X, X, r"labels of shape \(11, 6\)"),
+            (X, X, r"labels have shape \(11, 6\)"),
             (X[:, :0], Y, "no features"),
             (X.astype(complex), Y, "features of dtype complex128"),
             (X.astype(object), Y, "features of dtype object"),
