@@ -438,6 +438,11 @@ def check_comparable(unlabelled: np.ndarray, labels: Labels) -> None:
 def find(labels: Labels, classes: np.ndarray) -> np.ndarray:
     """Return the number of each label among the sorted `classes`, -1 if it is not included."""
     if type(labels) is not CodedLabels and labels.size > _FEW:
+        integers = labels.dtype.kind in "biu" and labels.dtype != np.uint64
+        if integers and (table := integer_table(classes)) is not None:
+            codes = look_up(labels, *table)
+            if codes is not None:
+                return codes.copy() if codes is labels else codes
         labels = distinct(labels)
     if type(labels) is CodedLabels:
         return _search(labels.values, classes)[labels.codes]

@@ -292,6 +292,16 @@ def test_find():
     assert (codes.size, classes.tolist()) == (0, ["a"])
 
 
+@pytest.mark.parametrize("dtype", [*INTEGERS, "bool", "float64"])
+def test_codes_of_many_labels_are_found_in_memory_of_their_own(dtype):
+    y = (np.arange(3000) % 7).astype(dtype)
+    for classes in (np.arange(7), np.array([0, 2, 5]), np.arange(-2.0, 9), np.array([1, 10**12])):
+        numbers = {label: number for number, label in enumerate(classes.tolist())}
+        codes = find(y, classes)
+        assert codes.tolist() == [numbers.get(label, -1) for label in y.tolist()]
+        assert not np.shares_memory(codes, y)
+
+
 WORDS = st.lists(st.text("ab", max_size=3), min_size=1, max_size=9)
 NUMBERS = st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 3), min_size=1, max_size=9)
 
