@@ -831,14 +831,8 @@ class ClassMoments(Moments):
         """Return the numbers here of the other's classes; refuse rows that are not included."""
         at = label_codes.find(other._classes, self._classes)
         held = np.where(at >= 0, np.append(self.class_count, 0)[at], 0)
-        lacking = np.flatnonzero(exceeds(other.class_count, held))
-        if lacking.size:
-            k = lacking[0]
-            raise MergeError(
-                f"subtracting {other.class_count[k]:g} rows of class "
-                f"{other._classes[k].item()!r} from moments that hold {held[k]:g} of them: only "
-                f"rows that were added can be subtracted"
-            )
+        labels = other._classes
+        check_holds(held, other.class_count, lambda k: f"class {labels[k].item()!r}")
         return at
 
     # --- moments of other features, classes, labels or projections ------------------------------
@@ -1249,10 +1243,19 @@ class ClassMoments(Moments):
         return loaded
 
 
-def exceeds(count: Any, held: Any) -> Any:
-    """Return where there are more rows than those held, or more weight, by more than rounding."""
+def check_holds(held: np.ndarray, count: np.ndarray, name_of: Callable[..., str]) -> None:
+    """Raise `MergeError` if fewer rows are held than are subtracted, by more than rounding.
+
+    Its message has the result of ``name_of(*numbers)``, for the first place where that is so.
+    """
     whole = count.dtype.kind == held.dtype.kind == "i"
-    return count > (held if whole else held * (1 + 1e-9))
+    lacking = np.argwhere(count > (held if whole else held * (1 + 1e-9)))
+    if lacking.size:
+        at = tuple(lacking[0])
+        raise MergeError(
+            f"subtracting {count[at]:g} rows of {name_of(*at)} from moments that hold "
+            f"{held[at]:g} of them: only rows that were added can be subtracted"
+        )
 
 
 def _both_exact(a: CentredSums | ExactSums, b: CentredSums | ExactSums) -> bool:

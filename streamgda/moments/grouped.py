@@ -15,9 +15,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
+from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.moments.base import Moments
-from streamgda.moments.class_moments import ClassMoments, exceeds
+from streamgda.moments.class_moments import ClassMoments, check_holds
 from streamgda.moments.covariance_types import Structure
 from streamgda.moments.feature_maps import Lifting
 from streamgda.rows.arrays import CodedLabels, is_masked, read_only
@@ -625,14 +625,12 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         held, theirs = self._held, other._held.pruned()
         labels = held.labels_with(theirs)
         wide, subtracted = held.widened(*labels), theirs.widened(*labels)
-        lacking = np.argwhere(exceeds(subtracted.counts, wide.counts))
-        if lacking.size:
-            g, k = lacking[0]
-            raise MergeError(
-                f"subtracting {subtracted.counts[g, k]:g} rows of class "
-                f"{labels[1][k].item()!r} in group {labels[0][g].item()!r} from moments that hold "
-                f"{wide.counts[g, k]:g} of them: only rows that were added can be subtracted"
-            )
+        groups, classes = labels
+        check_holds(
+            wide.counts,
+            subtracted.counts,
+            lambda g, k: f"class {classes[k].item()!r} in group {groups[g].item()!r}",
+        )
         left = wide.cells._less(subtracted.cells, None)
         return self._made(Held(*labels, left).pruned())
 

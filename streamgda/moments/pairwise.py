@@ -307,11 +307,8 @@ class PairwiseMoments(Moments):
             try:
                 with self._lock:
                     self._add(added)
-            except MergeError:  # the widths and the names have been checked
-                raise InvalidDataError(
-                    "Input X contains values whose sums or squares overflow float64; scale them "
-                    "down"
-                ) from None
+            except MergeError as error:  # an overflow: widths and names have been checked
+                raise InvalidDataError(f"Input X: {error}") from None
         return self
 
     def _bytes(self, n_classes: int, n_features: int, n_groups: int = 0) -> tuple[int, int]:
