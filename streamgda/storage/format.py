@@ -417,14 +417,11 @@ def unpack_labels(packed: Mapping[str, Any]) -> np.ndarray:
             valid = valid and bool(np.isfinite(labels).all())
         if labels.dtype.kind == "f":
             valid = valid and bool((labels == np.floor(labels)).all())
+        if not valid:
+            raise ValueError(f"{labels.tolist()!r:.400} are not the sorted labels of classes")
+        return labels
     except Exception as error:  # NumPy raises almost any kind for invented data types
         raise FormatError(f"saved labels are damaged: {error!r:.500}") from None
-    if not valid:
-        raise FormatError(
-            f"saved labels are damaged: {labels.tolist()!r:.500} are not the sorted labels of "
-            f"classes"
-        )
-    return labels
 
 
 def _unpacked(dtype: np.dtype, values: list[Any]) -> np.ndarray:
