@@ -13,13 +13,16 @@ from streamgda.kernels.blas import cross, gram
 from streamgda.kernels.sums import number_of, row_start
 from streamgda.kernels.vectors import prefetch_values
 
-# Rows of a product. float32 products are summed in float32 in a block: about four of these.
-PRODUCT_ROWS = 248
+# Rows of a product. float32 products are summed in float32 in a block: about four of these, or of
+# wide rows sixteen. An element of the sum is off by less than 2^-24 of the sum of magnitudes for
+# each row of a product, each product of a block, and each of four roundings of two centred values.
+PRODUCT_ROWS = 224
 BLOCK_ROWS = 4 * PRODUCT_ROWS
 
 # Rows of the smallest blocks: for fewer, work that each block repeats would take too long.
 LEAST_ROWS = 256
 
+_LOOKED_AT = 8  # rows of a block, before it is seen whether each feature has a value
 _AHEAD = 6  # rows that processors cannot foresee, as they are in the order of classes
 _VALUES_AHEAD = 1 << 10  # of a triangle, which is changed line by line
 
@@ -49,30 +52,30 @@ def empty_rows(n_rows, n_features, n_classes):
 
 
 @inner_kernel
-def centre_rows(X, codes, order, weights, high, low, rows, magnitude):
+def centre_rows(X, codes, order, weights, high, low, start, rows, magnitude):
     """Write each row numbered by `order`, less its class's centre, times the root of its weight.
 
-    Values are read by `number_of`. The centre is ``high + low``; rows are centred in the type of
-    these and of `magnitude`, to which the sums of the magnitudes of each feature go.
+    Values are read by `number_of`, from feature `start` on. The centre is ``high + low``; rows are
+    centred in the type of these and of `magnitude`, to which the magnitudes of each feature are
+    added.
     """
-    number = high.dtype.type
-    for j in range(magnitude.shape[0]):
-        magnitude[j] = 0
+    number, width = high.dtype.type, magnitude.shape[0]
     for q in range(order.shape[0]):
         following = order[min(q + _AHEAD, order.shape[0] - 1)]
-        prefetch_values(X, following * X.shape[1], X.shape[1])
+        prefetch_values(X, following * X.shape[1] + start, width)
         r = np.uint64(order[q])  # unsigned: no check for negative indices
         k = np.uint64(codes[r])
+        row, centre, rest = X[r, start:], high[k, start:], low[k, start:]
         if weights.shape[0] > 0:
             root = number(np.sqrt(weights[r]))
-            for j in range(X.shape[1]):  # values that float32 rounds to zero are nonzero here
-                value = root * ((number_of(X[r, j]) - high[k, j]) - low[k, j])
+            for j in range(width):  # values that float32 rounds to zero are nonzero here
+                value = root * ((number_of(row[j]) - centre[j]) - rest[j])
                 rows[q, j] = value
                 magnitude[j] += abs(value)
         else:
-            for j in range(X.shape[1]):
-                rows[q, j] = (number_of(X[r, j]) - high[k, j]) - low[k, j]
-            for j in range(X.shape[1]):
+            for j in range(width):
+                rows[q, j] = (number_of(row[j]) - centre[j]) - rest[j]
+            for j in range(width):
                 magnitude[j] += abs(rows[q, j])
 
 
@@ -87,45 +90,49 @@ def squeeze(rows, magnitude, features):
     for j in range(magnitude.shape[0]):
         features[active] = j
         active += magnitude[j] != 0
-        if rows.itemsize == 4 and magnitude[j] != 0 and not _LEAST < magnitude[j] < _MOST:
-            return -1
-    if active < magnitude.shape[0]:
-        for q in range(rows.shape[0]):
-            for a in range(active):
-                rows[q, a] = rows[q, np.uint64(features[a])]
+    if rows.itemsize == 4 and not within(magnitude):
+        return -1
+    move_columns(rows, features[:active], 0)
     return active
 
 
-@kernel
-def pack_blocks(source, first, last, at, rows, features, active):
-    """Centre ``order[first[b]:last[b]]`` as block b, at ``rows[at[b]]``, and `squeeze` it.
+@inline_kernel
+def within(magnitude):
+    """Return True if float32 can hold the squares of all features, and their sums."""
+    for j in range(magnitude.shape[0]):
+        if magnitude[j] != 0 and not _LEAST < magnitude[j] < _MOST:
+            return False
+    return True
 
-    `source` is what `centre_rows` reads.
-    """
-    X, codes, order, weights, high, low = source
-    magnitude = np.empty(X.shape[1], high.dtype)
-    for b in range(first.shape[0]):
-        block = rows[at[b] : at[b] + last[b] - first[b]]
-        centre_rows(X, codes, order[first[b] : last[b]], weights, high, low, block, magnitude)
-        active[b] = squeeze(block, magnitude, features[b])
+
+@inline_kernel
+def move_columns(rows, features, start):
+    """Move the columns of some features to the front; the first column is that of `start`."""
+    n = features.shape[0]
+    if n > 0 and features[n - 1] - start >= n:
+        for q in range(rows.shape[0]):
+            for a in range(n):
+                rows[q, a] = rows[q, np.uint64(features[a] - start)]
 
 
 @kernel
 def multiply_blocks(source, first, last, groups, rows, features, active, products, S):
-    """Centre blocks of rows, see `pack_blocks`, one after another, and write their products.
+    """Centre blocks ``order[first[b]:last[b]]``, one after another, and write their products.
 
-    If `S` has triangles, the products of each block are added to that of its group instead, and
-    `products` holds those of one block. `rows` does in any case.
+    `source` is what `centre_rows` reads. If `S` has triangles, the products of each block are added
+    to that of its group instead, and `products` holds those of one block. `rows` does in any case.
     """
     X, codes, order, weights, high, low = source
     magnitude = np.empty(X.shape[1], high.dtype)
     for b in range(first.shape[0]):
         block, own = rows[: last[b] - first[b]], features[b]
-        centre_rows(X, codes, order[first[b] : last[b]], weights, high, low, block, magnitude)
+        for j in range(magnitude.shape[0]):
+            magnitude[j] = 0
+        centre_rows(X, codes, order[first[b] : last[b]], weights, high, low, 0, block, magnitude)
         active[b] = squeeze(block, magnitude, own)
         n = max(0, active[b])
         product = products[b if S.shape[0] == 0 else 0, :n, :n]
-        step = rows_at_a_time(block.shape[0])
+        step = rows_at_a_time(block.shape[0], PRODUCT_ROWS)
         for q in range(0, block.shape[0] if n > 0 else 0, step):
             gram(block[q : q + step, :n], 0.0 if q == 0 else 1.0, product)
         if S.shape[0] > 0:
@@ -143,37 +150,82 @@ def add_blocks(products, features, active, groups, first, last, S):
 
 
 @kernel
-def multiply_part(rows, features, active, part, space):
-    """Write a part of the products of a block, which `pack_blocks` centred, to a corner of `space`.
+def multiply_part(source, first, last, part, rows, features, product):
+    """Write a part of the products of the block ``order[first:last]``, whose rows are centred.
 
     `part` are the first row of the part, one past the last, and the same of its columns: those of
-    the rows, or all before them.
+    the rows, or all before them. As many rows are centred at a time as are multiplied, in two
+    arrays `rows`, so that they stay in a cache. `source` is what `centre_rows` reads.
+
+    Features that are zero in all rows are left out; `features` are the others, of the columns if
+    these are apart, and of the rows. Return the numbers of both, the second one negative if float32
+    has too small a range.
     """
-    i, i_stop = count_below(features, active, part[0], part[1])
-    j, j_stop = count_below(features, active, part[2], part[3])
-    product = space[: i_stop - i, : j_stop - j]
-    step = rows_at_a_time(rows.shape[0])
-    for q in range(0, rows.shape[0] if product.size > 0 else 0, step):
-        some, beta = rows[q : q + step], 0.0 if q == 0 else 1.0
-        if i == j:
-            gram(some[:, i:i_stop], beta, product)
+    X, codes, order, weights, high, low = source
+    own, apart = order[first:last], part[0] != part[2]
+    n_columns = 0
+    if apart:
+        n_columns = find_features(X, codes, own, high, low, part[2], part[3], features)
+    others = features[n_columns:]
+    n_rows = find_features(X, codes, own, high, low, part[0], part[1], others)
+    if n_rows == 0 or (apart and n_columns == 0):
+        return 0, 0
+    magnitude = np.zeros((2, rows.shape[2]), high.dtype)
+    left, right = magnitude[0, : part[1] - part[0]], magnitude[1, : part[3] - part[2]]
+    step = rows_at_a_time(own.shape[0], rows.shape[1])
+    for q in range(0, own.shape[0], step):
+        some, beta = own[q : q + step], 0.0 if q == 0 else 1.0
+        A, B = rows[0, : some.shape[0]], rows[1, : some.shape[0]]
+        centre_rows(X, codes, some, weights, high, low, part[0], A, left)
+        move_columns(A, others[:n_rows], part[0])
+        if apart:
+            centre_rows(X, codes, some, weights, high, low, part[2], B, right)
+            move_columns(B, features[:n_columns], part[2])
+            cross(A[:, :n_rows], B[:, :n_columns], beta, product[:n_rows, :n_columns])
         else:
-            cross(some[:, i:i_stop], some[:, j:j_stop], beta, product)
+            gram(A[:, :n_rows], beta, product[:n_rows, :n_rows])
+    if rows.itemsize == 4 and not (within(left) and within(right)):
+        return 0, -1
+    return n_columns, n_rows
+
+
+@inner_kernel
+def find_features(X, codes, order, high, low, first, last, features):
+    """Write the features between two that are not zero in all rows once these are centred.
+
+    Return their number. Once all are found, as soon happens to most rows, no other row is read.
+    """
+    found, n = np.zeros(last - first, np.bool_), 0
+    for q in range(order.shape[0]):
+        r = np.uint64(order[q])  # unsigned: no check for negative indices
+        k = np.uint64(codes[r])
+        row, centre, rest = X[r, first:], high[k, first:], low[k, first:]
+        for j in range(found.shape[0]):
+            found[j] |= (number_of(row[j]) - centre[j]) - rest[j] != 0
+        if q % _LOOKED_AT == 0:
+            missing = 0
+            for j in range(found.shape[0]):
+                missing += not found[j]
+            if missing == 0:
+                break
+    for j in range(found.shape[0]):
+        features[n] = first + j
+        n += found[j]
+    return n
 
 
 @kernel
-def add_part(space, features, active, part, S):
+def add_part(product, features, n_columns, n_rows, S):
     """Add a part of the products of a block, see `multiply_part`, to the triangle `S`."""
-    i, i_stop = count_below(features, active, part[0], part[1])
-    j, j_stop = count_below(features, active, part[2], part[3])
-    if i < i_stop and j < j_stop:
-        add_lower(space[: i_stop - i, : j_stop - j], i, j, features, S)
+    if n_rows > 0:
+        width = n_columns if n_columns > 0 else n_rows
+        add_lower(product[:n_rows, :width], n_columns, 0, features, S)
 
 
 @inline_kernel
-def rows_at_a_time(n_rows):
-    """Return the number of rows of each product of a block, at most `PRODUCT_ROWS`."""
-    n_products = (n_rows + PRODUCT_ROWS - 1) // PRODUCT_ROWS
+def rows_at_a_time(n_rows, most):
+    """Return the number of rows of each product of a block."""
+    n_products = (n_rows + most - 1) // most
     return (n_rows + n_products - 1) // n_products
 
 

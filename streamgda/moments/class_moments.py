@@ -133,10 +133,10 @@ class ClassMoments(Moments):
     Covariances are rounded twice: the scatter, and its division by the number of rows.
 
     Everything else is float64, with one exception: if the moments take more than 1 MiB, float32
-    and float16 rows are centred and multiplied in float32, 248 rows at a time; four of these
-    products are summed in float32, and their sums in float64. The error of an element of the
-    scatter is then at
-    most :math:`260 \cdot 2^{-24} \sum |x_i - m_i| |x_j - m_j|`; pass ``X.astype(float)`` for more
+    and float16 rows are centred and multiplied in float32, up to 224 rows at a time; up to six of
+    these products are summed in float32, or 24 of more than 1,024 features, and their sums in
+    float64. The error of an element of the scatter is then at most
+    :math:`260 \cdot 2^{-24} \sum |x_i - m_i| |x_j - m_j|`; pass ``X.astype(float)`` for more
     accuracy. The same bound holds on a device, where tensors of floats of up to 32 bits are
     multiplied in float32, 240 rows at a time, and integers in float64.
 

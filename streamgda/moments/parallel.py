@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from itertools import pairwise, zip_longest
+from itertools import count, pairwise, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from streamgda.kernels.products import BLOCK_ROWS as FLOAT_ROWS
 from streamgda.kernels.products import LEAST_ROWS, PRODUCT_ROWS
 from streamgda.kernels.sums import group_rows
 from streamgda.moments.roots import halves
-from streamgda.rows.arrays import WINDOW_BYTES, ColumnRows, OrderedRows, as_kernel_rows, blocks
+from streamgda.rows.arrays import ColumnRows, OrderedRows, as_kernel_rows, blocks
 from streamgda.runtime import threads
 from streamgda.runtime.interruption import Lock
 
@@ -167,9 +168,9 @@ def _tasks(sizes: np.ndarray, owner: np.ndarray, n_rows: int) -> list[tuple[slic
 
 _BLOCKS = 8  # that rows are cut into, at least, unless these are few
 _TASK_ELEMENTS = 1 << 19  # of rows that are worth a call on another thread
-_PART_FEATURES = 1024  # of a part of a matrix whose products are held
+_PART_FEATURES = 1024  # of a part of a matrix whose products are held, of many rows twice as many
+_MANY_BLOCKS = 16  # of wide rows, which are enough tasks if a matrix has few parts
 _ADDED_FEATURES = 128  # of a part of a matrix to which one thread adds, and others to others
-_WIDE_BYTES = WINDOW_BYTES // 4  # of the wide rows that are centred at a time, for each thread
 
 
 def add_scatter(
@@ -191,8 +192,13 @@ def add_scatter(
     n_rows, d = X.shape
     order, starts = rows_by_group(codes, len(centre), len(scatter))
     wide = d > _PART_FEATURES
-    size = FLOAT_ROWS if wide else max(PRODUCT_ROWS, min(FLOAT_ROWS, n_rows // _BLOCKS))
-    cuts = even_blocks(starts, np.arange(len(scatter)), size)
+    # Each block of wide rows is added to a large matrix.
+    least, n_blocks = (FLOAT_ROWS, _MANY_BLOCKS) if wide else (PRODUCT_ROWS, _BLOCKS)
+    size = max(least, min(4 * least, n_rows // n_blocks))
+    cuts: Sequence[np.ndarray] = even_blocks(starts, np.arange(len(scatter)), size)
+    if wide:
+        n, n_parts = len(cuts[0]), len(_triangle_parts(n_rows, d))
+        cuts = *(np.repeat(cut, n_parts) for cut in cuts), np.tile(np.arange(n_parts), n)
     source = X, codes, order, weights, *_centre_in(centre, centre_low, dtype, weights)
     add = _add_in_parts if wide else _add_blocks
     with threads.serial_blas():
@@ -206,8 +212,8 @@ def add_scatter(
 def _float_bytes(n_features: int) -> int:
     """Return the most bytes of the rows and products that all threads hold."""
     if n_features > _PART_FEATURES:
-        block, n = 8 * (FLOAT_ROWS + FLOAT_ROWS // 2) * n_features, threads.n_threads()
-        return max(n * _WIDE_BYTES, block) + 8 * n * _PART_FEATURES**2
+        width = min(n_features, 2 * _PART_FEATURES)
+        return 8 * threads.n_threads() * width * (width + 2 * PRODUCT_ROWS)
     rows = LARGEST_TASK * max(FLOAT_ROWS, _TASK_ELEMENTS // n_features)
     blocks, block = max(1, rows // FLOAT_ROWS), FLOAT_ROWS + FLOAT_ROWS // 2
     return 8 * threads.n_threads() * (block * n_features + blocks * n_features**2)
@@ -265,58 +271,39 @@ def _add_blocks(
 def _add_in_parts(
     source: tuple[np.ndarray, ...], cuts: Sequence[np.ndarray], dtype: Any, scatter: np.ndarray
 ) -> np.ndarray:
-    """Centre blocks of wide rows and add their products; see `_add_blocks`.
+    """Centre blocks of wide rows and add parts of their products; see `_add_blocks`.
 
-    Blocks are as large as those of fewer features, because each is a pass over a large matrix. Once
-    some are centred, a task is a part of the products of one of them.
+    A task is a block and the number of a part, and centres the features that it multiplies.
     """
-    d, sizes = source[0].shape[1], cuts[1] - cuts[0]
-    held = threads.n_threads() * _WIDE_BYTES // (np.dtype(dtype).itemsize * d)
-    most = max(int(sizes.max()), held)
-    active, parts = np.empty(sizes.size, np.intp), _triangle_parts(d)
-    rows = np.empty((min(most, int(sizes.sum())), d), dtype)
+    parts = _triangle_parts(*source[0].shape)
     width = max(part[1] - part[0] for part in parts)
-    spaces = _Spaces(lambda: [np.empty((width, width), dtype)])
+    shapes = (2, PRODUCT_ROWS, width), (width, width)
+    spaces = _Spaces(lambda: [np.empty(shape, dtype) for shape in shapes])
 
-    def add(some: slice) -> None:
-        first, last, groups = (cut[some] for cut in cuts)
-        stop = np.cumsum(last - first)
-        at, own = stop - (last - first), active[some]
-        features = np.empty((groups.size, d), np.intp)
+    def add(turns: threads.Turns, turn: int, first: int, last: int, g: int, p: int) -> bool:
+        features = np.empty(2 * width, np.intp)
+        with spaces.one() as (rows, results):
+            n = products.multiply_part(source, first, last, parts[p], rows, features, results)
+            with turns.turn((g, p), turn):
+                products.add_part(results, features, *n, scatter[g])
+        return n[1] < 0
 
-        def centre(*block: int) -> None:
-            b = slice(*block)
-            where = rows, features[b], own[b]
-            products.pack_blocks(source, first[b], last[b], at[b], *where)
-
-        def multiply(turns: threads.Turns, part: tuple[int, int, int, int], i: int) -> None:
-            block = features[i], max(own[i], 0), part
-            with spaces.one() as [results]:
-                products.multiply_part(rows[at[i] : stop[i]], *block, results)
-                with turns.turn(part, i):
-                    products.add_part(results, *block, scatter[groups[i]])
-
-        threads.run(centre, pairwise(range(groups.size + 1)))
-        threads.run_in_turns(multiply, ((part, i) for i in range(groups.size) for part in parts))
-
-    ends, start = np.cumsum(sizes), 0
-    while start < sizes.size:
-        before = ends[start] - sizes[start]
-        stop = int(np.searchsorted(ends, before + most, "right"))
-        add(slice(start, stop))
-        start = stop
-    return np.flatnonzero(active < 0)
+    turns: defaultdict[Any, Iterator[int]] = defaultdict(count)
+    tasks = zip(*(cut.tolist() for cut in cuts), strict=True)
+    return np.flatnonzero(
+        threads.run_in_turns(add, ((next(turns[task[2:]]), *task) for task in tasks))
+    )
 
 
-def _triangle_parts(d: int) -> list[tuple[int, int, int, int]]:
+def _triangle_parts(n_rows: int, d: int) -> list[tuple[int, int, int, int]]:
     """Cut a d x d lower triangle into squares: first and last rows, and columns.
 
-    Those on the diagonal, with half of the products, come last, so that threads end together.
+    Many rows have few parts, whose products take less time, because their blocks are tasks enough.
     """
-    n = -(-d // _PART_FEATURES)
+    many = n_rows >= _MANY_BLOCKS * FLOAT_ROWS
+    n = -(-d // (_PART_FEATURES * (2 if many else 1)))
     ranges = [*pairwise((np.arange(n + 1) * d // n).tolist())]
-    below = [(*rows, *columns) for i, rows in enumerate(ranges) for columns in ranges[:i]]
-    return below + [(*rows, *rows) for rows in ranges]
+    return [(*rows, *columns) for i, rows in enumerate(ranges) for columns in ranges[: i + 1]]
 
 
 # --- rows of integers -------------------------------------------------------------------------

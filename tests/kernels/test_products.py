@@ -15,7 +15,6 @@ from streamgda.kernels.products import (
     empty_rows,
     multiply_blocks,
     multiply_part,
-    pack_blocks,
 )
 from streamgda.moments.parallel import even_blocks
 from streamgda.storage.format import pack_triangles, unpack_triangles
@@ -25,19 +24,14 @@ N_CLASSES = 3
 TYPES = [("float64", "float64", "float64"), ("float32", "float32", "float32")]
 
 
-def packed(X, codes, order, weights, cuts, types, centre=None, low=0.25):
-    """Blocks ``order[a:b]`` for the given cuts, and rows as they must be centred."""
+def centred(X, codes, order, weights, types, centre=None, low=0.25):
+    """Rows as kernels read them, and as they must be centred."""
     d = X.shape[1]
     centre = np.zeros((N_CLASSES, d)) if centre is None else centre
     high, rest = centre.astype(types[1]), np.full((N_CLASSES, d), low, types[1])
-    first, last = np.array(cuts[:-1]), np.array(cuts[1:])
-    rows, at = np.full((last[-1], d), np.nan, types[2]), first
-    features, active = np.empty((first.size, d), np.intp), np.empty(first.size, np.intp)
     source = frozen(X.astype(types[0])), codes, order, frozen(weights), high, rest
-    with np.errstate(over="ignore", invalid="ignore"):
-        pack_blocks(source, first, last, at, rows, features, active)
     Z = (X - high[codes] - low)[order]
-    return (rows, features, active), Z * np.sqrt(weights[order])[:, None] if weights.size else Z
+    return source, Z * np.sqrt(weights[order])[:, None] if weights.size else Z
 
 
 def sample(rng, n, d):
@@ -54,42 +48,71 @@ def test_features_that_are_zero_in_a_block_are_left_out(types, weighted):
     centre = rng.integers(-3, 4, (N_CLASSES, 9))
     X[:, [0, 4, 8]] = 0.25 + centre[codes][:, [0, 4, 8]]
     weights = rng.integers(1, 5, 40) ** 2.0 if weighted else NO_WEIGHTS
-    cuts = [0, 17, 18, 40]
-    (rows, features, active), Z = packed(X, codes, order, weights, cuts, types, centre)
-    for b, (first, last) in enumerate(pairwise(cuts)):
-        chosen = features[b, : active[b]]
-        assert chosen.tolist() == np.flatnonzero(Z[first:last].any(axis=0)).tolist()
-        assert (rows[first:last, : active[b]] == Z[first:last, chosen]).all()
+    source, Z = centred(X, codes, order, weights, types, centre)
+    rows, space = np.empty((40, 9), types[2]), np.empty((1, 9, 9), types[2])
+    features, active, S = np.empty((1, 9), np.intp), np.empty(1, np.intp), np.empty((0, 45))
+    for block in pairwise([0, 17, 18, 40]):
+        first, last = (np.array([row]) for row in block)
+        multiply_blocks(source, first, last, active, rows, features, active, space, S)
+        own, chosen = Z[slice(*block)], features[0, : active[0]]
+        assert chosen.tolist() == np.flatnonzero(own.any(axis=0)).tolist()
+        assert (rows[: len(own), : active[0]] == own[:, chosen]).all()
 
 
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("types", TYPES)
-def test_parts_of_products(types):
+def test_parts_of_products(types, weighted):
     """Each part changes nothing else, and together they are the lower triangles."""
     rng = np.random.default_rng(2)
-    d, cuts, groups = 11, [0, 300, 301, 600, 640], np.array([1, 0, 1, 1])
+    d, cuts, groups = 11, [0, 300, 301, 600, 640], [1, 0, 1, 1]
     X, codes, order = sample(rng, cuts[-1], d)
     X[order[300:600], 3:6] = 0.25
-    (rows, features, active), Z = packed(X, codes, order, NO_WEIGHTS, cuts, types)
+    X[order[600:], 6:] = 0.25
+    weights = rng.integers(1, 5, 640) ** 2.0 if weighted else NO_WEIGHTS
+    source, Z = centred(X, codes, order, weights, types)
     assert cuts[1] > PRODUCT_ROWS
-    first, last = np.array(cuts[:-1]), np.array(cuts[1:])
     S = np.tril(rng.integers(-9, 9, (2, d, d)).astype(np.float64))
     expected = S.copy()
-    for g, a, b in zip(groups, first, last, strict=True):
+    for g, (a, b) in zip(groups, pairwise(cuts), strict=True):
         expected[g] += np.tril(Z[a:b].T @ Z[a:b])
     ranges = [(0, 4), (4, 5), (5, 11)]
+    space, features = np.empty((6, 6), types[2]), np.empty(12, np.intp)
+    rows = np.full((2, PRODUCT_ROWS, 6), np.nan, types[2])
     for i, own in enumerate(ranges):
         for columns in ranges[: i + 1]:
             after, part = S.copy(), (slice(None), slice(*own), slice(*columns))
             after[part] = expected[part]
-            space = np.empty((d, d), rows.dtype)
-            part, S = (*own, *columns), pack_triangles(S)
-            for b, g in enumerate(groups):
-                block = features[b], active[b], part
-                multiply_part(rows[first[b] : last[b]], *block, space)
-                add_part(space, *block, S[g])
+            S = pack_triangles(S)
+            for g, block in zip(groups, pairwise(cuts), strict=True):
+                n = multiply_part(source, *block, (*own, *columns), rows, features, space)
+                add_part(space, features, *n, S[g])
             S = unpack_triangles(S)
             np.testing.assert_array_equal(S, after)
     np.testing.assert_array_equal(S, expected)
+
+
+@pytest.mark.parametrize("value", [1e30, 1e-30])
+@pytest.mark.parametrize("part", [(0, 3, 0, 3), (3, 6, 0, 3), (6, 9, 3, 6)])
+def test_parts_that_float32_cannot_hold_are_refused(part, value):
+    X, codes, order = sample(np.random.default_rng(5), 300, 9)
+    X -= 0.25
+    X[:, 1], X[:, 4] = 0, 0
+    X[order[70], [1, 4]] = value
+    source, _ = centred(X, codes, order, NO_WEIGHTS, TYPES[1], low=0)
+    rows, space = np.empty((2, 100, 3), np.float32), np.empty((3, 3), np.float32)
+    S, features = np.zeros(45), np.empty(6, np.intp)
+    with np.errstate(over="ignore"):
+        n = multiply_part(source, 0, 300, part, rows, features, space)
+    assert n[1] < 0
+    add_part(space, features, *n, S)
+    assert not S.any()
+    assert min(multiply_part(source, 71, 300, part, rows, features, space)) >= 0
+
+
+def test_documented_bound_of_float32_products():
+    """A rounding for each row of a product, each product of a block, and four of centring."""
+    largest = 4 * BLOCK_ROWS + 4 * BLOCK_ROWS // 2  # of `even_blocks`
+    assert PRODUCT_ROWS + largest // PRODUCT_ROWS + 4 < 260
 
 
 @pytest.mark.parametrize("types", TYPES)
