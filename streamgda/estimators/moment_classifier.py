@@ -235,14 +235,14 @@ class MomentEstimator(RowEstimator):
         As scikit-learn has it, parameters are the attributes that no underscore begins or ends, so
         that those count, too, which a subclass sets or passes on by ``**kwargs``.
         """
-        last: Self | None = vars(self).get("_settings")
+        present = self.__dict__
+        last: Self | None = present.get("_settings")
         if last is not None:
-            present = vars(self)
-            for name, used in vars(last).items():
+            for name, used in last.__dict__.items():
                 value: Any = present.get(name)
-                if value is used:
-                    continue
-                if type(value) is not type(used) or not np.array_equal(value, used):
+                if value is not used and (
+                    type(value) is not type(used) or not np.array_equal(value, used)
+                ):
                     break
             else:
                 return last

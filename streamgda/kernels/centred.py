@@ -165,14 +165,24 @@ def sum_weights(codes, weights, first, last, totals):
 
 
 @inline_kernel
+def clear_sums(sums, n_parts, size, totals):
+    """Write zeros to sums of the classes that a block has: for each class `size` numbers a part."""
+    for k in range(totals.shape[0]):
+        for p in range(n_parts if totals[k] > 0 else 0):
+            at = (p * totals.shape[0] + k) * size
+            clear(sums, at, at + size)
+
+
+@inline_kernel
 def begin_block(
     X, order, columns, stops, codes, weights, first, last, count, mean, numbers, totals, vectors
 ):
     """Write the weights of the classes of a block, twice, and pivots to ``vectors[0]``.
 
-    The pivot of a class is its mean so far, or else its first row.
+    The pivot of a class is its mean so far, or else its first row. Only those of classes that the
+    block has are written: a few rows take no time for all others.
     """
-    n, codes = last - first, codes[first:last]
+    n, codes, width = last - first, codes[first:last], vectors.shape[2]
     sum_weights(codes, weights[first:last], 0, n, numbers)
     left, r = 0, 0
     for k in range(numbers.shape[0]):
@@ -180,8 +190,10 @@ def begin_block(
         if count[k] > 0:
             totals[k] = numbers[k]
         left += numbers[k] > totals[k]
-        for j in range(mean.shape[1]):
-            vectors[0, k, j] = mean[k, j]
+        if numbers[k] > 0:
+            clear(vectors, (k + 1) * width - LANES, (k + 1) * width)
+            for j in range(mean.shape[1]):
+                vectors[0, k, j] = mean[k, j]
     while left > 0:
         k = np.uint64(codes[r])  # unsigned: no check for negative indices
         if numbers[k] > totals[k]:
@@ -274,7 +286,6 @@ def add_centred_squares(
     numbers, totals = empty_vectors(n_classes), empty_vectors(n_classes)
     vectors, sums = empty_vectors((3, n_classes, width)), empty_vectors((n_classes, width))
     parts = empty_vectors((_PARTS, n_classes, 2, width))
-    clear(vectors, 0, vectors.size)
     for first in range(0, codes.shape[0], block_rows):
         last = min(first + block_rows, codes.shape[0])
         n_parts = parts_for(codes, first, last)
@@ -283,7 +294,7 @@ def add_centred_squares(
             vectors,
         )  # fmt: skip
         for times in range(2):
-            clear(parts, 0, n_parts * 2 * n_classes * width)
+            clear_sums(parts, n_parts, 2 * width, totals)
             step = rows_at_a_time(X, columns, first, last)
             for start in range(first, last, step):
                 n = min(step, last - start)
@@ -349,11 +360,7 @@ def add_exact_squares(X, order, codes, count, total, squares):
         n_parts = parts_for(codes, first, last)
         parts = empty_vectors((n_parts, n_classes, 2, width))
         sum_weights(codes, weights, first, last, numbers)
-        for k in range(n_classes):
-            if numbers[k] > 0:
-                for p in range(n_parts):
-                    at = (p * n_classes + k) * 2 * width
-                    clear(parts, at, at + 2 * width)
+        clear_sums(parts, n_parts, 2 * width, numbers)
         add_class_squares(X, order, codes, weights, first, last, n_parts, vectors, parts)
         for k in range(n_classes):
             if numbers[k] > 0:

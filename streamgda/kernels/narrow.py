@@ -74,7 +74,7 @@ def empty_buckets(n_classes, width, n_rows):
 
 
 @inline_kernel
-def add_vectors(X, order, columns, stops, codes, weights, first, last, vectors, products):
+def add_vectors(X, order, columns, stops, codes, weights, first, last, totals, vectors, products):
     """Add rows that are single vectors, without weights; see `add_narrow_products`.
 
     To load and store their products and sums for each row takes less time than to copy it.
@@ -101,24 +101,33 @@ def add_vectors(X, order, columns, stops, codes, weights, first, last, vectors, 
         at, g = k * n_sums * LANES, k // shared
         for i in range(LANES):
             vectors[1, k, i] = sums[at + i]
-        for pair in range(_PAIRS.shape[0]):
+        for pair in range(_PAIRS.shape[0] if totals[k] > 0 else 0):
             products[g, _PAIRS[pair, 0], _PAIRS[pair, 1]] += sums[at + _PAIRS[pair, 2]]
 
 
 @inline_kernel
-def add_narrow_products(X, order, columns, stops, codes, weights, first, last, vectors, products):
+def add_narrow_products(
+    X, order, columns, stops, codes, weights, first, last, totals, vectors, products
+):
     """Write the sums of ``w t`` to ``vectors[1]``, and those of ``w t t'`` to `products`.
 
     They are of the rows from `first` to `last`, in an order (see `take_rows`) or from columns (see
     `rows_between`). For a row of class k with weight w, t is ``x - vectors[0, k]``. There is a
     matrix of products for each group, of as many successive classes. All matrices except the rows
-    are padded. Products are computed below the diagonal, and some above it.
+    are padded. Products are computed below the diagonal, and some above it. `totals` are the
+    weights of the classes: matrices of single ones without rows are left as they are, so that a few
+    rows take no time for them.
     """
     n_classes, width = vectors.shape[1], vectors.shape[2]
-    clear(products, 0, products.size)
+    n_groups, size = products.shape[0], width * width
+    for g in range(n_groups):
+        if n_groups < n_classes or totals[g] > 0:
+            clear(products, g * size, (g + 1) * size)
     clear(vectors, n_classes * width, 2 * n_classes * width)
     if width == LANES and weights.shape[0] == 0 and first < last:
-        add_vectors(X, order, columns, stops, codes, weights, first, last, vectors, products)
+        add_vectors(
+            X, order, columns, stops, codes, weights, first, last, totals, vectors, products
+        )
     else:
         rows, roots, ends = empty_buckets(n_classes, width, last - first)
         size, step = rows.shape[1], rows_at_a_time(X, columns, first, last)
@@ -319,7 +328,6 @@ def add_centred_narrow(
     totals, numbers = empty_vectors(n_classes), empty_vectors(n_classes)
     vectors, lost = empty_vectors((4, n_classes, width)), empty_vectors((n_groups, width))
     products = empty_vectors((n_groups, width, width))
-    clear(vectors, 0, vectors.size)
     for first in range(0, codes.shape[0], block_rows):
         last = min(first + block_rows, codes.shape[0])
         begin_block(
@@ -328,7 +336,7 @@ def add_centred_narrow(
         )  # fmt: skip
         for times in range(2):
             add_narrow_products(
-                X, order, columns, stops, codes, weights, first, last, vectors, products
+                X, order, columns, stops, codes, weights, first, last, totals, vectors, products
             )
             # If the pivot was a mean, most of what is subtracted is added again for its distance.
             clear(lost, 0, lost.size)
@@ -342,7 +350,7 @@ def add_centred_narrow(
                         lost[g, j] += share * (part * part)
             again, within = False, True
             for g in range(n_groups):
-                for j in range(d):
+                for j in range(d if shared > 1 or totals[g] > 0 else 0):
                     square = products[g, j, j]
                     again |= square - lost[g, j] < square / 64
                     within &= square <= limit * limit
@@ -363,7 +371,7 @@ def add_centred_narrow(
                         products[g, i, j] = value + numbers[k] * (gap_i * vectors[2, k, j])
         for g in range(n_groups):
             at = 0
-            for i in range(d):
+            for i in range(d if shared > 1 or totals[g] > 0 else 0):
                 for j in range(i + 1):
                     scatter[g, at + j] += products[g, i, j]
                 at += i + 1
@@ -382,14 +390,16 @@ def add_exact_narrow(X, order, codes, count, total, scatter):
     n_rows = codes.shape[0]
     sum_weights(codes, weights, 0, n_rows, totals)
     columns, stops = empty_indices((0, 0)), empty_indices(0)
-    add_narrow_products(X, order, columns, stops, codes, weights, 0, n_rows, vectors, products)
+    add_narrow_products(
+        X, order, columns, stops, codes, weights, 0, n_rows, totals, vectors, products
+    )
     for k in range(n_classes):
         count[k] += np.int64(totals[k])
         for j in range(d):
             total[k, j] += np.int64(vectors[1, k, j])
     for g in range(n_groups):
         at = 0
-        for i in range(d):
+        for i in range(d if n_groups < n_classes or totals[g] > 0 else 0):
             for j in range(i + 1):
                 scatter[g, at + j] += np.int64(products[g, i, j])
             at += i + 1

@@ -135,7 +135,7 @@ class Moments(Saved):
         array([[2.],
                [8.]])
         """
-        return self._update(Slab(X, y, weight=sample_weight))
+        return self._update(Slab(X, y, None, sample_weight))
 
     @abstractmethod
     def _update(

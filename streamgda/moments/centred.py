@@ -660,11 +660,11 @@ class CentredSums(Sums):
         """Return a function that adds up to `most_at_once` rows, and what it takes."""
         squares = _NO_SQUARES if self.squares is None else self.squares
         state = LARGE, self.count, squares, self.mean, self.mean_low, self.packed
-        # Plain tuples are sooner made than `Coded`.
         add: Callable[..., bool] = self.structure.add_few
+        block_rows = max(LEAST_ROWS, self.most_at_once)
 
         def add_rows(X: np.ndarray, codes: np.ndarray) -> bool:
-            return add((X, codes, NO_WEIGHTS), max(LEAST_ROWS, len(codes)), *state)
+            return add(X, codes, NO_WEIGHTS, block_rows, *state)
 
         return add_rows, _FLOATS, np.inf
 
@@ -680,7 +680,7 @@ class CentredSums(Sums):
         squares = self._squares() if weighted else self.squares
         held = _NO_SQUARES if squares is None else squares
         state = limit, count, held, self.mean, self.mean_low, self.packed
-        if not self.structure.add_few(rows, block_rows, *state):
+        if not self.structure.add_few(*rows, block_rows, *state):
             raise NotFinite if limit == np.inf else _TooLarge
         self.count, self.squares = count, squares
 

@@ -81,8 +81,6 @@ class FewRows:
 
     Attributes
     ----------
-    sums : CentredSums or ExactSums
-        Sums to which rows are added in place.
     changes : int
         Number of changes of the moments that this is valid for.
     add : callable
@@ -93,29 +91,43 @@ class FewRows:
         Number of rows that are added in a single call.
     """
 
-    __slots__ = ("_dtypes", "_table", "_width", "add", "changes", "classes", "left", "most", "sums")
+    __slots__ = (
+        "_coded",
+        "_dtypes",
+        "_table",
+        "_width",
+        "add",
+        "changes",
+        "classes",
+        "left",
+        "most",
+    )
 
     def __init__(self, sums: Any, classes: np.ndarray, changes: int) -> None:
-        self.sums, self.classes, self.changes = sums, classes, changes
+        self.classes, self.changes = classes, changes
         self.add, self._dtypes, self.left = sums.adding_at_once()
         self._width = sums.n_features
-        self.most = sums.most_at_once
         self._table: Any = label_codes.integer_table(classes)
-        if self._table is None:
-            self.most = 0
+        low, _, consecutive = self._table or (0, None, False)
+        self._coded = range(
+            classes.size if consecutive and low == 0 else 0
+        )  # labels that are codes
+        self.most = 0 if self._table is None else sums.most_at_once
 
     def codes(self, X: np.ndarray, y: np.ndarray) -> np.ndarray | None:
         """Return the class of each row of a matrix; None unless `add` takes rows and labels."""
-        n_rows = len(X)
+        n_rows = y.size
         if (
-            not 0 < n_rows <= self.most
-            or X.shape[1] != self._width
-            or y.shape != (n_rows,)
+            X.shape != (n_rows, self._width)
+            or not 0 < n_rows <= self.most
+            or n_rows > self.left
+            or y.ndim != 1
             or y.dtype != _INT64
             or X.dtype not in self._dtypes
-            or n_rows > self.left
         ):
             return None
+        if n_rows == 1 and y.item() in self._coded and y.flags.carray:
+            return y  # sooner than a kernel is called
         return label_codes.look_up(y, *self._table)
 
 
@@ -618,13 +630,11 @@ class ClassMoments(Moments):
 
         Returns False, with nothing changed, for all other rows and if a sum is not finite.
         """
-        if X.ndim != 2:
-            return False
         with self._lock:
             few = self._few
-            if few is not None and few.classes is self._classes and len(X) > few.most:
-                return False
-            if few is None or few.changes != self.changes or few.sums is not self._sums:
+            if few is None or few.changes != self.changes:
+                if few is not None and few.classes is self._classes and y.size > few.most:
+                    return False
                 if self._keeps_fourth or self._lifting is not None or not self._classes.size:
                     return False
                 self._few = few = FewRows(self._sums, self._classes, self.changes)

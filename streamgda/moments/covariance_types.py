@@ -32,7 +32,7 @@ from streamgda.kernels.sparse import add_sparse_centred, add_sparse_exact
 from streamgda.kernels.sums import copy_symmetric, triangle_size
 from streamgda.moments import cost
 from streamgda.moments import roots as roots_of
-from streamgda.moments.parallel import Coded, add_integers, triangle_ranges
+from streamgda.moments.parallel import add_integers, triangle_ranges
 from streamgda.rows.arrays import byte_rows, copied, with_columns, with_order
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
@@ -271,7 +271,9 @@ class Structure:
         groups, wide = self.n_groups(n_classes), self.wide(n_features, value_bytes > 0)
         return cost.Load(n_classes, groups, n_features, self.matrix, value_bytes, wide)
 
-    def add_few(self, rows: Coded, block_rows: int, *state: Any) -> bool:
+    def add_few(
+        self, X: Any, codes: np.ndarray, weights: np.ndarray, block_rows: int, *state: Any
+    ) -> bool:
         """Add rows to float64 sums, block by block; return False if a sum is not finite.
 
         So it does for values and weights beyond a limit, see `kernels.sums.LARGE`. Only kinds
@@ -279,7 +281,6 @@ class Structure:
         limit, and counts, sums of squared weights (or an empty array), both parts of the means and
         the scatter, which change.
         """
-        X, codes, weights = rows
         if type(X) is CompressedRows:
             return bool(add_sparse_centred(*X.arrays, codes, weights, *state))
         return bool(add_centred_squares(*with_columns(X), codes, weights, block_rows, *state))
@@ -393,10 +394,12 @@ class Matrix(Structure):
     sources = frozenset({"full"})
     matrix = True
 
-    def add_few(self, rows: Coded, block_rows: int, *state: Any) -> bool:
-        X, codes, weights = rows
+    def add_few(
+        self, X: Any, codes: np.ndarray, weights: np.ndarray, block_rows: int, *state: Any
+    ) -> bool:
         (n_rows, d), n_classes = X.shape, state[1].size
-        if cost.in_buckets(self.load(n_classes, d), n_rows):
+        # To look at all sizes takes as long as to add a row.
+        if n_rows > n_classes and cost.in_buckets(self.load(n_classes, d), n_rows):
             return bool(add_centred_narrow(*with_columns(X), codes, weights, block_rows, *state))
         return bool(add_centred(copied(X), codes, weights, block_rows, *state))
 

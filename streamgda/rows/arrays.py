@@ -278,6 +278,7 @@ class OrderedRows:
 # of as many of few features. Successive ones are added to different sums, in turn, by some kernels.
 _SPACE_ROWS, _FEW_FEATURES = 32, 16
 _NO_ORDER, _NO_COLUMNS = np.empty(0, np.intp), (np.empty((0, 0), np.intp), np.empty(0, np.intp))
+_IN_ORDER = _NO_ORDER, *_NO_COLUMNS
 
 
 def with_order(X: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -290,6 +291,8 @@ def with_columns(X: Any) -> tuple[np.ndarray, ...]:
 
     Kernels write them to that space from the columns, given as `ColumnRows.addresses`.
     """
+    if type(X) is np.ndarray:
+        return X, *_IN_ORDER
     if type(X) is not ColumnRows:
         return *with_order(X), *_NO_COLUMNS
     n_rows = min(len(X), _SPACE_ROWS * max(1, _FEW_FEATURES // X.shape[1]))

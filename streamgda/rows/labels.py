@@ -571,8 +571,6 @@ def look_up(
     """
     plain = labels.dtype == _INT64 and labels.flags.carray
     at_once = plain and consecutive and low == 0
-    if at_once and labels.size == 1:  # sooner than a kernel is called
-        return labels if 0 <= labels.item() < table.size else None
     if at_once and labels.size <= _PART:
         return labels if all_within(labels, 0, table.size) else None
     codes = labels if at_once else np.empty(labels.size, np.int64)
