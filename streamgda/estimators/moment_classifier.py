@@ -78,9 +78,7 @@ from streamgda.storage.saved import (
     synchronized,
 )
 
-NO_ROWS = (
-    "every sample_weight is zero, or every row is unlabelled or invalid: no row is left to fit to"
-)
+NO_ROWS = "every sample_weight is zero, or every row is unlabelled or invalid: no row is left"
 _FADED = 2.0**-64  # weight of earlier rows that is too small to divide weights by
 
 _OWN = {"score_samples": "own_log_density", "mahalanobis": "own_mahalanobis"}  # given the classes
@@ -1239,10 +1237,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
             hits += float((right * scored.weights).sum())
             total += float(scored.weights.sum())
         if not total:
-            raise InvalidDataError(
-                "every sample_weight is zero, or every row is unlabelled or invalid: no row is "
-                "left to score"
-            )
+            raise InvalidDataError(NO_ROWS)
         return hits / total
 
     @takes(GapScoring)

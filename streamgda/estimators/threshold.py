@@ -314,10 +314,9 @@ class ThresholdClassifier(ClassifierMixin, RowEstimator):
         )
         values = arrays["threshold"]
         usable = values.shape == (2,) and values.dtype == np.float64
-        if not usable or np.isnan(values[0]) or not np.isfinite(values[1]):
-            raise ValueError(f"it has no threshold between two classes, but {values}")
-        if fitted.classes_.size != 2:
-            raise ValueError(f"it has no threshold between two classes, but {fitted.classes_}")
+        usable = usable and not np.isnan(values[0]) and np.isfinite(values[1])
+        if not usable or fitted.classes_.size != 2:
+            raise ValueError(f"{values} is no threshold between the classes {fitted.classes_}")
         classifier._costs_of(fitted)
         return classifier._with(fitted, *values.tolist())
 

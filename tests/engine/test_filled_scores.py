@@ -139,7 +139,7 @@ def test_accuracy_of_the_rows_that_count(kind):
     for given, match in (
         ({"nodata": NODATA, "unlabelled": 1}, "row 0"),
         ({}, "on_invalid='skip' when learning"),
-        ({**skipping, "unlabelled": [0, 1, 2]}, "no row is left to score"),
+        ({**skipping, "unlabelled": [0, 1, 2]}, "no row is left"),
     ):
         with pytest.raises(InvalidDataError, match=match):
             LDA.score(rows, labels, **given)
