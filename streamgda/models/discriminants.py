@@ -128,7 +128,7 @@ class Discriminants:
         Parameters
         ----------
         fitted : estimator or GaussianModel
-            Gaussian estimator, fitted, or its model.
+            Gaussian estimator or search, fitted, or its model.
         origin : array-like, shape (n_features,), or float; optional
             Point that is subtracted from rows. The default is the mean of all classes, which keeps
             the accuracy of data far from zero; with 0 the formulas are those of the textbooks, term
@@ -153,7 +153,7 @@ class Discriminants:
         >>> QuadraticDiscriminants.of(qda, origin=0).classes
         array([0, 1])
         """
-        kinds = "a Gaussian estimator, fitted, or its model"
+        kinds = "a Gaussian estimator or search, fitted, or its model"
         model = part_of("fitted", fitted, "model_", GaussianModel, kinds)
         expected = f"{model.n_features} finite numbers, or one for all features"
         point = as_numbers("origin", model.xbar if origin is None else origin, expected)
@@ -401,7 +401,7 @@ class LinearDiscriminants(Discriminants):
         Parameters
         ----------
         fitted : estimator or GaussianModel
-            Gaussian estimator, fitted, or its model.
+            Gaussian estimator or search, fitted, or its model.
         origin : array-like, shape (n_features,), or float; optional
             Point that is subtracted from rows; see `Discriminants.of`.
 

@@ -12,6 +12,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis as ScikitLD
 from streamgda import (
     FisherDiscriminant,
     GaussianDiscriminantAnalysis,
+    GaussianDiscriminantCV,
     LinearDiscriminantAnalysis,
     LinearDiscriminants,
     QuadraticDiscriminantAnalysis,
@@ -63,6 +64,13 @@ def test_quadratic_ones_are_those_of_documents_000_and_001():
     ratio = np.linalg.slogdet(S[2])[1] - np.linalg.slogdet(S[0])[1]
     expected = -0.5 * (ratio + inner[2] - inner[0]) + np.log(priors[2] / priors[0])
     np.testing.assert_allclose(c, expected, rtol=1e-9)
+
+
+def test_a_search_has_those_of_its_best_estimator():
+    X, y = blobs()
+    search = GaussianDiscriminantCV({"covariance_type": ["full"]}).fit(X, y)
+    found, best = map(QuadraticDiscriminants.of, (search, search.best_estimator_))
+    np.testing.assert_array_equal(found(X), best(X))
 
 
 # --- what the estimators compute ----------------------------------------------------------------
