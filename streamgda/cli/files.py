@@ -19,7 +19,8 @@ from streamgda.errors import (
     SourceNotFoundError,
 )
 from streamgda.runtime.parameters import TableOptions
-from streamgda.storage.replacing import exists, is_free
+from streamgda.storage.opening import local_path
+from streamgda.storage.replacing import exists, is_free, try_place
 
 _NUMBERS, _DATES = "biuf", "mM"
 _BOOLEANS = {"true": True, "false": False}  # as tables have them, in lower case
@@ -257,7 +258,7 @@ def check_distinct(paths: Mapping[str, Path | None]) -> None:
 def refuse_occupied(
     path: str | Path, overwrite: bool | None = None, kind: str | None = None
 ) -> None:
-    """Raise InvalidParameterError if the path exists and may not be replaced.
+    """Refuse a path that exists and may not be replaced, or where nothing can be saved.
 
     Parameters
     ----------
@@ -266,23 +267,32 @@ def refuse_occupied(
         Allow replacing it; None if the command has no such option.
     kind : str, optional
         Kind of the saved objects that may be replaced. Saving replaces those of any kind.
-    """
-    if is_free(Path(path)):
-        return
-    if kind is not None:
-        from streamgda.storage.format import kind_of  # noqa: PLC0415
 
-        try:
-            found = kind_of(path)
-        except FormatError:
-            found = "other data"
-        if found != kind:
-            raise InvalidParameterError(
-                f"{path} holds {found}, not {kind}: it will not be replaced; name another path"
-            )
-    if not overwrite:
-        remedy = "name another path" if overwrite is None else "--overwrite replaces it"
-        raise InvalidParameterError(f"{path} exists; {remedy}")
+    Raises
+    ------
+    InvalidParameterError
+        If it may not be replaced, or is a URL.
+    OSError
+        If saved objects cannot be written there.
+    """
+    local_path(path)  # refuses what cannot be one
+    if not is_free(Path(path)):
+        if kind is not None:
+            from streamgda.storage.format import kind_of  # noqa: PLC0415
+
+            try:
+                found = kind_of(path)
+            except FormatError:
+                found = "other data"
+            if found != kind:
+                raise InvalidParameterError(
+                    f"{path} holds {found}, not {kind}: it will not be replaced; name another path"
+                )
+        if not overwrite:
+            remedy = "name another path" if overwrite is None else "--overwrite replaces it"
+            raise InvalidParameterError(f"{path} exists; {remedy}")
+    if kind is not None:
+        try_place(Path(path).resolve())
 
 
 def stored_bytes(path: str | Path) -> int | None:

@@ -1020,6 +1020,11 @@ class ClassMoments(Moments):
     def _numbers(self, labels: Any, what: str) -> np.ndarray:
         """Return the numbers of the classes with these labels; `what` names them in errors."""
         wanted = label_codes.as_labels(labels, what)
+        if wanted.dtype.kind == "b" != self._classes.dtype.kind:  # 0 and 1 are equal to them
+            raise InvalidParameterError(
+                f"{what} are booleans, but the classes are of dtype {self._classes.dtype}; for a "
+                f"mask, pass classes[mask]"
+            )
         at = label_codes.find(wanted, self._classes)
         if (at < 0).any():
             raise InvalidParameterError(

@@ -279,7 +279,7 @@ def _types(head: Frame, name: str, count_nulls: Callable[[str], int]) -> list[np
         key = column if plain and dtype.kind == "O" else dtype  # objects are of any kind
         if key not in seen:
             series = head.get_column(column)
-            seen[key] = series[:0].to_numpy().dtype, series.dtype
+            seen[key] = _held_as(series), series.dtype
         found, kind = seen[key]
         if found == _OBJECT and kind == nw.Object:
             found = _FLOAT
@@ -295,6 +295,14 @@ def _types(head: Frame, name: str, count_nulls: Callable[[str], int]) -> list[np
             f"not real numbers: {', '.join(others):.500}; {_REMEDY}"
         )
     return types
+
+
+def _held_as(column: nw.Series[Any]) -> np.dtype:
+    """Return the type in which numpy holds a column; object if it does not, or not in one axis."""
+    if column.dtype in (nw.Struct, nw.Int128, nw.UInt128):
+        return _OBJECT
+    dtype: np.dtype = column[:0].to_numpy().dtype
+    return dtype
 
 
 def _is_viewed(frame: Frame) -> bool:
@@ -364,7 +372,7 @@ def _label_type(column: nw.Series[Any], count_nulls: Callable[[str], int]) -> np
         return _OBJECT
     if kind == nw.Date and column.implementation.is_pandas():  # to which dates are objects
         return _OBJECT
-    dtype: np.dtype = column[:0].to_numpy().dtype
+    dtype = _held_as(column)
     return _OBJECT if dtype.kind in "biu" and count_nulls(column.name) else dtype
 
 

@@ -590,6 +590,10 @@ def test_errors_of_blocks_that_do_not_fit():
         accumulate(blocks, da.stack([labels, labels], axis=1))
     with pytest.raises(InvalidDataError, match=r"unknown number of features.*compute_chunk_sizes"):
         accumulate(blocks.T[da.from_array(np.ones(4, bool))].T, labels)
+    narrow = blocks.map_blocks(lambda rows: rows[:, 1:], dtype=blocks.dtype)
+    for fit in (accumulate, GaussianNB().fit):
+        with pytest.raises(InvalidDataError, match=r"X has 4 columns .*, and its blocks have 3"):
+            fit(narrow, labels)
 
 
 HELD = {

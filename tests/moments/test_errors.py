@@ -227,6 +227,9 @@ def test_wrong_views():
         message = r"labels \[.*\] are not among the classes \[0, 1, 2\]"
         refused(InvalidParameterError, message, lambda m, k=labels: m.select_classes(k), a)
         refused(InvalidParameterError, message, lambda m, k=labels: m.relabel({k[-1]: 0}), a)
+    for select in (ClassMoments.select_classes, ClassMoments.drop_classes):
+        message = "labels are booleans, but the classes are of dtype int64; for a mask, pass cl"
+        refused(InvalidParameterError, message, lambda m, s=select: s(m, [True, False, True]), a)
     refused(InvalidParameterError, "not among", lambda m: m.relabel({1: 0}), ClassMoments())
     refused(InvalidDataError, "do not mix", lambda m: m.relabel({0: "a"}), a)
     refused(InvalidDataError, r"new labels\[0\] is nan", lambda m: m.relabel({0: np.nan}), a)

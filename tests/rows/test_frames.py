@@ -242,6 +242,9 @@ REFUSED = {
     "categories": (pl.DataFrame({"kind": pl.Series(["x"], dtype=pl.Categorical)}), r"'kind' \(Cat"),
     "decimals": (pa.table({"price": [decimal.Decimal("1.5")]}), r"'price' \(Decimal"),
     "dates": (pl.LazyFrame({"day": [datetime.date(2020, 1, 1)]}), r"'day' \(Date\)"),
+    "structs": (pl.DataFrame({"a": [{"b": 1.0, "c": 2.0}]}), r"'a' \(Struct"),
+    "structs, lazy": (pl.LazyFrame({"a": [{"b": 1.0}], "z": [1]}), r"'a' \(Struct"),
+    "integers of 128 bits": (pl.DataFrame({"a": pl.Series([1], dtype=pl.Int128)}), r"'a' \(Int128"),
     "complex": (
         pd.DataFrame({"z": [1j]}),
         r"Complex data not supported: X has.*'z' \(complex128\)",

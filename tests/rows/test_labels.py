@@ -96,6 +96,7 @@ KINDS = {
     "series": (pd.Series(["b", "a", "b"]), "<U1"),
     "categories": (pd.Series(["b", "a", "b"], dtype="category"), "<U1"),
     "nullable": (pd.Series([2, 1, 2], dtype="Int64"), "i8"),
+    "128 bits": (pl.Series([2, 1, 2], dtype=pl.Int128), "i8"),
     "nullable booleans": (pd.Series([True, False], dtype="boolean"), "?"),
     "nullable texts": (pd.Series(["b", "a", "b"], dtype="string"), "<U1"),
 }
