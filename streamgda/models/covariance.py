@@ -347,7 +347,8 @@ def _weights(sums: CentredSums, how: Regularisation, mixed: bool) -> np.ndarray:
     weights = sums.structure.group_weights(sums.count, how.ddof)
     if mixed:
         weights = (1 - how.pooling) * weights + how.pooling * weights.sum()
-    return np.where(weights > 0, weights, np.inf)
+    weights[weights <= 0] = np.inf
+    return weights
 
 
 def _parts(values: np.ndarray) -> list[tuple[slice]]:

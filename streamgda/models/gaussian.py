@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -326,9 +326,8 @@ class GaussianModel(Model):
         if covariances.precision is not None:
             # Predictions need neither. The values of the covariances are not kept for them.
             structure, precision = covariances.structure, covariances.precision
-            of_classes = cache(lambda: precision().of_classes(structure))
-            attributes["degrees"] = lambda: of_classes()[0]
-            attributes["unbiased"] = lambda: of_classes()[1]
+            attributes["degrees"] = lambda: precision().of_classes(structure)[0]
+            attributes["unbiased"] = lambda: precision().of_classes(structure)[1]
         return cls(
             covariances.structure,
             covariances.classes,

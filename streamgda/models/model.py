@@ -367,8 +367,8 @@ class Model(RowModel):
     @cached_property
     def log_priors(self) -> np.ndarray:
         """Logarithms of the priors, minus infinity where zero."""
-        logs = np.full(self.priors.shape, -np.inf)
-        return np.log(self.priors, where=self.priors > 0, out=logs)
+        with np.errstate(divide="ignore"):
+            return np.log(self.priors)
 
     # --- scores of a chunk of rows ------------------------------------------------------------
 
