@@ -400,10 +400,13 @@ class Sums(ABC):
             scaled = (self.copy() if held else self).updated(rows, False)
             scaled.scale(decay)
             return scaled
-        X, codes, weights = rows
+        X, n = rows.X, len(rows.codes)
         if type(X) is LiftedRows:
             return self._updated_by_windows(rows, held)
-        n, dtype, way = len(codes), self._read_dtype(X.dtype), self.way(len(codes), X.dtype)
+        dtype, way = self._read_dtype(X.dtype), self.way(n, X.dtype)
+        if way == "segments" and type(X) is not CompressedRows:
+            return self._updated_by_segments(rows)
+        _, codes, weights = rows.read()
         if way == "alone" or type(X) is CompressedRows:
             add: Any = self._add_few
             if held and not self._changes_at_once(dtype, weights):
@@ -412,8 +415,6 @@ class Sums(ABC):
                 add = partial(threads.call_serial_blas, add)
             add(Coded(as_kernel_rows(X, dtype), codes, weights), max(n, LEAST_ROWS))
             return self
-        if way == "segments":
-            return self._updated_by_segments(rows)
         rows = Coded(np.asarray(X), codes, weights)  # which are read several times
         if way == "passes":
             uninterrupted(self._add_many, rows)
@@ -796,6 +797,7 @@ class CentredSums(Sums):
         try:
             if type(rows.X) is not DeviceArray:
                 return super().updated(rows, held)
+            rows = rows.read()
             if self._fewer_sums(rows):
                 return self._updated_on_device(rows)
         except _TooLarge:

@@ -600,9 +600,10 @@ class ClassMoments(Moments):
         if lifting is not None:
             lifting = lifting.bound(X.shape[1])
             X = lifted(X, lifting, first_row, numbers)
-        codes, classes = label_codes.encode(y, self._classes)
+        codes, classes = label_codes.coded_classes(y, self._classes)
         if expected is not None and classes is not self._classes:
-            label_codes.check_expected(y, codes, classes, expected, first_row, numbers)
+            of_rows = label_codes.read_codes(codes)
+            label_codes.check_expected(y, of_rows, classes, expected, first_row, numbers)
         sums: Any = self._sums if classes is self._classes else self._with_classes(classes)
         if type(sums) is not CentredSums:  # not isinstance, slow for abstract classes
             if type(X) in (np.ndarray, ColumnRows) and not weights.size:

@@ -17,6 +17,7 @@ from streamgda.kernels.products import LEAST_ROWS, PRODUCT_ROWS
 from streamgda.kernels.sums import group_rows
 from streamgda.moments.roots import halves
 from streamgda.rows.arrays import ColumnRows, OrderedRows, as_kernel_rows, blocks
+from streamgda.rows.labels import read_codes
 from streamgda.runtime import threads
 from streamgda.runtime.interruption import Lock
 
@@ -26,23 +27,30 @@ _PART_ELEMENTS = 1 << 21  # of a part of the rows that is summed by one thread
 
 
 class Coded(NamedTuple):
-    """Rows, the numbers of their classes, and their weights; no weights if all are one."""
+    """Rows, the numbers of their classes, and their weights; no weights if all are one.
+
+    The numbers of many rows may be `CodedLabels`, of which `part` and `blocks` read some.
+    """
 
     X: Any
-    codes: np.ndarray
+    codes: Any
     weights: np.ndarray
+
+    def read(self) -> Coded:
+        """Return the rows with an array of the numbers of their classes."""
+        return self._replace(codes=read_codes(self.codes))
 
     def part(self, rows: slice, dtype: np.dtype) -> Coded:
         """Return some of the rows, which kernels read in a data type, or from their columns."""
         X = self.X[rows]
         if type(X) is not ColumnRows or X.dtype != dtype:
             X = as_kernel_rows(X, dtype)
-        return Coded(X, self.codes[rows], self.weights[rows])
+        return Coded(X, read_codes(self.codes[rows]), self.weights[rows])
 
     def blocks(self, dtype: np.dtype) -> Iterator[Coded]:
         """Yield blocks of the rows, which kernels read in a data type; see `rows.arrays.blocks`."""
         for rows, block in blocks(self.X, dtype, _ORDER_BYTES):
-            yield Coded(block, self.codes[rows], self.weights[rows])
+            yield Coded(block, read_codes(self.codes[rows]), self.weights[rows])
 
 
 def sums_of_weights(codes: np.ndarray, weights: np.ndarray, n_classes: int) -> np.ndarray:

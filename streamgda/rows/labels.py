@@ -504,6 +504,16 @@ def encode(y: Labels, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     classes : ndarray, sorted
         `classes`, and all other labels.
     """
+    codes, classes = coded_classes(y, classes)
+    return read_codes(codes), classes
+
+
+def coded_classes(y: Labels, classes: np.ndarray) -> tuple[Any, np.ndarray]:
+    """Return the codes of labels, and the classes that these number, as `encode` does.
+
+    The codes may be `CodedLabels`, of which `read_codes` reads some at a time: to look them up as
+    they are used takes less time and memory than an array of all of them.
+    """
     if not y.size:
         return np.empty(0, np.int64), classes
     if type(y) is not CodedLabels:
@@ -523,7 +533,10 @@ def encode(y: Labels, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             return codes, classes
         y = distinct(y)
     known = classes if classes.size else _of_some(y, _SOME)
-    codes = look_up(y.codes, 0, _search(y.values, known))
+    at = _search(y.values, known)
+    if at.min() >= 0:
+        return CodedLabels(at, y.codes), known
+    codes = look_up(y.codes, 0, at)  # the other values may be in no row
     if codes is None:
         occurs = np.zeros(y.values.size, bool)
         occurs[y.codes] = True
@@ -531,6 +544,15 @@ def encode(y: Labels, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         codes = look_up(y.codes, 0, _search(y.values, known))
         assert codes is not None
     return codes, known
+
+
+def read_codes(codes: Any) -> np.ndarray:
+    """Return codes of `coded_classes`, or some of them, as an array of int64."""
+    if type(codes) is not CodedLabels:
+        return np.asarray(codes)
+    found = look_up(codes.codes, 0, codes.values)
+    assert found is not None
+    return found
 
 
 def _of_some(y: Labels, n: int) -> np.ndarray:
