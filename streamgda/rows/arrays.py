@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -15,7 +15,7 @@ import numpy as np
 from streamgda.errors import InvalidDataError
 from streamgda.kernels.columns import write_rows
 from streamgda.kernels.products import LEAST_ROWS
-from streamgda.kernels.sums import WORD, number_entries, widen_halves
+from streamgda.kernels.sums import number_entries, widen_halves
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
 
@@ -531,7 +531,7 @@ def coded(codes: np.ndarray, words: list[Any]) -> CodedLabels:
 
 
 def distinct(labels: np.ndarray) -> CodedLabels:
-    """Return labels by codes. Those in `values` differ in their bytes, within each part of rows.
+    """Return labels by codes. Those in `values` differ in their bytes.
 
     Entries of an array with the same bytes are equal, whatever its type: those of an array of
     objects are addresses. Equal labels may differ in their bytes, such as equal strings that are
@@ -545,27 +545,67 @@ def distinct(labels: np.ndarray) -> CodedLabels:
     """
     labels = np.ascontiguousarray(labels)
     memory, size = np.ndarray((labels.nbytes,), np.uint8, labels), labels.dtype.itemsize
-    mask = np.frombuffer((b"\xff" * min(size, WORD)).ljust(WORD, b"\0"), np.uint64)[0]
-    codes: Any = np.empty(labels.size, np.int32 if labels.size < 1 << 31 else np.int64)
+    offsets = np.arange(min(labels.size, _NUMBERED) + 1) * size
 
-    def number(start: int, stop: int) -> np.ndarray:
-        entries = memory[start * size : stop * size]
-        if size < WORD:
-            entries = np.append(entries, np.zeros(WORD, np.uint8))
-        entries.flags.writeable = False  # as some labels are, so that one kernel serves all
-        bits = int(stop - start).bit_length() + 1
-        firsts = np.empty(stop - start, np.int64)
-        table = np.zeros(1 << bits, np.int32)
-        n = number_entries(entries, size, mask, bits, table, firsts, codes[start:stop])
-        return firsts[:n] // max(size, 1) + start
+    def entries(start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        return memory[start * size : stop * size], offsets[: stop - start + 1]
 
-    parts = [(i, min(i + _NUMBERED, labels.size)) for i in range(0, labels.size, _NUMBERED)]
-    firsts, n_values = [np.empty(0, np.int64), *threads.run(number, parts)], 0
-    for (start, stop), first in zip(parts, firsts[1:], strict=True):
-        if n_values:
-            codes[start:stop] += n_values
-        n_values += first.size
-    return CodedLabels(labels[np.concatenate(firsts)], codes)
+    codes, firsts = numbered(labels.size, entries)
+    return CodedLabels(labels[firsts], codes)
+
+
+class _Known(NamedTuple):
+    """Different entries: their number and descriptions, and the memory that these point to."""
+
+    n: int
+    found: np.ndarray
+    memory: Any
+
+
+def numbered(
+    n_entries: int, entries: Callable[[int, int], tuple[np.ndarray, np.ndarray]]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the code of each entry, and for each code an entry that has it.
+
+    Equal entries have one code if one of them is in the first part, or all in one part.
+
+    Parameters
+    ----------
+    n_entries : int
+    entries : callable
+        Called with the numbers of the first entry of a part and of the one after it; returns bytes
+        and offsets, see `kernels.sums.number_entries`.
+    """
+    codes: Any = np.empty(n_entries, np.int32 if n_entries < 1 << 31 else np.int64)
+    if not n_entries:
+        return codes, np.empty(0, np.intp)
+    size = min(n_entries, _NUMBERED)
+
+    def number(start: int, known: _Known) -> _Known:
+        own = codes[start : start + _NUMBERED]
+        memory, offsets = entries(start, start + own.size)
+        found = np.empty((len(known.found), known.n + own.size), np.int64)
+        found[:, : known.n] = known.found
+        table = np.zeros(2 << size.bit_length(), np.int32)
+        table[known.found[-1]] = np.arange(1, known.n + 1)
+        n = number_entries(memory, offsets, known.n, table, found, own)
+        found[0, known.n : n] += start
+        return _Known(n, found[:, :n].copy(), memory)
+
+    first = number(0, _Known(0, np.empty((5, 0), np.int64), None))
+
+    def others(start: int) -> np.ndarray:
+        return number(start, first).found[0, first.n :]
+
+    starts = range(size, n_entries, size)
+    firsts, n = [first.found[0]], first.n
+    for start, own in zip(starts, threads.run(others, ((i,) for i in starts)), strict=True):
+        if own.size and n > first.n:
+            part = codes[start : start + _NUMBERED]
+            part[part >= first.n] += n - first.n
+        firsts.append(own)
+        n += own.size
+    return codes, np.concatenate(firsts)
 
 
 def coded_texts(labels: Sequence[Any]) -> CodedLabels | None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamgda.errors import InvalidDataError
-from streamgda.rows.arrays import CodedLabels, ColumnRows, coded, concatenated
+from streamgda.rows.arrays import CodedLabels, ColumnRows, coded, concatenated, numbered
 from streamgda.rows.labels import family
 from streamgda.runtime import threads
 
@@ -141,9 +141,22 @@ def as_label_array(column: Any) -> Any:
 
 
 def _codes(column: Any) -> CodedLabels:
-    """Return texts by codes; every one is converted once."""
-    starts = range(0, max(1, len(column)), _PART)
-    return concatenated(threads.run(_codes_of_part, ((column[i : i + _PART],) for i in starts)))
+    """Return texts by codes."""
+    wide = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
+    narrow = pa.types.is_string(column.type) or pa.types.is_binary(column.type)
+    if column.null_count or not (wide or narrow):
+        starts = range(0, max(1, len(column)), _PART)
+        parts = threads.run(_codes_of_part, ((column[i : i + _PART],) for i in starts))
+        return concatenated(parts)
+    _, offsets, values = column.buffers()
+    places = np.frombuffer(offsets or b"", np.int64 if wide else np.int32)[column.offset :]
+    memory = np.frombuffer(values or b"", np.uint8)
+
+    def entries(start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        return memory, places[start : stop + 1].astype(np.int64, copy=False)
+
+    codes, firsts = numbered(len(column), entries)
+    return coded(codes, column.take(pa.array(firsts)).to_pylist())
 
 
 def _codes_of_part(column: Any) -> CodedLabels:

@@ -541,8 +541,7 @@ def coded_classes(y: Labels, classes: np.ndarray) -> tuple[Any, np.ndarray]:
         occurs = np.zeros(y.values.size, bool)
         occurs[y.codes] = True
         known = join_labels(classes, np.unique(y.values[occurs]))
-        codes = look_up(y.codes, 0, _search(y.values, known))
-        assert codes is not None
+        codes = CodedLabels(_search(y.values, known), y.codes)
     return codes, known
 
 

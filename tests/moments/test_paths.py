@@ -69,6 +69,21 @@ def test_all_paths_agree(covariance_type, dtype, path, monkeypatch, use_threads)
         assert bits(moments) == bits(plain)
 
 
+@EVERY_PATH
+def test_labels_by_codes_are_summed_as_numbers(path, monkeypatch, use_threads):
+    use_threads(2)
+    X, y = sample(1300, 32)
+    words = np.array([f"class {k}" for k in range(y.max() + 1)])
+    take_path(path, monkeypatch)
+    for covariance_type in ("full", "diag"):
+        numbers = ClassMoments(covariance_type).update(X, y)
+        moments = ClassMoments(covariance_type).update(X, words[y])
+        assert moments.classes.tolist() == words.tolist()
+        assert np.array_equal(moments.class_count, numbers.class_count)
+        assert np.array_equal(moments.means, numbers.means)
+        assert np.array_equal(moments.covariance(), numbers.covariance())
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32", "uint8"])
 def test_a_state_too_large_for_each_segment(dtype):
     """Without any constants changed: 8 bytes x 14 classes x 300 x 301 / 2 is more than 4 MiB."""

@@ -22,6 +22,7 @@ from streamgda.moments import ClassMoments
 from streamgda.rows import arrays as arrays_module
 from streamgda.rows import labels as labels_module
 from streamgda.rows.arrays import CodedLabels, concatenated, distinct
+from streamgda.rows.arrow import as_label_array
 from streamgda.rows.labels import (
     as_labels,
     coded_labels,
@@ -433,6 +434,33 @@ def test_entries_of_any_width_differ_in_any_byte(size, monkeypatch):
     assert found.values[: np.unique(order[:64]).size].tolist() == [
         *dict.fromkeys(different[order[:64]].tolist())
     ]
+
+
+@pytest.mark.parametrize("kind", ["string", "large_string", "binary", "large_binary"])
+@pytest.mark.parametrize("part", [7, 100, 1 << 17])
+def test_texts_of_arrow(part, kind, monkeypatch):
+    """Of all lengths, from the first byte of their memory on, or within it; some end with NUL."""
+    monkeypatch.setattr(arrays_module, "_NUMBERED", part)
+    texts = ["ab" * n + end for n in range(12) for end in ("", "b", "\0", "a\0")]
+    k = np.random.default_rng(0).integers(0, len(texts), 1000)
+    k[:200] //= 4  # others appear after the first parts
+    for column in (pa.array([texts[i] for i in k]), pa.array(["", "b"] * 5)):
+        for some in (column, column[3:], column[:0]):
+            labels = as_label_array(some.cast(getattr(pa, kind)()))
+            assert labels.tolist() == some.cast(getattr(pa, kind)()).to_pylist()
+            if part > len(some):
+                assert len({*labels.values.tolist()}) == labels.values.size
+
+
+@pytest.mark.parametrize("kind", ["U", "objects"])
+def test_values_of_the_first_part_occur_once(kind, monkeypatch):
+    monkeypatch.setattr(arrays_module, "_NUMBERED", 100)
+    words = np.array(["b", "ab", "long name", "c", "d"])
+    k = np.random.default_rng(0).integers(0, 3, 1000)
+    k[:3], k[[350, 950]], k[951] = [2, 0, 1], 3, 4  # new ones are found in each part
+    found = distinct((words if kind == "U" else words.astype(object))[k])
+    assert found.values.tolist() == [*words[[2, 0, 1, 3, 3, 4]]]
+    assert found.tolist() == words[k].tolist()
 
 
 @pytest.mark.parametrize("text", [str, np.str_, lambda word: word.encode()])
