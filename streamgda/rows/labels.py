@@ -537,12 +537,12 @@ def coded_classes(y: Labels, classes: np.ndarray) -> tuple[Any, np.ndarray]:
     if at.min() >= 0:
         return CodedLabels(at, y.codes), known
     codes = look_up(y.codes, 0, at)  # the other values may be in no row
-    if codes is None:
-        occurs = np.zeros(y.values.size, bool)
-        occurs[y.codes] = True
-        known = join_labels(classes, np.unique(y.values[occurs]))
-        codes = CodedLabels(_search(y.values, known), y.codes)
-    return codes, known
+    if codes is not None:
+        return codes, known
+    occurs = np.zeros(y.values.size, bool)
+    occurs[y.codes] = True
+    known = join_labels(classes, np.unique(y.values[occurs]))
+    return CodedLabels(_search(y.values, known), y.codes), known
 
 
 def read_codes(codes: Any) -> np.ndarray:
