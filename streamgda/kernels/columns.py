@@ -11,7 +11,7 @@ from streamgda.kernels import inner_kernel, intrinsic_of, kernel
 from streamgda.kernels.vectors import as_structures, least, prefetch, transposed
 
 _BLOCK_ROWS = 128  # that stay in a near cache while some columns after others are written
-_ROWS_AHEAD = 32  # that are requested while others are written
+_ROWS_AHEAD = 64  # that are requested while others are written
 
 
 def _writing(width):
