@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from grids import in_turn
 from samples import KINDS, assert_same_bits, blobs, bytes_of, held, results, snapshot
-from scipy.stats import chi2
+from scipy.stats import f
 from sklearn import datasets, discriminant_analysis
 from sklearn.covariance import ledoit_wolf
 from sklearn.preprocessing import StandardScaler
@@ -341,10 +341,13 @@ def test_features_that_vary_only_between_classes_keep_the_independence_of_units(
 
 
 @pytest.mark.parametrize("solver", ["lsqr", "eigen"])
-def test_covariances_that_are_shrunk_wholly_count_as_known(solver):
+def test_covariances_that_are_shrunk_wholly_count_as_estimated(solver):
     """Two symmetric classes of three rows, as in the tests of scikit-learn; no warning comes."""
     X = np.array([[-2, -1], [-1, -1], [-1, -2], [1, 1], [1, 2], [2, 1]])
     lda = LinearDiscriminantAnalysis(solver, "auto").fit(X, [1, 1, 1, 2, 2, 2])
     assert lda.shrinkage_.tolist() == [1, 1]
-    n = 3  # the mean of a class of n rows is estimated, the covariance is known
-    np.testing.assert_allclose(lda.p_values(X), chi2.sf(n / (n + 1) * lda.mahalanobis(X), 2))
+    n, d, unbiased = 3, 2, 4 / 6
+    nu = 4 * (d + 1) / 2  # variances alone are off by less than a matrix of as many rows
+    squares = n / (n + 1) * unbiased * lda.mahalanobis(X)
+    expected = f.sf(squares * (nu - d + 1) / (nu * d), d, nu - d + 1)
+    np.testing.assert_allclose(lda.p_values(X), expected)

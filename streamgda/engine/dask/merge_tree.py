@@ -95,7 +95,7 @@ def accumulate(asked: Accumulation, rows: Rows) -> Moments:
     parts = block_parts("block", columns, X.chunks[0], row_bytes, state, beside, asked.progress)
     with _few_tasks(asked, X.shape[1], labels, len(parts.cuts)):
         moments = _accumulated(asked, parts, journal, rows.weight is not None)
-    if moments._n_features_in not in (None, X.shape[1]):
+    if asked.again is None and moments._n_features_in not in (None, X.shape[1]):
         raise InvalidDataError(
             f"X has {X.shape[1]} columns by its shape, and its blocks have "
             f"{moments._n_features_in}; declare the shape that they have (chunks= of map_blocks)"
