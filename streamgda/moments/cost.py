@@ -26,7 +26,9 @@ _BLAS_VALUE = 1.8  # more of a value if BLAS multiplies
 _PACKED_ROW = 22.0  # of a row whose bytes are multiplied
 _BYTE_LANES = SHAPE.vector_bytes * SHAPE.together // 8  # half of those of an instruction
 
-HAND_OVER = 400_000.0  # of rows to another thread, and of their sums back
+# Of rows to another thread, and of their sums back: less in a loop of updates, and more where
+# threads have slept for some milliseconds, as those of a stream have.
+HAND_OVER = 400_000.0
 _GAIN = 1.8  # of two threads: those of two cores gain 1.9, and those of a single one 1.1
 _SEGMENT_BYTE = 0.6  # of sums that are made for a segment, and added afterwards; half of integers
 _MERGED = 0.1  # of a product of the distance of two means, of each class of a segment
