@@ -18,7 +18,7 @@ from streamgda.rows import Rows
 from streamgda.rows.arrays import CodedLabels, distinct, is_masked
 from streamgda.rows.in_memory import DecodedLabels
 from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
-from streamgda.rows.labels import encode
+from streamgda.rows.labels import coded_classes, encode
 from streamgda.rows.sources import RowSource
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes, readable
@@ -35,7 +35,7 @@ _SCRATCH_BYTES = 3 << 25  # what kernels pack, group and cast at a time, if thre
 _ROW_BYTES = 64  # of the code of a row, its position in the order of the classes, and so on
 _MATRICES = 5  # temporary ones of a thread that factorises a covariance
 _HELD_BYTES = 1 << 26  # of labels, at most
-_LABELS = 1 << 17  # that are counted at a time
+_LABEL_BYTES = 1 << 22  # of those that are counted at a time, unless chunks are larger
 
 
 def plan_rows(
@@ -279,6 +279,11 @@ def _model_bytes(structure: Structure, state: int, n_classes: int, n_features: i
     return 2 * (state + structure.model_bytes(n_classes, n_features)) + matrices
 
 
+def _labels_at_a_time(labels: RowSource) -> int:
+    """Return how many labels are read at a time before the pass: those of whole chunks."""
+    return -(-max(1, _LABEL_BYTES // labels.row_bytes) // labels.unit) * labels.unit
+
+
 def decoded_once(rows: Rows, allowed: int) -> tuple[Rows, int]:
     """Return rows with their labels in memory, for passes that would decode chunks again.
 
@@ -320,12 +325,18 @@ def _coded(labels: RowSource, most: int) -> CodedLabels | None:
         return None
     numbers: dict[Any, int] = {}
     values: list[np.ndarray] = []
+    integers = np.empty(0, np.int64)  # of all slabs so far, which are looked up in the next one
     codes: Any = np.empty(labels.n_rows, np.uint8)
-    with contextlib.closing(Rows(None, labels).slabs(max(_LABELS, labels.unit))) as slabs:
+    with contextlib.closing(Rows(None, labels).slabs(_labels_at_a_time(labels))) as slabs:
         for slab in slabs:
             if is_masked(slab.y) or slab.y.ndim != 1:
                 return None
-            part, known = slab.y if type(slab.y) is CodedLabels else distinct(slab.y), len(numbers)
+            part, known = slab.y, len(numbers)
+            if type(part) is np.ndarray and part.dtype.kind in "biu":
+                found, integers = encode(part, integers)
+                part = CodedLabels(integers, found)
+            elif type(part) is not CodedLabels:
+                part = distinct(part)
             try:
                 keys = [(type(value), value) for value in part.values.tolist()]
                 found = np.array([numbers.setdefault(key, len(numbers)) for key in keys])
@@ -350,14 +361,14 @@ def count_classes(labels: RowSource, rule: RowRule = CHECK_SUMS) -> int:
 def count_groups(groups: RowSource) -> int:
     """Return the number of different groups of rows; all of them are read."""
     found = np.empty(0, np.int64)
-    for slab in Rows(None, groups=groups).slabs(max(_LABELS, groups.unit)):
-        found = encode(group_labels(slab.groups, slab.first_row), found)[1]
+    for slab in Rows(None, groups=groups).slabs(_labels_at_a_time(groups)):
+        found = coded_classes(group_labels(slab.groups, slab.first_row), found)[1]
     return int(found.size)
 
 
 def distinct_labels(labels: RowSource, rule: RowRule = CHECK_SUMS) -> np.ndarray:
     """Return the different labels of rows that may count, sorted; all of them are read."""
     classes = np.empty(0, np.int64)
-    for slab in Rows(None, labels).slabs(max(_LABELS, labels.unit)):
-        classes = encode(rule.class_labels(slab.y, slab.first_row), classes)[1]
+    for slab in Rows(None, labels).slabs(_labels_at_a_time(labels)):
+        classes = coded_classes(rule.class_labels(slab.y, slab.first_row), classes)[1]
     return classes

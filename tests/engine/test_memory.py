@@ -80,7 +80,7 @@ LABELS = {
 # --- the plan ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("n_rows", "held"), [(10**5, True), (10**7, False)])
+@pytest.mark.parametrize(("n_rows", "held"), [(10**6, True), (10**7, False)])
 def test_labels_that_are_counted_are_read_once_where_they_take_little(n_rows, held):
     X, y = Stored((n_rows, 64), (1000, 64), np.float64), Stored((n_rows,), (10**5,), np.int64)
     _, rows = plan_moments(Rows(X, y).opened(), moments=ClassMoments(), allowed=10**8)
@@ -88,8 +88,19 @@ def test_labels_that_are_counted_are_read_once_where_they_take_little(n_rows, he
     assert labels.read_as_views == held
     counted = len(y.reads)
     assert counted
+    assert all(start % 10**5 == 0 for start, _ in y.reads)  # chunks are decoded once, too
     np.testing.assert_array_equal(labels.read(4, 9), [1, 2, 0, 1, 2])
     assert (len(y.reads) == counted) == held
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "int8", "bool", "float64"])
+def test_labels_that_are_kept_are_those_that_are_stored(monkeypatch, dtype):
+    monkeypatch.setattr(plan, "_LABEL_BYTES", 1 << 10)
+    labels = (np.arange(9000) // 30 * 37 % 100 - 7).astype(dtype)  # slabs lack some, and have others
+    stored = zarr.array(labels, chunks=(100,))
+    kept = plan.decoded_once(Rows(stored, stored).opened(), 10**9)[0].y.whole()
+    assert (kept.dtype, kept.codes.dtype) == (labels.dtype, np.uint8)
+    np.testing.assert_array_equal(kept, labels)
 
 
 def test_labels_are_kept_where_reading_them_beside_the_rows_takes_more():
