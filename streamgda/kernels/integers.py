@@ -45,8 +45,8 @@ LINE = WIDTH * TOGETHER  # parts of an entry
 # Entries that are multiplied at a time: those of two panels stay in the first cache.
 DEPTH = max(16, 2048 // WIDTH)
 
-# ``vpdpbusd`` multiplies unsigned with signed bytes. The right ones are made signed by subtracting
-# this from them, so that this times the sum of the left ones is missing from the products.
+# ``vpdpbusd`` multiplies unsigned with signed bytes. The left ones are made signed by subtracting
+# this from them, so that this times the sum of the right ones is missing from the products.
 LOWERED = 128 if TOGETHER == 4 else 0
 
 # Rows whose products, up to 255^2, an int32 can sum.
@@ -61,18 +61,18 @@ _TO_WHOLE = 1.5 * 2.0**52  # added and subtracted again, it rounds to the neares
 _WORD = ir.IntType(32)
 
 
-def plain_tile(shape, panels, left, right, depth, row, column, T):
+def plain_tile(shape, lowered, left, panels, right, depth, row, column, T):
     """Compute the tile of a shape with NumPy, as `tile_function` explains it."""
     width, together = shape.panel_width, shape.together
 
-    def bytes_of(first, some):
-        words = panels[first : first + depth * width * together]
+    def bytes_of(panel, first, some):
+        words = panel[first : first + depth * width * together]
         return words.reshape(depth, width, together)[:, some].astype(np.int32)
 
     rows, columns = slice(row, row + shape.rows), slice(column, column + shape.columns)
-    lowered = 128 if together == 4 else 0
+    signed = lowered.view(f"i{lowered.itemsize}")
     T.reshape(width, width)[rows, columns] += np.einsum(
-        "kat,kbt->ab", bytes_of(left, rows), bytes_of(right, columns) - lowered
+        "kat,kbt->ab", bytes_of(signed, left, rows), bytes_of(panels, right, columns)
     )
 
 
@@ -81,34 +81,32 @@ def tile_function(shape):
     width, together = shape.panel_width, shape.together
 
     def generate(context, builder, signature, arguments):
-        panels, left, right, depth, row, column, T = arguments
-        panels, T = (
-            context.make_array(signature.args[i])(context, builder, arguments[i]) for i in (0, 6)
+        lowered, left, panels, right, depth, row, column, T = arguments
+        lowered, panels, T = (
+            context.make_array(signature.args[i])(context, builder, arguments[i]) for i in (0, 2, 7)
         )
         function = _generated_tile(builder.module, shape)
         words = [
             builder.bitcast(
-                builder.gep(
-                    panels.data, [builder.add(first, builder.mul(own, own.type(together)))]
-                ),
+                builder.gep(panel.data, [builder.add(first, builder.mul(own, own.type(together)))]),
                 _WORD.as_pointer(),
             )
-            for first, own in ((left, row), (right, column))
+            for panel, first, own in ((lowered, left, row), (panels, right, column))
         ]
         sums = builder.gep(T.data, [builder.add(builder.mul(row, row.type(width)), column)])
         builder.call(function, [*words, depth, sums])
         return context.get_dummy_value()
 
     @intrinsic_of(partial(plain_tile, shape))
-    def multiply(typing, panels, left, right, depth, row, column, T):
-        """Add to ``T[a * WIDTH + b]`` the sums of ``A[k, a] * (B[k, b] - LOWERED)``.
+    def multiply(typing, lowered, left, panels, right, depth, row, column, T):
+        """Add to ``T[a * WIDTH + b]`` the sums of ``A[k, a] * B[k, b]``, where A has signs.
 
         That is for ``k < depth``, where A and B are the parts of panels that start at
-        ``panels[left]`` and ``panels[right]``. The tile is that whose first sum is that of `row`
+        ``lowered[left]`` and ``panels[right]``. The tile is that whose first sum is that of `row`
         and `column`.
         """
         index = types.intp
-        return types.void(panels, index, index, index, index, index, T), generate
+        return types.void(lowered, index, panels, index, index, index, index, T), generate
 
     return multiply
 
@@ -133,15 +131,12 @@ def _generated_tile(module, shape):
                 builder.load(vector_at(builder, right_words, v, vector), align=4)
                 for v in range(shape.vectors)
             ]
-            if shape.together == 4:  # less 128 each, as signed bytes
-                top_bits = ir.Constant(vector, [_WORD(-0x7F7F7F80)] * vector.count)
-                operands = [builder.xor(operand, top_bits) for operand in operands]
             results = []
             for row in range(shape.rows):  # one factor at a time, for there are few registers
                 word = builder.load(builder.gep(left_words, [index(row)]), align=4)
                 factor, first = broadcast(builder, word, vector), row * shape.vectors
                 own = zip(operands, totals[first : first + shape.vectors], strict=True)
-                results += [add_products(builder, factor, *pair) for pair in own]
+                results += [add_products(builder, operand, factor, sum_) for operand, sum_ in own]
             return results
 
         initial = [builder.load(place, align=4) for place in stored]
@@ -298,19 +293,20 @@ def pack_block(rows, own, size, sign, words, places, totals):
     """
     n_bytes, n = rows.shape[1], own.shape[0]
     line = (n_bytes + WIDTH - 1) // WIDTH * WIDTH + WORD
-    space = np.empty(2 * n_bytes + (n_bytes + 1) // 2 + 1, np.intp)
+    space = np.empty(2 * n_bytes, np.intp)
     sources, targets = space[:n_bytes], space[n_bytes : 2 * n_bytes]
-    sums = space[2 * n_bytes :].view(np.int32)
-    held = np.zeros((3 + TOGETHER) * line, np.uint8)
-    lowest, differs, row = held[:line], held[line : 2 * line], held[2 * line : 3 * line]
-    lines = held[3 * line :]
+    held = np.zeros((2 + 2 * TOGETHER) * line, np.uint8)
+    lowest, differs = held[:line], held[line : 2 * line]
+    raw, lines = held[2 * line : (2 + TOGETHER) * line], held[(2 + TOGETHER) * line :]
     for f in range(n_bytes):
         lowest[f] = sign if f & (size - 1) == size - 1 else 0
-        sums[f] = 0
-    for q in range(n):
-        values = rows[np.uint64(own[q])]
+    for q in range(0, n, 4):  # together, as they often lie far apart in memory
+        a = rows[np.uint64(own[q])]
+        b = rows[np.uint64(own[min(q + 1, n - 1)])]
+        c = rows[np.uint64(own[min(q + 2, n - 1)])]
+        d = rows[np.uint64(own[min(q + 3, n - 1)])]
         for f in range(n_bytes):
-            differs[f] |= values[f]
+            differs[f] |= a[f] | b[f] | c[f] | d[f]
     active, n_words, f = 0, 0, 0
     while f < n_bytes:
         if not differs[f]:
@@ -324,31 +320,36 @@ def pack_block(rows, own, size, sign, words, places, totals):
             active += 1
             f += 1
     n_panels, entries = (active + WIDTH - 1) // WIDTH, (n + TOGETHER - 1) // TOGETHER
+    for c in range(n_panels * WIDTH):
+        totals[c] = 0
+    panels = words.view(PART)
     for entry in range(entries):
         for t in range(TOGETHER):
             q = entry * TOGETHER + t
+            row = raw[t * line :]
             if q < n:
                 values = rows[np.uint64(own[q])]
                 for f in range(n_bytes):
                     row[f] = values[f] ^ lowest[f]
-                for f in range(n_bytes):
-                    sums[f] += row[f]
             else:
                 for f in range(n_bytes):
                     row[f] = 0
-            for w in range(n_words):
-                copy_word(row, sources[w], lines, t * line + targets[w])
+        for w in range(n_words):
+            source, target = sources[w], targets[w]
+            for t in range(TOGETHER):
+                copy_word(raw, t * line + source, lines, t * line + target)
         for p in range(n_panels):
-            at = (p * entries + entry) * WIDTH
-            out = words[at : at + WIDTH]
+            at = (p * entries + entry) * LINE
+            out = panels[at : at + LINE]
+            sums = totals[p * WIDTH : (p + 1) * WIDTH]
+            part = lines[p * WIDTH :]
             for c in range(WIDTH):
-                word = np.int32(0)
+                total = np.int32(0)
                 for t in range(TOGETHER):  # unsigned: no check for negative indices
-                    part = lines[np.uint64(t * line + p * WIDTH + c)]
-                    word |= np.int32(part) << 32 // TOGETHER * t
-                out[c] = word
-    for c in range(active):
-        totals[c] = sums[places[c]]
+                    value = part[np.uint64(t * line + c)]
+                    out[TOGETHER * c + t] = value
+                    total = np.int32(total + value)
+                sums[c] += total
     return active
 
 
@@ -360,19 +361,23 @@ def multiply_panels(words, n, first, last, P):
     """
     panels = words.view(PART)
     entries = (n + TOGETHER - 1) // TOGETHER
+    lowered = np.empty(entries * LINE, PART)
     start = 0
     for i in range(first, last):
+        panel = panels[i * entries * LINE :]
+        for at in range(entries * LINE):
+            lowered[at] = panel[at] ^ LOWERED
         for j in range(i + 1):
             T = P[start : start + WIDTH * WIDTH]
             start += WIDTH * WIDTH
             for a in range(WIDTH * WIDTH):
                 T[a] = 0
-            left, right = i * entries * LINE, j * entries * LINE
+            right = j * entries * LINE
             for entry in range(0, entries, DEPTH):
                 k, depth = entry * LINE, min(DEPTH, entries - entry)
                 for column in range(0, WIDTH, COLUMNS):
                     for row in range(0, WIDTH, ROWS):
-                        multiply_tile(panels, left + k, right + k, depth, row, column, T)
+                        multiply_tile(lowered, k, panels, right + k, depth, row, column, T)
 
 
 @kernel
@@ -389,20 +394,21 @@ def add_tiles(P, first, last, places, totals, active, n, size, sign, S):
             start += WIDTH * WIDTH
             for c in range(i * WIDTH, min((i + 1) * WIDTH, active)):
                 products, f = T[(c - i * WIDTH) * WIDTH :], np.uint64(places[c])
-                width, own = min(WIDTH, c + 1 - j * WIDTH), np.int64(totals[c])
-                out, lowered = S[row_start(f >> high) :], LOWERED * own
+                width, out = min(WIDTH, c + 1 - j * WIDTH), S[row_start(f >> high) :]
+                others = totals[j * WIDTH :]
                 if digits:
                     for b in range(width):
-                        out[np.uint64(places[j * WIDTH + b]) >> high] += products[b] + lowered
+                        value = products[b] + LOWERED * np.int64(others[b])
+                        out[np.uint64(places[j * WIDTH + b]) >> high] += value
                     continue
-                place = f & high
+                place, own = f & high, np.int64(totals[c])
                 zero = np.int64(sign) if place == high else 0
                 for b in range(width):
                     g = np.uint64(places[j * WIDTH + b])
                     other_place = g & high
                     other = np.int64(sign) if other_place == high else 0
-                    value = products[b] + lowered - other * own
-                    value -= zero * (totals[j * WIDTH + b] - n * other)
+                    value = products[b] + LOWERED * np.int64(others[b]) - other * own
+                    value -= zero * (others[b] - n * other)
                     value <<= np.int64(8 * (place + other_place))
                     if g >> high == f >> high and g != f:
                         value *= 2  # both bytes of a feature: the other product is above

@@ -395,4 +395,5 @@ def _integer_bytes(n_features: int) -> int:
     n_panels, at_a_time = _panels(2 * n_features)
     most = LARGEST_TASK * max(PACKED_ROWS, _TASK_ELEMENTS // n_features)
     entries = most // TOGETHER
-    return threads.n_threads() * 4 * n_panels * WIDTH * (entries + at_a_time * WIDTH + 3)
+    words = (n_panels + 1) * entries + n_panels * (at_a_time * WIDTH + 3)
+    return threads.n_threads() * 4 * WIDTH * words

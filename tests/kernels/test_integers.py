@@ -108,23 +108,23 @@ def test_multiply_tile(shape):
     compiled = tile_function(shape)
 
     @numba.njit
-    def tile(panels, left, right, depth, row, column, T):
-        compiled(panels, left, right, depth, row, column, T)
+    def tile(lowered, left, panels, right, depth, row, column, T):
+        compiled(lowered, left, panels, right, depth, row, column, T)
 
     rng = np.random.default_rng(0)
     width, entries = shape.panel_width, PACKED_ROWS // shape.together
     line = width * shape.together
     some = rng.integers(0, 256, entries * line).astype(shape.part)
     most, zeros = np.full_like(some, 255), np.zeros_like(some)
-    for pair in ((some, some[::-1]), (most, most), (most, zeros), (some, most)):
-        panels = np.concatenate(pair)
+    for pair in ((some, some[::-1].copy()), (most, most), (most, zeros), (some, most)):
+        signed = pair[0] ^ shape.part.type(128 if shape.together == 4 else 0)
         for first, depth in ((0, entries), (1, 1), (3, 2)):
             start = rng.integers(-9, 9, width * width).astype(np.int32)
-            left, right = first * line, (entries + first) * line
+            at = first * line
             for row, column in ((0, 0), (width - shape.rows, width - shape.columns)):
                 T, expected = start.copy(), start.copy()
-                tile(panels, left, right, depth, row, column, T)
-                plain_tile(shape, panels, left, right, depth, row, column, expected)
+                tile(signed, at, pair[1], at, depth, row, column, T)
+                plain_tile(shape, signed, at, pair[1], at, depth, row, column, expected)
                 np.testing.assert_array_equal(T, expected)
                 u, v = (
                     panel.reshape(entries, width, -1)[first : first + depth].astype(int)
@@ -132,7 +132,7 @@ def test_multiply_tile(shape):
                 )
                 lowered = 128 if shape.together == 4 else 0
                 for a in (row, row + shape.rows - 1):
-                    added = (u[:, a] * (v[:, column] - lowered)).sum()
+                    added = ((u[:, a] - lowered) * v[:, column]).sum()
                     assert T[a * width + column] - start[a * width + column] == added
 
 
