@@ -36,6 +36,7 @@ from streamgda.moments.parallel import (
     Coded,
     add_in_parts,
     by_ranges,
+    readable,
     rows_by_group,
     sums_of_weights,
 )
@@ -43,7 +44,6 @@ from streamgda.moments.roots import LEAST_VARIANCE
 from streamgda.rows.arrays import (
     NO_WEIGHTS,
     WINDOW_BYTES,
-    as_kernel_rows,
     as_numbers,
     read_only,
     row_type,
@@ -413,7 +413,7 @@ class Sums(ABC):
                 add = partial(uninterrupted, add)
             if self._uses_blas_threads(n):
                 add = partial(threads.call_serial_blas, add)
-            add(Coded(as_kernel_rows(X, dtype), codes, weights), max(n, LEAST_ROWS))
+            add(Coded(readable(X, dtype), codes, weights), max(n, LEAST_ROWS))
             return self
         rows = Coded(np.asarray(X), codes, weights)  # which are read several times
         if way == "passes":

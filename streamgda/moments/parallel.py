@@ -42,15 +42,18 @@ class Coded(NamedTuple):
 
     def part(self, rows: slice, dtype: np.dtype) -> Coded:
         """Return some of the rows, which kernels read in a data type, or from their columns."""
-        X = self.X[rows]
-        if type(X) is not ColumnRows or X.dtype != dtype:
-            X = as_kernel_rows(X, dtype)
+        X = readable(self.X[rows], dtype)
         return Coded(X, read_codes(self.codes[rows]), self.weights[rows])
 
     def blocks(self, dtype: np.dtype) -> Iterator[Coded]:
         """Yield blocks of the rows, which kernels read in a data type; see `rows.arrays.blocks`."""
         for rows, block in blocks(self.X, dtype, _ORDER_BYTES):
             yield Coded(block, read_codes(self.codes[rows]), self.weights[rows])
+
+
+def readable(X: Any, dtype: np.dtype) -> Any:
+    """Return rows that kernels read in a data type, or from their columns."""
+    return X if type(X) is ColumnRows and X.dtype == dtype else as_kernel_rows(X, dtype)
 
 
 def sums_of_weights(codes: np.ndarray, weights: np.ndarray, n_classes: int) -> np.ndarray:

@@ -57,6 +57,18 @@ def test_moments_of_a_table_in_chunks_have_the_bits_of_the_array(
         assert all(np.array_equal(found[name], expected[name]) for name in expected)
 
 
+@pytest.mark.parametrize("covariance_type", ["full", "tied_diag"])
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+def test_a_few_rows_are_summed_from_their_columns(covariance_type, dtype, monkeypatch):
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(3000, 16)).astype(dtype), random.integers(0, 3, 3000)
+    table = pa.table([*X.T], [f"f{j}" for j in range(16)])
+    expected = state_of(streamgda.accumulate(X, y, covariance_type=covariance_type))[1]
+    monkeypatch.delattr(ColumnRows, "__array__")
+    found = state_of(streamgda.accumulate(table, y, covariance_type=covariance_type))[1]
+    assert all(np.array_equal(found[name], expected[name]) for name in expected)
+
+
 def test_covariances_of_a_table_in_many_blocks_are_those_of_numpy():
     random = np.random.default_rng(0)
     X, y = random.normal(300, 90, (60_000, 20)), random.integers(0, 3, 60_000)
