@@ -96,7 +96,7 @@ def test_labels_that_are_counted_are_read_once_where_they_take_little(n_rows, he
 @pytest.mark.parametrize("dtype", ["int64", "uint64", "int8", "bool", "float64"])
 def test_labels_that_are_kept_are_those_that_are_stored(monkeypatch, dtype):
     monkeypatch.setattr(plan, "_LABEL_BYTES", 1 << 10)
-    labels = (np.arange(9000) // 30 * 37 % 100 - 7).astype(dtype)  # slabs lack some, and have others
+    labels = (np.arange(9000) // 30 * 37 % 100 - 7).astype(dtype)  # slabs lack some
     stored = zarr.array(labels, chunks=(100,))
     kept = plan.decoded_once(Rows(stored, stored).opened(), 10**9)[0].y.whole()
     assert (kept.dtype, kept.codes.dtype) == (labels.dtype, np.uint8)
