@@ -276,6 +276,9 @@ def _types(head: Frame, name: str, count_nulls: Callable[[str], int]) -> list[np
     types, others = [], []
     for column, dtype in zip(head.columns, dtypes, strict=True):
         plain = isinstance(dtype, np.dtype)
+        if plain and dtype.kind in "biuf":
+            types.append(dtype)
+            continue
         key = column if plain and dtype.kind == "O" else dtype  # objects are of any kind
         if key not in seen:
             series = head.get_column(column)
