@@ -24,6 +24,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import json
 import os
 import re
 import shutil
@@ -38,6 +39,7 @@ from streamgda.errors import SourceError, StreamGDAError
 
 _PATIENCE = 1.0  # seconds to wait for a writer between two renames
 _IN_THE_WAY = (errno.ENOTEMPTY, errno.EEXIST, errno.EISDIR, errno.ENOTDIR)  # a directory, or file
+_FILES = re.compile(r"\.(zip|tiff?|parquet|arrow|feather|ipc|csv)$", re.IGNORECASE)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # only writing fails with these
 
 
@@ -66,6 +68,7 @@ def replacing(path: Path, suffix: str = "") -> Iterator[Path]:
     ('complete', 1)
     """
     path = path.resolve()
+    _refuse_within_stores(path)
     with naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_left_overs(path)
@@ -92,6 +95,7 @@ def only_writer(path: Path, kind: type[StreamGDAError] = SourceError) -> Iterato
         Of that kind, if another process or thread does.
     """
     path = path.resolve()
+    _refuse_within_stores(path, kind)
     lock = lock_of(path)
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # a directory that cannot be written, or is missing
@@ -110,6 +114,7 @@ def lock_of(path: Path) -> Path:
 
 def try_place(path: Path) -> None:
     """Raise OSError unless files can be created beside a path, whose parent may be missing."""
+    _refuse_within_stores(path)
     beside = next(parent for parent in path.parents if parent.exists()) / path.name
     with naming(path, beside), _number(beside):
         pass
@@ -194,6 +199,27 @@ def _number(path: Path) -> Iterator[str]:
             finally:
                 _settle(path, number)
             return
+
+
+def _refuse_within_stores(path: Path, error: type[StreamGDAError] = SourceError) -> None:
+    """Raise an error for a file within a zarr store, or anything within a zarr array.
+
+    Other paths within a zarr group become members of it.
+    """
+    for folder in path.parents:
+        kind = _kind_of_node(folder)
+        if kind == "array" or (kind == "group" and _FILES.search(path.name)):
+            raise error(f"{path} is within the zarr {kind} {folder}: choose another path")
+
+
+def _kind_of_node(folder: Path) -> str | None:
+    """Return "array" or "group" for the directory of a node of zarr, and None for others."""
+    for name, kind in ((".zarray", "array"), (".zgroup", "group")):
+        if (folder / name).exists():
+            return kind
+    with contextlib.suppress(OSError, LookupError, TypeError, ValueError):
+        return json.loads((folder / "zarr.json").read_bytes())["node_type"]
+    return None
 
 
 def _settle(path: Path, number: str) -> None:

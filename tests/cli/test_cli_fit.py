@@ -261,7 +261,11 @@ def test_a_model_is_replaced_only_if_that_is_wanted(command, data, tmp_path):
 def test_where_nothing_can_be_saved_is_found_before_the_pass(command, data, tmp_path, option):
     (tmp_path / "note").write_text("")
     other = () if option == "--out" else ("--out", tmp_path / "m.zip")
-    for place, problem in ((tmp_path / "note" / "m", "note"), (f"file://{tmp_path}/m", "a slash")):
+    for place, problem in (
+        (tmp_path / "note" / "m", "note"),
+        (f"file://{tmp_path}/m", "a slash"),
+        (data / "rows.zarr" / "m.zip", "within the zarr group"),
+    ):
         ended = command("fit", data / "rows.zarr", option, place, *other)
         assert ended.code == 1
         assert problem in ended.err

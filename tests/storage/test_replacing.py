@@ -210,6 +210,26 @@ def test_a_conversion_does_not_replace_what_appeared_meanwhile(tmp_path):
     assert names(tmp_path) == ["rows", "rows.zip"]
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_files_are_not_written_into_stores_of_zarr(tmp_path, version):
+    group = zarr.open_group(tmp_path / "rows.zarr", mode="w", zarr_format=version)
+    array = group.create_array("X", data=X)
+    before = sorted((tmp_path / "rows.zarr").rglob("*"))
+    nb = GaussianNB().fit(X, Y)
+    for place in ("m.zip", "X/m.zip", "X/m", "other/m.zip"):
+        with pytest.raises(SourceError, match="is within the zarr"):
+            nb.save(tmp_path / "rows.zarr" / place)
+    for place in ("labels.csv", "X/labels"):
+        with pytest.raises(SourceError, match="is within the zarr"):
+            nb.predict(array, out=tmp_path / "rows.zarr" / place)
+    with pytest.raises(CheckpointError, match="is within the zarr"):
+        accumulate(array, Y, checkpoint=tmp_path / "rows.zarr" / "sums.zip")
+    assert sorted((tmp_path / "rows.zarr").rglob("*")) == before
+    nb.predict(array, out=tmp_path / "rows.zarr" / "labels")
+    nb.save(tmp_path / "rows.zarr" / "model")
+    assert sorted(GaussianNB.load(tmp_path / "rows.zarr" / "model").classes_) == sorted(set(Y))
+
+
 # --- left-overs -----------------------------------------------------------------------------------
 
 
