@@ -662,6 +662,8 @@ def _describe(covariances: Covariances, singular: dict[int, int], advice: str) -
     alone = [g for g in singular if structure.per_class and covariances.count[g] == 1]
     if alone:
         what += f"; y has only 1 sample in class {covariances.classes[alone[0]]!s}"
+    if 0 in singular.values() and len(alone) < len(singular):
+        what += ". Values that differ by less than 1e-154, whose squares underflow, count as equal"
     if not advice:
         simpler = " or ".join(map(repr, structure.simpler))
         use = f", use covariance_type={simpler}" if simpler else ""
