@@ -51,6 +51,7 @@ from streamgda.storage.replacing import replacing
 SCORES_TAG = "streamgda_scores"  # the tag of files that hold scores
 CLASSES = "streamgda_classes"  # the tag with the labels that integer codes stand for, as JSON
 _SUFFIXES = (".tif", ".tiff")
+_SAMPLED = 64  # pixels to each side of the middle of an alpha band
 BLOCK_PIXELS = 256  # pixels of a block that is written, along each dimension
 
 # Attributes that hold for any array on the same grid, by the conventions of rioxarray and GDAL.
@@ -489,6 +490,8 @@ def _with_masks(raster: Any, path: Any) -> Any:
     with rasterio.open(path) as file:
         alpha = [c == rasterio.enums.ColorInterp.alpha for c in file.colorinterp]
         masked = any(rasterio.enums.MaskFlags.per_dataset in f for f in file.mask_flag_enums)
+        if any(alpha):
+            _warn_of_values(file, 1 + alpha.index(True))
         scaled = {*file.scales} != {1} or {*file.offsets} != {0}
     if not masked and not scaled:
         return raster
@@ -502,6 +505,20 @@ def _with_masks(raster: Any, path: Any) -> Any:
         if isinstance(names, tuple):
             raster.attrs["long_name"] = tuple(names[n] for n in bands)
     return raster
+
+
+def _warn_of_values(file: Any, band: int) -> None:
+    """Warn if a band that is declared as alpha has more values in the middle than a mask has.
+
+    GDAL declares the fourth band of bytes as alpha by default, such as near infrared.
+    """
+    middle = [slice(max(0, n // 2 - _SAMPLED), n // 2 + _SAMPLED) for n in file.shape]
+    if np.unique(file.read(band, window=tuple(middle))).size > 2:
+        warnings.warn(
+            f"band {band} of {file.name} is declared as alpha: it is a mask and no feature, though "
+            f"it has many values. If it is a measurement, change `colorinterp` in rasterio",
+            stacklevel=5,
+        )
 
 
 def open_raster(path: Any, **options: bool) -> Any:

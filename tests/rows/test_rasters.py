@@ -448,6 +448,22 @@ def test_masked_pixels_of_a_geotiff_are_missing(how, tmp_path):
     np.testing.assert_array_equal(labels, expected)
 
 
+def test_a_measurement_that_is_declared_as_alpha_is_named(tmp_path):
+    """GDAL declares the fourth band of bytes as alpha."""
+    bands = np.random.default_rng(0).integers(1, 255, (4, HEIGHT, WIDTH)).astype(np.uint8)
+    places = {"y": 7.0 - np.arange(HEIGHT), "x": np.arange(WIDTH)}
+    raster = xr.DataArray(bands, places, ("band", "y", "x"))
+    raster.rio.to_raster(tmp_path / "X.tif")
+    with pytest.warns(UserWarning, match=r"band 4 of .*X.tif is declared as alpha"):
+        rows, _ = open_store(tmp_path / "X.tif")
+    assert rows.shape[1] == 3
+    with rasterio.open(tmp_path / "X.tif", "r+") as file:
+        file.colorinterp = [*file.colorinterp[:3], rasterio.enums.ColorInterp.undefined]
+    rows, _ = open_store(tmp_path / "X.tif")
+    found = accumulate(rows, [0] * (HEIGHT * WIDTH), covariance_type="diag").means
+    np.testing.assert_allclose(found[0], bands.mean(axis=(1, 2)))
+
+
 @pytest.mark.parametrize("how", ["nodata", "band", "alpha"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_labels_that_a_raster_does_not_have_are_no_class(how, kind, tmp_path):
