@@ -249,7 +249,8 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
     missing : {"error", "fill"}
         Meaning of a missing chunk (or shard): an error when it is read, or rows of the array's
         fill value, because zarr omits chunks that hold nothing else (unless it is opened with
-        ``config={"write_empty_chunks": True}``).
+        ``config={"write_empty_chunks": True}``). Chunks that are missing within a shard are read
+        as the fill value, too: zarr does not tell of them.
     all_touched : bool
         For polygons: label the pixels that only polygons of one class touch, too, and not only
         those whose centre is in a polygon.

@@ -330,6 +330,8 @@ def test_integer_weights_with_nulls(wrap: Any) -> None:
         accumulate(X, y, sample_weight=wrap(weights))
     with pytest.raises(InvalidDataError, match=r"sample_weight has dtype .*; numbers are expected"):
         accumulate(X, y, sample_weight=["a", None, "b", "b", "c", "c"])
+    with pytest.raises(InvalidDataError, match=r"numbers are expected \(cast decimals"):
+        accumulate(X, y, sample_weight=pl.Series([decimal.Decimal("0.5")] * 6))
 
 
 def test_sparse_labels_and_weights_of_pandas() -> None:
