@@ -255,8 +255,9 @@ class BernoulliModel(Model):
         ones = binarise(X, self.threshold, first_row)
         return as_kernel_rows(ones, _FLOAT64 if type(ones) is CompressedRows else _BYTE)
 
-    def _refuse_invalid(self, rows: Any, first_row: int) -> None:
-        """Do nothing, as all are zeros and ones."""
+    def _refuse_invalid(self, rows: Any, first_row: int) -> bool:
+        """Return False, as all are zeros and ones."""
+        return False
 
     def _joint(self, X: Any) -> np.ndarray:
         scores, *impossible = (functions(X) for functions in self._functions)

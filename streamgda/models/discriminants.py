@@ -889,6 +889,7 @@ class LinearScores(Model):
 
     _kind = "linear scores"
     _by_feature = "coefficients"
+    _degree = 1
 
     classes: np.ndarray
     coefficients: np.ndarray

@@ -514,6 +514,10 @@ class GaussianModel(Model):
             return self._distances(X, -0.5, self._offsets, margin)
         return self._linear_functions(X)
 
+    @property
+    def _degree(self) -> int:  # type: ignore[override]
+        return 1 + self.structure.per_class
+
     def _shared_scores(self, X: np.ndarray) -> np.ndarray:
         """Return the term that all classes share, if the scores are linear, shape (1, n_rows)."""
         return self._from_centre.scores(X, -0.5, self._constants)

@@ -42,6 +42,9 @@ _PART_PRODUCTS = 3 << 20  # that take longer than to wake up a thread
 _VALUE_PRODUCTS = 16  # that take as long as to read a value of a row, or to write a score
 _BLOCK = 96  # chunks are multiples of it: whole panels of every kind
 
+_LARGE = 1e100  # values whose squared distances cannot overflow, unless variances are tiny
+_FAR_BITS = 400  # of the largest value of a row that is scaled down
+
 _NO_DENSITIES = np.empty(0)
 Part = TypeVar("Part")
 
@@ -170,6 +173,7 @@ class RowModel(Saved):
     # Arrays that estimators return as fitted attributes. Kernels get them as copies only.
     _shown: ClassVar[tuple[str, ...]] = ()
     _by_blas = True  # scores are computed by BLAS
+    _degree: int = 0  # of relative scores as polynomials of rows, if they are any
     # Attributes that are saved as JSON.
     _numbers: ClassVar[tuple[str, ...]] = ()
 
@@ -217,11 +221,31 @@ class RowModel(Saved):
         """Return rows as the scoring kernels read them."""
         return as_kernel_rows(X, row_type(X.dtype).dtype)
 
-    def _refuse_invalid(self, rows: Any, first_row: int) -> None:
-        """Raise `InvalidDataError` for NaN and infinity in rows that `_read` returned."""
+    def _refuse_invalid(self, rows: Any, first_row: int) -> bool:
+        """Raise `InvalidDataError` for NaN and infinity in rows that `_read` returned.
+
+        Returns True if there are values so large that relative scores may overflow.
+        """
         values = rows.values if type(rows) is CompressedRows else rows
-        if values.dtype.kind == "f" and not all_finite(values):
+        if values.dtype.kind != "f" or all_finite(values, _LARGE):
+            return False
+        if not all_finite(values):
             refuse_not_finite(rows, first_row)
+        return self._degree > 0
+
+    def _far_scores(self, scores_of: Callable[[Any], np.ndarray], rows: Any) -> np.ndarray:
+        """Return scores of rows whose own overflow, less the largest of each row.
+
+        Rows are scaled down. So far away neither means nor priors matter, and scores are
+        proportional to a power of the scale.
+        """
+        sparse = type(rows) is CompressedRows
+        X = np.array([rows.row(r) for r in range(len(rows))]) if sparse else rows
+        exponents = np.frexp(np.abs(X).max(axis=1))[1] - _FAR_BITS
+        scores = scores_of(np.ldexp(X, -exponents[:, None]))
+        largest = scores.max(axis=0)
+        scores -= np.where(np.isfinite(largest), largest, 0.0)
+        return np.ldexp(scores, self._degree * exponents)
 
     def _score(
         self,
@@ -233,7 +257,7 @@ class RowModel(Saved):
         *of_rows: np.ndarray,
         columns: int | None = None,
         dtype: Any = np.float64,
-        write: Write | None = None,
+        **options: Any,
     ) -> Any:
         """Check rows, and score them as `_by_chunks` does; those on a device there.
 
@@ -249,7 +273,7 @@ class RowModel(Saved):
             return tensors.as_labels(scores, self.classes) if there is tensors.as_codes else scores
         if out is None:
             out = np.empty(X.shape[:1] if columns is None else (X.shape[0], columns), dtype)
-        return self._by_chunks(X, scores_of, finish, first_row, out, *of_rows, write=write)
+        return self._by_chunks(X, scores_of, finish, first_row, out, *of_rows, **options)
 
     def _by_chunks(
         self,
@@ -260,11 +284,13 @@ class RowModel(Saved):
         out: np.ndarray,
         *of_rows: np.ndarray,
         write: Write | None = None,
+        relative: bool = False,
     ) -> np.ndarray:
         """Score rows chunk by chunk, on all threads, into `out`, which is returned.
 
         Arrays with an entry for each row are passed to `scores_of` with the rows. `write` does what
-        it and `finish` do without holding scores, unless it returns None.
+        it and `finish` do without holding scores, unless it returns None. Answers are
+        `relative` if they follow from differences between the scores of a row.
         """
 
         def answer(read: Any, out: np.ndarray, *of_rows: np.ndarray) -> bool:
@@ -273,13 +299,22 @@ class RowModel(Saved):
                 finish(scores_of(read, *of_rows), out)
             return bool(finite)
 
+        def answer_far(read: Any, out: np.ndarray) -> None:
+            with np.errstate(invalid="ignore", over="ignore"):
+                far = np.flatnonzero(~np.isfinite(scores_of(read).max(axis=0)))
+                if far.size:
+                    answers = out[far]
+                    finish(self._far_scores(scores_of, read[far]), answers)
+                    out[far] = answers
+
         def work(start: int, stop: int) -> None:
             rows = slice(start, stop)
             read = self._read(X[rows], first_row + start)
             with np.errstate(invalid="ignore", over="ignore"):  # of rows that are refused below
                 finite = answer(read, out[rows], *(values[rows] for values in of_rows))
-            if not finite:  # now that they are in a cache: a pass before would wait for memory
-                self._refuse_invalid(read, first_row + start)
+            # Now that they are in a cache: a pass before would wait for memory.
+            if not finite and self._refuse_invalid(read, first_row + start) and relative:
+                answer_far(read, out[rows])
 
         n_rows, products = X.shape[0], X.shape[0] * self._row_products
         if not n_rows:
@@ -289,9 +324,9 @@ class RowModel(Saved):
         serial = (by_blas and products > _FEW_PRODUCTS) or type(X) is LiftedRows
         if n_rows <= _BLOCK and not serial:
             read = self._read(X, first_row)
-            self._refuse_invalid(read, first_row)
-            answer(read, out, *of_rows)
-            return out
+            if not self._refuse_invalid(read, first_row):
+                answer(read, out, *of_rows)
+                return out
         width = X.row_elements if type(X) is CompressedRows else X.shape[1]
         parts = (products + n_rows * _VALUE_PRODUCTS * (width + self._row_scores)) // _PART_PRODUCTS
         if parts > 1:  # otherwise they take less time than to count threads
@@ -450,9 +485,9 @@ class Model(RowModel):
         of_truth = logarithms[np.arange(truth.size), truth]
         return right, float(weights @ of_truth.clip(*_CLIPPED))
 
-    def _by_class(self, *arguments: Any, write: Write | None = None) -> Any:
+    def _by_class(self, *arguments: Any, **options: Any) -> Any:
         """Score rows as `_score` does, with a number for each class."""
-        return self._score(*arguments, columns=self.classes.size, write=write)
+        return self._score(*arguments, columns=self.classes.size, **options)
 
     def predict(self, X: Any, first_row: int = 0, out: Any = None) -> np.ndarray:
         """Return each row's most probable class.
@@ -495,8 +530,8 @@ class Model(RowModel):
 
         scores_of = partial(self._relative_scores, margin=0.0)
         finish = partial(_write_labels, classes)
-        dtype = classes.dtype
-        return self._score(X, scores_of, finish, first_row, out, dtype=dtype, write=write)
+        options = {"dtype": classes.dtype, "write": write, "relative": True}
+        return self._score(X, scores_of, finish, first_row, out, **options)
 
     def posterior(
         self, X: Any, first_row: int = 0, temperature: float = 1.0, out: Any = None
@@ -542,7 +577,8 @@ class Model(RowModel):
         def write(rows: Any, out: np.ndarray) -> bool | None:
             return self._write(rows, (NO_LABELS, out, True), temperature)
 
-        return self._by_class(X, scores_of, posterior, first_row, out, write=write)
+        options = {"write": write, "relative": True}
+        return self._by_class(X, scores_of, posterior, first_row, out, **options)
 
     def log_posterior(
         self, X: Any, first_row: int = 0, temperature: float = 1.0, out: Any = None
@@ -582,7 +618,7 @@ class Model(RowModel):
         def scores_of(rows: np.ndarray) -> np.ndarray:
             return tempered(self._relative_scores(rows), temperature)
 
-        return self._by_class(X, scores_of, log_posterior, first_row, out)
+        return self._by_class(X, scores_of, log_posterior, first_row, out, relative=True)
 
     def joint_log_likelihood(self, X: Any, first_row: int = 0, out: Any = None) -> np.ndarray:
         r"""Return :math:`\ln p(x, y=k)`.
@@ -669,7 +705,8 @@ class Model(RowModel):
         >>> model.log_odds([[2.0], [4.5], [7.0]]).round(2)
         array([-12.5,   0. ,  12.5])
         """
-        return self._score(X, self._relative_scores, difference, first_row, out)
+        scores_of = self._relative_scores
+        return self._score(X, scores_of, difference, first_row, out, relative=True)
 
     def log_density(self, X: Any, first_row: int = 0, out: Any = None) -> np.ndarray:
         r"""Return :math:`\ln p(x) = \ln \sum_k p(x, y=k)`.

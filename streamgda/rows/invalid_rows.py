@@ -110,7 +110,10 @@ def as_weights(sample_weight: Any, n_rows: int, first_row: int = 0) -> np.ndarra
     """
     weights = unmasked(_held_weights(sample_weight), "sample_weight", first_row)
     if weights.dtype.kind not in "biuf":
-        raise InvalidDataError(f"sample_weight has dtype {weights.dtype}; numbers are expected")
+        raise InvalidDataError(
+            f"sample_weight has dtype {weights.dtype}; numbers are expected (cast decimals to "
+            f"floats)"
+        )
     if weights.ndim == 0:
         weights = np.full(n_rows, weights)
     if weights.shape != (n_rows,):
@@ -146,10 +149,12 @@ def _held_weights(sample_weight: Any) -> np.ndarray:
 _COMPILED = np.dtype(np.float64), np.dtype(np.float32)  # types that a kernel reads
 
 
-def all_finite(values: np.ndarray) -> bool:
-    """Return True if all floating-point values are finite."""
+def all_finite(values: np.ndarray, bound: float = np.inf) -> bool:
+    """Return True if all floating-point values are finite, and below a bound in size."""
     if values.dtype in _COMPILED and values.flags.forc:
-        return bool(all_below(values.reshape(-1, order="A"), np.inf))
+        return bool(all_below(values.reshape(-1, order="A"), bound))
+    if bound < np.inf:
+        return bool((np.abs(values) < bound).all())
     # The sum, which takes less time and no memory, leaves a doubt if it is not finite.
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(values.sum())) or bool(np.isfinite(values).all())

@@ -282,6 +282,28 @@ def test_rows_far_away_have_probabilities(covariance_type, away):
     np.testing.assert_allclose(fitted.posterior(rows).sum(axis=1), 1, rtol=1e-14)
 
 
+@EVERY_TYPE
+@pytest.mark.parametrize("n_features", [1, 3, 40])
+def test_the_nearest_class_wins_where_squared_distances_overflow(covariance_type, n_features):
+    """Far away, scores grow as the distance, or as its square."""
+    X, y = blobs(200, n_features, n_classes=2)
+    model = fit(X * (1 + y[:, None]), y, covariance_type)
+    degree = 1 if covariance_type.startswith("tied") else 2
+    rows = np.random.default_rng(0).normal(size=(200, n_features)) * 2.0**400
+    for bits, n_rows in ((500, 200), (620, 5)):
+        near = (np.arange(200) % 2 == 0)[:n_rows]
+        distant, expected = np.ldexp(rows[:n_rows], bits), model.predict(rows[:n_rows])
+        with np.errstate(over="ignore"):
+            logs = np.ldexp(model.log_posterior(rows[:n_rows]), degree * bits)
+        distant[near], expected[near], logs[near] = (
+            values[:n_rows][near] for values in (X, model.predict(X), model.log_posterior(X))
+        )
+        np.testing.assert_array_equal(model.predict(distant), expected)
+        np.testing.assert_allclose(model.posterior(distant), np.exp(logs), rtol=1e-9, atol=1e-300)
+        np.testing.assert_allclose(model.log_posterior(distant), logs, rtol=1e-7)
+        np.testing.assert_allclose(model.log_odds(distant), logs[:, 1] - logs[:, 0], rtol=1e-7)
+
+
 def test_log_probabilities_are_exact_where_probabilities_underflow():
     # Unit variances about 0 and 100: the log-odds at x are 100 x - 5000.
     X = np.array([[-1.0], [1.0], [99.0], [101.0]])
