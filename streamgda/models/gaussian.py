@@ -830,7 +830,7 @@ class GaussianModel(Model):
             best = scores[codes, np.arange(out.size)] + scores[n:].sum(axis=0)
             best -= self._offsets[codes]  # minus half a squared distance
             np.take(labels, codes, out=out, mode="clip")
-            out[-2 * best > limits[codes]] = labels[-1]
+            out[~(-2 * best <= limits[codes])] = labels[-1]  # NaN far away, where scores overflow
 
         return self._score(X, scores_of, finish, first_row, dtype=labels.dtype)
 

@@ -302,6 +302,7 @@ def test_the_nearest_class_wins_where_squared_distances_overflow(covariance_type
         np.testing.assert_allclose(model.posterior(distant), np.exp(logs), rtol=1e-9, atol=1e-300)
         np.testing.assert_allclose(model.log_posterior(distant), logs, rtol=1e-7)
         np.testing.assert_allclose(model.log_odds(distant), logs[:, 1] - logs[:, 0], rtol=1e-7)
+        assert (model.predict_or_reject(distant[~near], reject=1e-9, label=7) == 7).all()
 
 
 def test_log_probabilities_are_exact_where_probabilities_underflow():
