@@ -883,20 +883,23 @@ class GaussianClassifier(MomentClassifier):
         if answer == "posterior" and self._settings._temperature != 1:
             own["temperature"] = self._settings._temperature
 
-        def scored(answer: str, columns: int | None, out: Any = None) -> Any:
-            function = partial(model.leave_one_out, answer=answer, **own)
+        def scored(answer: str, columns: int | None, out: Any = None, **flags: np.ndarray) -> Any:
+            function = partial(model.leave_one_out, answer=answer, **own, **flags)
             options = own | {"priors": priors}
             scorer = Scorer(method, function, self.model_, None, columns, options, method)
             return scorer.score(X, out, max_memory=max_memory)
 
         # In memory, the first pass is the only one, unless the removal of a row is a refit.
-        at_once = out is None and rows.X.in_memory and rows.X.executor != "dask"
-        first = scored(answer, columns) if at_once else scored("right", None)
-        found = as_source(rows.X.laid_out(first, "first")).whole()
-        at = np.flatnonzero(np.isnan(found.reshape(len(found), -1)[:, 0]))
-        if at_once and not at.size:
-            return first, weights
-        del first, found
+        if out is None and rows.X.in_memory and rows.X.executor != "dask":
+            influential = np.zeros(codes.size, bool)
+            first = scored(answer, columns, influential=influential)
+            if not influential.any():
+                return first, weights
+            del first
+        else:
+            right = as_source(rows.X.laid_out(scored("right", None), "right")).whole()
+            influential = np.isnan(right)
+        at = np.flatnonzero(influential)
         own |= self._refits(model, rows.X, X, codes, weights, at, max_memory)
         return scored(answer, columns, out), weights
 

@@ -8,12 +8,24 @@ coordinate, less the own mean.
 
 import numpy as np
 
-from streamgda.kernels import fast_kernel, kernel
+from streamgda.kernels import fast_kernel, inline_kernel, kernel
+from streamgda.kernels.scoring import pack_panel, panel_width, row_step
+from streamgda.kernels.vectors import empty_vectors, padded_width
 
 _BLOCK = 256  # rows that stay in the first cache
+_STEP = row_step(np.float64)
 _FEATURES = 4  # that are added to a sum at a time
 _FACTORS = 24  # of a product whose logarithm is taken: all are between LEAST and its inverse
 LEAST = 1e-6  # share of a variance without the row below which rounding errors count
+
+
+@inline_kernel
+def _add_quotients(n, dividends, divisors, totals, logs):
+    """Add quotients to the sums of `n` rows, and the logarithms of their divisors to those."""
+    for r in range(n):
+        totals[r] += dividends[r] / divisors[r]
+        logs[r] += np.log(divisors[r])
+    dividends[:], divisors[:] = 0.0, 1.0
 
 
 @fast_kernel
@@ -25,8 +37,9 @@ def white_squares(columns, rows, at, table, growth, ridges, squares, logs):
     the length is infinite. The logarithms are of the products of the variances.
     """
     d, n_rows = columns.shape
-    a, b, total = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK)
-    factors, added = np.empty(_BLOCK), np.empty(_BLOCK)
+    a, b, least = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK)
+    dividends, divisors = np.zeros(_BLOCK), np.ones(_BLOCK)  # quotients are added as one
+    total, added = np.empty(_BLOCK), np.empty(_BLOCK)
     for start in range(0, n_rows, _BLOCK):
         n = min(_BLOCK, n_rows - start)
         numbers = rows[start : start + n]
@@ -34,19 +47,19 @@ def white_squares(columns, rows, at, table, growth, ridges, squares, logs):
             number = np.uint64(numbers[r])
             i = np.uint64(at[number])
             a[r], b[r] = table[0, i], table[1, i] + growth[number]
-        total[:], factors[:], added[:] = 0.0, 1.0, 0.0
+        total[:], added[:], least[:] = 0.0, 0.0, np.inf
         for j in range(d):
             x, ridge = columns[j, start : start + n], ridges[j]
             for r in range(n):
                 v = a[r] + b[r] * ridge
-                total[r] += x[r] * x[r] / v if v > LEAST else np.inf
-                factors[r] *= v if v > LEAST else LEAST
+                least[r] = least[r] if least[r] < v else v
+                dividends[r] = dividends[r] * v + (x[r] * x[r]) * divisors[r]
+                divisors[r] *= v
             if (j + 1) % _FACTORS == 0 or j == d - 1:
-                for r in range(n):
-                    added[r] += np.log(factors[r])
-                factors[:] = 1.0
+                _add_quotients(n, dividends, divisors, total, added)
         for r in range(n):
-            squares[numbers[r]], logs[numbers[r]] = total[r], added[r]
+            squares[numbers[r]] = total[r] if least[r] > LEAST else np.inf
+            logs[numbers[r]] = added[r]
 
 
 @fast_kernel
@@ -136,28 +149,32 @@ def removed_products(
     `influential` for rows beyond a limit there.
     """
     n_classes, n_rows = scores.shape
-    own, inverse, factors = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK)
-    for start in range(0, n_rows, _BLOCK):
-        n = min(_BLOCK, n_rows - start)
+    most = panel_width(n_rows, n_classes, _STEP)
+    own, inverse, others, factors = np.empty(most), np.empty(most), np.empty(most), np.empty(most)
+    own_gaps = empty_vectors(padded_width(n_classes) * most)
+    for start in range(0, n_rows, most):
+        n = min(most, n_rows - start)
+        width = panel_width(n, n_classes, _STEP)
         classes, places = codes[start : start + n], at[start : start + n]
+        pack_panel(gaps, classes, 0, n_classes, width, gaps, (), own_gaps)
         for r in range(n):
             k, i = np.uint64(classes[r]), np.uint64(places[r])
-            lost = table[2, i]
-            inverse[r] = 1 / alphas[start + r]
-            own[r] = 2 * (offsets[k] - scores[k, start + r] - shared[start + r]) * inverse[r]
-            factors[r] = lost / (1 - lost * own[r])
+            lost, half = table[2, i], offsets[k] - scores[k, start + r]
+            inverse[r], others[r] = 1 / alphas[start + r], half - 2 * shared[start + r]
+            own[r] = (half + others[r]) * inverse[r]
+            factors[r] = 0.5 * lost / (1 - lost * own[r])
             influential[start + r] |= not own[r] < table[5, i]
         for k in range(n_classes):
-            x, gap, offset, prior = scores[k, start : start + n], gaps[k], offsets[k], log_priors[k]
-            both = shared[start : start + n]
+            x, gap = scores[k, start : start + n], own_gaps[k * width :][:n]
+            offset, prior = offsets[k], log_priors[k]
             for r in range(n):
-                square = 2 * (offset - x[r] - both[r]) * inverse[r]
-                product = 0.5 * (square + own[r] - gap[np.uint64(classes[r])] * inverse[r])
-                x[r] = prior - 0.5 * (square + factors[r] * (product * product))
+                half = offset - x[r]
+                product = (half + others[r] - 0.5 * gap[r]) * inverse[r]
+                x[r] = prior - half * inverse[r] - factors[r] * (product * product)
         for r in range(n):
-            k, i = np.uint64(classes[r]), np.uint64(places[r])
-            square = own[r] + factors[r] * (own[r] * own[r])
-            scores[k, start + r] = log_priors[k] + table[4, i] - 0.5 * table[3, i] * square
+            k, i, both = np.uint64(classes[r]), np.uint64(places[r]), shared[start + r] * inverse[r]
+            half = 0.5 * own[r] + factors[r] * (own[r] * own[r])
+            scores[k, start + r] = log_priors[k] + table[4, i] - table[3, i] * half - both
 
 
 @fast_kernel
@@ -177,35 +194,49 @@ def own_by_factors(codes, at, table, squares, logs, offsets, own, influential):
 
 @fast_kernel
 def own_variances(
-    X, codes, at, centres, lows, precisions, offsets, table, growth, own, influential
-):
+    X, features, order, starts, at, centres, lows, precisions, offsets, table, growth, own,
+    influential,
+):  # fmt: skip
     """Write the scores of rows for their own classes without the rows, by variances.
 
-    Coordinate j is the deviation from the centre of the class, and its ridge the precision, times
-    which `growth` is added to the variance. Arguments are as of `removed_products`; a row that
-    leaves nearly nothing of a variance is influential, too.
+    The rows of class k are ``order[starts[k] : starts[k + 1]]``. Coordinate j is the deviation from
+    the centre of the class, and its ridge the precision, times which `growth` is added to the
+    variance. Arguments are as of `removed_products`; a row that leaves nearly nothing of a variance
+    is influential, too.
     """
-    d = X.shape[1]
-    squares = np.empty(d)
-    for r in range(X.shape[0]):
-        k, i = np.uint64(codes[r]), np.uint64(at[r])
-        a, b, c = table[0, i], table[1, i] + growth[r], table[2, i]
-        total, log, lost = 0.0, 0.0, 0
-        for j in range(d):
-            t = (X[r, j] - centres[k, j]) - lows[k, j]
-            squares[j] = precisions[k, j] * (t * t)
-        for start in range(0, d, _FACTORS):
-            part, factor = 0.0, 1.0  # of this part alone, or they are not in registers
-            # Unsigned: no check for negative indices.
-            for j in range(np.uint64(start), np.uint64(min(start + _FACTORS, d))):
-                v = a + b * precisions[k, j] - c * squares[j]
-                lost += v <= LEAST
-                part += squares[j] / v
-                factor *= v
-            total += part
-            log += np.log(factor)
-        influential[r] |= lost > 0 or not table[5, i] > 0
-        own[r] = offsets[k] + table[4, i] - 0.5 * (log + table[3, i] * total)
+    d, columns = features.size, X.shape[1]
+    most = panel_width(X.shape[0], columns, _STEP)
+    a, b, c, least = np.empty(most), np.empty(most), np.empty(most), np.empty(most)
+    dividends, divisors = np.zeros(most), np.ones(most)
+    total, added = np.empty(most), np.empty(most)
+    panel = empty_vectors(padded_width(columns) * most)
+    for k in range(centres.shape[0]):
+        for start in range(starts[k], starts[k + 1], most):
+            rows = order[start : min(start + most, starts[k + 1])]
+            n, width = rows.size, panel_width(rows.size, columns, _STEP)
+            pack_panel(X, rows, 0, columns, width, precisions, (), panel)
+            for r in range(n):
+                row = np.uint64(rows[r])
+                i = np.uint64(at[row])
+                a[r], b[r], c[r] = table[0, i], table[1, i] + growth[row], table[2, i]
+            total[:], added[:], least[:] = 0.0, 0.0, np.inf
+            for j in range(d):
+                x = panel[features[j] * width :][:n]
+                middle, low, precision = centres[k, j], lows[k, j], precisions[k, j]
+                for r in range(n):
+                    t = (x[r] - middle) - low
+                    square = precision * (t * t)
+                    v = a[r] + b[r] * precision - c[r] * square
+                    least[r] = least[r] if least[r] < v else v
+                    dividends[r] = dividends[r] * v + square * divisors[r]
+                    divisors[r] *= v
+                if (j + 1) % _FACTORS == 0 or j == d - 1:
+                    _add_quotients(n, dividends, divisors, total, added)
+            for r in range(n):
+                row = np.uint64(rows[r])
+                i = np.uint64(at[row])
+                influential[row] |= not least[r] > LEAST or not table[5, i] > 0
+                own[row] = offsets[k] + table[4, i] - 0.5 * (added[r] + table[3, i] * total[r])
 
 
 @fast_kernel
@@ -226,16 +257,27 @@ def own_squares(X, codes, centres, lows, precisions, total, largest):
 
 
 @kernel
-def largest_without(X, features, mean, squares, order, factor, divisor, out):
-    """Write the largest ``(squares[j] - factor[r] (x_j - mean[j])^2) / divisor[r]`` over j.
+def smoothing_growth(X, features, mean, squares, order, total, weights, share, before, out):
+    """Write what smoothing adds to variances without each row, less what it added `before`.
 
-    `order` sorts `squares`, the largest first: for most rows, none but the first is looked at.
+    It is a share of the largest variance, which is one of ``squares[j] / total`` with all rows,
+    about the mean; `order` sorts them, the largest first. `weights` is empty if all are one.
     """
     for r in range(out.size):
-        best, i = 0.0, 0
-        while i < order.size and squares[order[i]] > best:
+        w = weights[r] if weights.size else 1.0
+        left = total - w
+        best, i, factor = 0.0, 0, total * w / left
+        while i < order.size and squares[order[i]] > best:  # of most rows, the first alone
             j = order[i]
             t = X[r, features[j]] - mean[j]
-            best = max(best, squares[j] - factor[r] * (t * t))
+            best = max(best, squares[j] - factor * (t * t))
             i += 1
-        out[r] = best / divisor[r]
+        out[r] = share * (best / left) - before
+
+
+@kernel
+def add_columns(terms, columns, scores):
+    """Add column i of the terms to column ``columns[i]`` of the scores."""
+    for k in range(scores.shape[0]):
+        for i in range(columns.size):
+            scores[k, columns[i]] += terms[k, i]

@@ -223,7 +223,7 @@ def row_step(dtype):
 
 
 @inline_kernel
-def _panel_width(n_rows, d, step):
+def panel_width(n_rows, d, step):
     """Return the number of rows in a panel, a multiple of `step`."""
     most = max(1, min(_PANEL_ROWS, _PANEL_VALUES // d) // step)
     return step * min(most, (n_rows + step - 1) // step)
@@ -617,7 +617,7 @@ def panel_scores(X, features, centres, factors, scale, offsets, scores, labels, 
     """
     n_rows, columns = X.shape
     step = _VECTOR_BYTES // factors.itemsize
-    most = _panel_width(n_rows, columns, step)
+    most = panel_width(n_rows, columns, step)
     panel = empty_vectors(padded_width(max(1, columns)) * most)  # a vector is written in any case
     scratch = empty_vectors(features.size * step * _VECTORS)
     some = empty_vectors((offsets.size if scores.size == 0 else 0, most))
@@ -625,7 +625,7 @@ def panel_scores(X, features, centres, factors, scale, offsets, scores, labels, 
     order = empty_indices(most)
     for start in range(0, n_rows, most):
         n = min(most, n_rows - start)
-        width = _panel_width(n, columns, step)
+        width = panel_width(n, columns, step)
         for r in range(n):
             order[r] = start + r
         pack_panel(X, order[:n], 0, columns, width, factors, (), panel)

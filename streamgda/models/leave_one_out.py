@@ -48,7 +48,7 @@ from streamgda.models.model import log_posterior, posterior, tempered
 from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.centred import total_variance
 from streamgda.moments.parallel import rows_by_group
-from streamgda.moments.roots import Distances, LinearFunctions, MatrixDistances, rank_limit
+from streamgda.moments.roots import Distances, LinearFunctions, MatrixDistances, among, rank_limit
 from streamgda.rows.invalid_rows import all_finite
 from streamgda.runtime import lapack, threads
 
@@ -159,6 +159,7 @@ class GaussianLeaveOneOut(GaussianModel):
         weights: np.ndarray | None = None,
         refitted: np.ndarray | None = None,
         refits: np.ndarray | None = None,
+        influential: np.ndarray | None = None,
         temperature: float = 1.0,
     ) -> np.ndarray:
         """Return what the model without the row says of each row.
@@ -178,6 +179,9 @@ class GaussianLeaveOneOut(GaussianModel):
             Their weights; zero for rows that stay.
         refitted, refits : ndarray, shapes (n,) and (n, n_classes); optional
             Numbers of rows whose log-probabilities are known already, sorted, and these.
+        influential : ndarray of bool, optional
+            Gets True, in place of False, for rows of that larger array whose removal has to be a
+            refit.
         temperature : float
             Temperature of the probabilities that are returned.
 
@@ -201,7 +205,8 @@ class GaussianLeaveOneOut(GaussianModel):
             finish(tempered(scores, temperature), out)
             return finite and rows.shape[1] == self.features.size
 
-        own, influential = codes[some].astype(np.int64), np.zeros(n, bool)
+        own = codes[some].astype(np.int64)
+        influential = np.zeros(n, bool) if influential is None else influential[some]
         removed = () if weights is None else (weights[some],)
         of_rows, unused = (own, influential, *removed), self._relative_scores
         self._score(X, unused, finish, first_row, out, *of_rows, write=write)
@@ -268,7 +273,7 @@ class GaussianLeaveOneOut(GaussianModel):
 
         Those with the rows may be `known`, and give these, where a row only adds a factor.
         """
-        own, d = np.empty(len(X)), self.features.size
+        own, d, n_classes = np.empty(len(X)), self.features.size, self.classes.size
         constant = not (self._uses_traces or self.how.var_smoothing)
         if known is not None:
             alphas = self._alphas(codes, at, table, growth, influential)
@@ -277,15 +282,15 @@ class GaussianLeaveOneOut(GaussianModel):
             logs = d * np.log(alphas)
         elif not self.structure.matrix:
             given = self._class_means, self._lows, self._root_of_classes, self._offsets
-            rows = self._used(X)
-            kernels.own_variances(rows, codes, at, *given, table, growth, own, influential)
+            rows = *among(X, self._read_features), *rows_by_group(codes, n_classes, n_classes)
+            kernels.own_variances(*rows, at, *given, table, growth, own, influential)
             return own
         elif at is codes and constant and self.means_low is None:
             distances, of_classes = self._without_one
             squares, logs = distances.own(X, codes), of_classes.take(codes)
         else:
             squares, logs = np.empty((2, len(X)))
-            order, starts = rows_by_group(codes, self.classes.size, self.classes.size)
+            order, starts = rows_by_group(codes, n_classes, n_classes)
             for k in np.flatnonzero(np.diff(starts)).tolist():
                 rows = order[starts[k] : starts[k + 1]]
                 columns = self._coordinates[k](X if rows.size == len(X) else X.take(rows, axis=0))
@@ -310,16 +315,14 @@ class GaussianLeaveOneOut(GaussianModel):
         else:
             scores = self._relative_scores(X)
         for power in range(1, _TERMS + 1):
-            counts = change > ROUNDING ** (1 / power)
-            rows = np.flatnonzero(counts)
+            rows = np.flatnonzero(change > ROUNDING ** (1 / power))
             if rows.size == moved.size:
                 break
-            some: Any = slice(None) if 2 * rows.size > len(X) else rows
             distances, offsets = self._terms(power)
-            terms = distances.scores(X[some], 1.0, offsets)
-            shares = np.where(counts, growth, 0.0)[some] * self._largest_precisions.max()
+            terms = distances.scores(X.take(rows, axis=0), 1.0, offsets)
+            shares = growth.take(rows) * self._largest_precisions.max()
             terms *= -0.5 * (-shares) ** power
-            scores[:, some] += terms
+            kernels.add_columns(terms, rows, scores)
         n = moved.size
         table = np.array([[1.0], [0], [0], [1], [0], [np.inf]])
         rows = X.take(moved, axis=0)
@@ -537,12 +540,10 @@ class GaussianLeaveOneOut(GaussianModel):
         growth = np.zeros(len(X))
         if self.how.var_smoothing:
             total, mean, squares = self._smoothed
-            w = weights[0] if weights and self.unweighted is None else np.ones(len(X))
-            order = np.argsort(-squares)
-            given = mean, squares, order, total * w / (total - w), total - w
-            kernels.largest_without(X, self._read_features, *given, growth)
-            growth *= self.how.var_smoothing
-            growth -= self._smoothing
+            w = weights[0] if weights and self.unweighted is None else np.empty(0)
+            smoothing = self.how.var_smoothing, self._smoothing
+            given = mean, squares, np.argsort(-squares), total, w, *smoothing
+            kernels.smoothing_growth(X, self._read_features, *given, growth)
         return growth
 
     def _own_squares(
