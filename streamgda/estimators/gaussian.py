@@ -917,7 +917,7 @@ class GaussianClassifier(MomentClassifier):
         if rows.weight is not None:
             weights = as_weights(rows.weight.whole(), codes.size)
             codes[weights == 0] = count.argmax()  # rows that are not in the fit have any label
-        if (codes < 0).any():
+        if codes.min(initial=0) < 0:
             at = int((codes < 0).argmax())
             raise InvalidDataError(
                 f"y[{at}] is {labels[at]!s}, which is not a class of the fit; give the rows and "

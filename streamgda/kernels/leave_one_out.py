@@ -263,16 +263,18 @@ def smoothing_growth(X, features, mean, squares, order, total, weights, share, b
     It is a share of the largest variance, which is one of ``squares[j] / total`` with all rows,
     about the mean; `order` sorts them, the largest first. `weights` is empty if all are one.
     """
+    out[:], least = 0.0, -np.inf
+    for j in order:  # most often the first alone
+        if squares[j] <= least:
+            break
+        least = np.inf
+        for r in range(out.size):
+            w, t = weights[r] if weights.size else 1.0, X[r, features[j]] - mean[j]
+            out[r] = max(out[r], squares[j] - total * w / (total - w) * (t * t))
+            least = min(least, out[r])
     for r in range(out.size):
         w = weights[r] if weights.size else 1.0
-        left = total - w
-        best, i, factor = 0.0, 0, total * w / left
-        while i < order.size and squares[order[i]] > best:  # of most rows, the first alone
-            j = order[i]
-            t = X[r, features[j]] - mean[j]
-            best = max(best, squares[j] - factor * (t * t))
-            i += 1
-        out[r] = share * (best / left) - before
+        out[r] = share * (out[r] / (total - w)) - before
 
 
 @kernel
@@ -281,3 +283,10 @@ def add_columns(terms, columns, scores):
     for k in range(scores.shape[0]):
         for i in range(columns.size):
             scores[k, columns[i]] += terms[k, i]
+
+
+@kernel
+def put_own(own, codes, scores):
+    """Replace the scores of rows for their own classes."""
+    for r in range(own.size):
+        scores[codes[r], r] = own[r]

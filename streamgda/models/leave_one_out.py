@@ -227,11 +227,15 @@ class GaussianLeaveOneOut(GaussianModel):
     def _scores(
         self, X: np.ndarray, codes: np.ndarray, influential: np.ndarray, *weights: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return joint log-likelihoods, up to a term that classes share, and those of the own.
+        """Return joint log-likelihoods, up to a term that classes share, and those of a class.
 
         True is written to `influential` for rows whose removal leaves nothing but rounding errors
         of something, and whose scores have no meaning.
         """
+        pooled = not self.structure.per_class
+        means = None if pooled or self.means_low is not None else self._from_means
+        if not (pooled or isinstance(means, MatrixDistances)):
+            scores = self._relative_scores(X)  # first, as it loads rows before they are needed
         growth, at = self._growth(X, codes, *weights), np.arange(len(X))
         if weights:
             table = self._table(codes, weights[0], X.dtype)
@@ -244,19 +248,19 @@ class GaussianLeaveOneOut(GaussianModel):
             influential |= ~(squares <= table[7].take(at))
         if self._regularised or self.structure.one_variance:
             self._find_alone(X, codes, influential, *weights)
-        places, known = codes * len(X), None
-        places += np.arange(len(X))
-        if not self.structure.per_class:
+        if pooled:
             scores = self._pooled(X, codes, at, table, changes, influential)
-            return scores, scores.reshape(-1).take(places)
-        wide = self.structure.matrix and self.features.size > PANEL_FEATURES
+            return scores, scores[0]
+        wide, known = self.structure.matrix and self.features.size > PANEL_FEATURES, None
         if self._by_factors and not wide and not self.how.var_smoothing:
-            scores = self._relative_scores(X)
-            known = scores.reshape(-1).take(places)
+            known = scores.reshape(-1).take(codes * len(X) + np.arange(len(X)))
         own = self._own_scores(X, codes, at, table, changes, influential, known)
-        if known is None:
-            scores = self._other_scores(X, codes, growth, own)
-        scores.reshape(-1)[places] = own
+        if isinstance(means, MatrixDistances):
+            # Those far below the largest, which may be the own, are upper bounds.
+            scores = means.others(X, -0.5, self._offsets, codes, own)
+        if self.how.var_smoothing:
+            self._add_growth(scores, X, growth)
+        kernels.put_own(own, codes, scores)
         return scores, own
 
     def _own_scores(
@@ -282,8 +286,8 @@ class GaussianLeaveOneOut(GaussianModel):
             logs = d * np.log(alphas)
         elif not self.structure.matrix:
             given = self._class_means, self._lows, self._root_of_classes, self._offsets
-            rows = *among(X, self._read_features), *rows_by_group(codes, n_classes, n_classes)
-            kernels.own_variances(*rows, at, *given, table, growth, own, influential)
+            ordered = *among(X, self._read_features), *rows_by_group(codes, n_classes, n_classes)
+            kernels.own_variances(*ordered, at, *given, table, growth, own, influential)
             return own
         elif at is codes and constant and self.means_low is None:
             distances, of_classes = self._without_one
@@ -299,37 +303,24 @@ class GaussianLeaveOneOut(GaussianModel):
         kernels.own_by_factors(codes, at, table, squares, logs, self._offsets, own, influential)
         return own
 
-    def _other_scores(
-        self, X: np.ndarray, codes: np.ndarray, growth: np.ndarray, own: np.ndarray
-    ) -> np.ndarray:
-        """Return scores with all rows in the classes, but for what smoothing adds to variances.
-
-        Those far below the largest, which may be the `own`, are upper bounds.
-        """
-        change = np.abs(growth) * self._largest_precisions.max()
-        moved = np.flatnonzero(change > ROUNDING ** (1 / (_TERMS + 1)))
-        if moved.size == len(X):
-            scores = np.empty((self.classes.size, len(X)))
-        elif isinstance(self._from_means, MatrixDistances) and self.means_low is None:
-            scores = self._from_means.others(X, -0.5, self._offsets, codes, own)
-        else:
-            scores = self._relative_scores(X)
+    def _add_growth(self, scores: np.ndarray, X: np.ndarray, growth: np.ndarray) -> None:
+        """Add what scores change by if smoothing adds more to all variances."""
+        shares = growth * self._largest_precisions.max()
+        rows = np.flatnonzero(np.abs(shares) > ROUNDING)
         for power in range(1, _TERMS + 1):
-            rows = np.flatnonzero(change > ROUNDING ** (1 / power))
-            if rows.size == moved.size:
-                break
+            if not rows.size:
+                return
             distances, offsets = self._terms(power)
             terms = distances.scores(X.take(rows, axis=0), 1.0, offsets)
-            shares = growth.take(rows) * self._largest_precisions.max()
-            terms *= -0.5 * (-shares) ** power
+            terms *= -0.5 * (-shares.take(rows)) ** power
             kernels.add_columns(terms, rows, scores)
-        n = moved.size
-        table = np.array([[1.0], [0], [0], [1], [0], [np.inf]])
-        rows = X.take(moved, axis=0)
-        given = np.zeros(n, np.int64), table, growth[moved], np.zeros(n, bool)
+            rows = rows[np.abs(shares.take(rows)) > ROUNDING ** (1 / (power + 1))]
+        # The others would need more terms.
+        n, table = rows.size, np.array([[1.0], [0], [0], [1], [0], [np.inf]])
+        given = np.zeros(n, np.int64), table, growth[rows], np.zeros(n, bool)
+        some = X.take(rows, axis=0)
         for k in range(self.classes.size if n else 0):
-            scores[k, moved] = self._own_scores(rows, np.full(n, k), *given)
-        return scores
+            scores[k, rows] = self._own_scores(some, np.full(n, k), *given)
 
     @cached_property
     def _powers(self) -> dict[int, tuple[Distances, np.ndarray]]:

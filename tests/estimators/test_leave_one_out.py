@@ -107,7 +107,7 @@ def test_small_changes_of_what_smoothing_adds_are_few_terms(
     np.testing.assert_allclose(found, gda.leave_one_out_proba(X, y), rtol=1e-11)
 
 
-@pairs("covariance_type, regularisation", ["full", "tied"], [{"reg_param": 0.2}, {}])
+@pairs("covariance_type, regularisation", ["full", "tied", "diag"], [{"reg_param": 0.2}, {}])
 def test_many_features(covariance_type, regularisation):
     rng = np.random.default_rng(0)
     d = scoring.PANEL_FEATURES + 5
