@@ -168,7 +168,7 @@ def leave_one_out(plan: Plan) -> Iterator[Row]:
     """Compare posteriors by models without the row with those by the model of all rows."""
     own = "each row also needs its own distance, and its share of the covariance"
     leverage = "linear scores need no distances, and without the row they do"
-    variances = "each row divides by variances of its own"
+    variances = "each row has variances of its own, and so quotients and a determinant"
     few = data.rows(plan.rows(100_000), 20, 10, "float64")
     many = data.rows(plan.rows(10_000), 100 if plan.quick else 784, 10, "float64")
     for (X, y), title, structure, estimator, why in (
