@@ -5,6 +5,7 @@ import pytest
 from frozen import NO_WEIGHTS, frozen
 
 from streamgda.kernels.integers import centre_scatter
+from streamgda.kernels.leave_one_out import smoothing_growth
 from streamgda.kernels.sums import (
     all_below,
     all_within,
@@ -150,3 +151,21 @@ def test_centre_scatter_of_nearly_uncorrelated_features(n):
     features = np.arange(2)
     centre_scatter(count, total, np.zeros((1, 2), int), rest, square, features, 0, 2, scatter)
     assert scatter[0, 1] == 1 / n
+
+
+# --- leave-one-out ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_smoothing_growth_looks_at_all_features_that_may_vary_most(weighted):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 4))
+    X *= [1, 1.01, 0.1, 1.02] / X.std(axis=0)
+    mean, w = X.mean(axis=0), rng.random(50) if weighted else np.ones(50)
+    squares, total, out = np.square(X - mean).sum(axis=0), 50.0, np.empty(50)
+    given = mean, squares, np.argsort(-squares), total, w if weighted else NO_WEIGHTS, 0.1, 0.2
+    smoothing_growth(X, np.arange(4), *given, out)
+    without = squares - (total * w / (total - w))[:, None] * np.square(X - mean)
+    assert np.unique(without.argmax(axis=1)).size > 1
+    expected = 0.1 * (without.max(axis=1) / (total - w)) - 0.2
+    np.testing.assert_allclose(out, expected, rtol=1e-13)
