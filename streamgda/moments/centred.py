@@ -131,9 +131,8 @@ class Ways:
         small = state <= _SMALL_STATE
         in_float32 = dtype.itemsize == 4
         times: dict[str, Callable[[int], float]] = {}
-        # They are worth it from a quarter of these features on, of integers from half, if sums are
-        # large.
-        if structure.wide((2 if exact else 4) * d, exact) and not small:
+        # Of floats, they are worth it from a quarter of these features on, if sums are large.
+        if structure.wide(d if exact else 4 * d, load.value_bytes) and not small:
             times["passes"] = partial(cost.in_passes, load, in_float32=in_float32)
         # Few classes have their sums in a near cache in any order.
         few = state <= min(_RANGE_STATE, cost.SEGMENT_STATE) and not load.far

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import lru_cache
 from typing import NamedTuple
 
 from streamgda.kernels.narrow import LEAST_BUCKET_ROWS
@@ -32,7 +31,7 @@ HAND_OVER = 400_000.0
 _GAIN = 1.8  # of two threads: those of two cores gain 1.9, and those of a single one 1.1
 _SEGMENT_BYTE = 0.6  # of sums that are made for a segment, and added afterwards; half of integers
 _MERGED = 0.1  # of a product of the distance of two means, of each class of a segment
-_PASSES = 520_000.0  # of rows to other threads: to sum, to centre and to multiply them
+_PASSES = 600_000.0  # of rows to other threads: to sum, to centre and to multiply them
 _RANGE = 36_000.0  # of rows to a thread that adds those of some classes
 LARGE_RANGE = 1 / 8  # share of all rows from which on those of a range are added on all threads
 
@@ -72,35 +71,17 @@ class Load(NamedTuple):
     @property
     def row(self) -> float:
         """Time of a row whose sums are in a near cache."""
-        if self.in_bytes:
-            return self._row_in_bytes
-        if self.products:
-            return self._row_in_buckets + _BLAS_VALUE * self.wide * self.n_features
-        return _ROW + _VALUE * (0.5 if self.exact else 1) * self.n_features  # of fewer bytes
-
-    @property
-    def _row_in_buckets(self) -> float:
-        d = self.n_features
-        return _ROW + _VALUE * d + _PRODUCT / LANES * d**2
-
-    @property
-    def _row_in_bytes(self) -> float:
-        d = self.n_features * self.value_bytes
-        return _PACKED_ROW + _VALUE * d + _PRODUCT / _BYTE_LANES * d**2
-
-    @property
-    @lru_cache  # noqa: B019  (of some sizes; to find it takes as long as to add few rows)
-    def in_bytes(self) -> bool:
-        """True if products are those of bytes, class by class: sooner than in buckets."""
-        if not (self.exact and self.products):
-            return False
-        far = self._far(self.bytes_in_buckets)
-        return self.wide or self._row_in_bytes < self._row_in_buckets + far
+        if self.wide and self.exact:
+            d = self.n_features * self.value_bytes
+            return _PACKED_ROW + _VALUE * d + _PRODUCT / _BYTE_LANES * d**2
+        d = -(-self.n_features // LANES) * LANES
+        products = _BLAS_VALUE * self.wide * d + _PRODUCT / LANES * d**2
+        return _ROW + _VALUE * d + self.products * products
 
     @property
     def buckets(self) -> bool:
         """True if products are those of buckets of rows."""
-        return self.products and not (self.wide or (self.exact and self.in_bytes))
+        return self.products and not self.wide
 
     @property
     def held(self) -> int:
@@ -125,14 +106,11 @@ class Load(NamedTuple):
     @property
     def far(self) -> float:
         """Time that a row takes beside `row` because `held` is more than a near cache has."""
-        return self._far(self.held)
-
-    def _far(self, held: int) -> float:
         d, k = self.n_features, self.n_classes
         moved = 8 * d * (2 if self.products else 4 if self.exact else 5)  # the bucket, or sums
         if self.products and self.n_groups == k > 1:  # half a matrix for each bucket of rows
             moved += 8 * d**2 // LEAST_BUCKET_ROWS
-        return _FAR_BYTE * moved * (1 - _NEAR / max(_NEAR, held))
+        return _FAR_BYTE * moved * (1 - _NEAR / max(_NEAR, self.held))
 
     @property
     def ordered(self) -> float:
@@ -156,7 +134,7 @@ class Load(NamedTuple):
             return 4.5 * d
         if self.n_groups == self.n_classes:
             return 20 * d + 0.6 * d**2
-        return (2 if self.in_bytes else 20) * d  # bytes are multiplied whatever their class is
+        return (2 if self.exact and self.wide else 20) * d  # bytes need no bucket of a class
 
 
 def in_passes(load: Load, n_rows: int, in_float32: bool = False) -> float:

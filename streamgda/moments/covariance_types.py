@@ -68,6 +68,8 @@ def _places_of_squares(triangles: np.ndarray) -> np.ndarray:
     return triangle_size(features) + features
 
 
+_BUCKET_BYTES = 48  # of a row of integers; of more, products of bytes take less time
+
 _SHARED_FEATURES = 96  # of more, one product of rows for all centres takes less time
 
 
@@ -262,13 +264,13 @@ class Structure:
 
     # --- adding rows --------------------------------------------------------------------------
 
-    def wide(self, n_features: int, exact: bool = False) -> bool:
+    def wide(self, n_features: int, value_bytes: int = 0) -> bool:
         """Return True if many rows are multiplied by BLAS, or by their bytes if they are exact."""
-        return self.matrix and n_features > BUCKET_FEATURES // (4 if exact else 1)
+        return self.matrix and n_features > (_BUCKET_BYTES * value_bytes or BUCKET_FEATURES)
 
     def load(self, n_classes: int, n_features: int, value_bytes: int = 0) -> cost.Load:
         """Return the sizes of sums, and of integers that are added to them; 0 for floats."""
-        groups, wide = self.n_groups(n_classes), self.wide(n_features, value_bytes > 0)
+        groups, wide = self.n_groups(n_classes), self.wide(n_features, value_bytes)
         return cost.Load(n_classes, groups, n_features, self.matrix, value_bytes, wide)
 
     def add_few(

@@ -25,7 +25,7 @@ from states import bits
 
 from streamgda.kernels.narrow import BUCKET_FEATURES
 from streamgda.kernels.products import LEAST_ROWS
-from streamgda.moments import ClassMoments, cost
+from streamgda.moments import ClassMoments, cost, covariance_types
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.exact import ExactSums
@@ -168,7 +168,7 @@ def test_most_classes_of_segments(covariance_type, d, n, use_threads):
 @pytest.mark.parametrize("dtype", ["float64", "float32", "uint8"])
 @pytest.mark.parametrize("covariance_type", ["full", "tied"])
 def test_most_features_of_buckets(covariance_type, dtype):
-    for most in (BUCKET_FEATURES // 8, BUCKET_FEATURES // 4, BUCKET_FEATURES):
+    for most in (covariance_types._BUCKET_BYTES, BUCKET_FEATURES):
         for d in (most, most + 1):
             X, y = sample(2500, d, dtype=dtype)
             rtol = 1e-6 if dtype == "float32" else 1e-12  # some are multiplied in float32
@@ -185,15 +185,6 @@ def test_fewest_rows_for_buckets(covariance_type, d):
     least = chosen.index(True)
     for n in (least - 1, least):
         assert_way(covariance_type, d, n_classes, n, _add_few=1)
-
-
-@pytest.mark.parametrize("covariance_type", ["full", "tied"])
-def test_most_classes_whose_bytes_are_added_in_buckets(covariance_type):
-    d, structure = BUCKET_FEATURES // 16, structure_of(covariance_type)
-    most = bisect(range(1, 600), False, key=lambda k: structure.load(k, d, 1).in_bytes)
-    for n_classes in (most, most + 1):
-        X, y = sample(5 * n_classes, d, n_classes, dtype="uint8")
-        assert_moments(ClassMoments(covariance_type).update(X, y), X, y)
 
 
 STEP = 1.3  # the most that the model of the cost predicts where the way changes
