@@ -249,11 +249,11 @@ def _score_panel(
         t = (factors @ t).astype(np.float64)
     else:
         t = x - centres[..., None]
-    if centres.ndim > 1:
-        t = t * t
+    t = t * t
     sums = (factors[..., None] * t if factors.ndim == 2 else t).sum(axis=1)
-    out[:, start : start + n] = offsets[:, None] + scale * sums
-    keep_largest(out[:, start : start + n], tops, codes)
+    scores = offsets[:, None] + scale * sums
+    out[:, start : start + n] = scores[: len(out)]
+    keep_largest(scores, tops, codes)
     return bool(np.isfinite(sums).all())
 
 
@@ -266,7 +266,7 @@ def score_panel(
 
     `scratch` is memory for `row_step` numbers of each feature, in the type of the factors. `tops`
     and `codes`, of the width of the panel, hold the largest score of each row so far, and its
-    class. Return True if all sums are finite.
+    class. If `out` is empty, only they are written. Return True if all sums are finite.
 
     Meanwhile, as many rows of `X` from number `following` on are loaded, little by little: those of
     a whole panel at once would be more than the processor can wait for.
@@ -274,16 +274,16 @@ def score_panel(
     arrays = panel, features, centres, factors, offsets, scratch, out, tops, codes, X
     if {array.layout for array in arrays} != {"C"}:
         return None  # no match: the function is given pointers and no strides
-    write = _write_triangles if factors.ndim == 3 else partial(_write_sums, centres.ndim == 2)
-    name = f"score_panel_{centres.ndim}_{factors.ndim}_{factors.dtype}"
+    write = _write_triangles if factors.ndim == 3 else _write_sums
+    name = f"score_panel_{factors.ndim}_{factors.dtype}"
 
     def generate(context, builder, signature, arguments):
         structures = as_structures(context, builder, signature, arguments)
         panel, width, n, features, centres, factors, scale, offsets, scratch, out = structures[:10]
         start, tops, codes, X, following = structures[10:]
         n_factors, _ = cgutils.unpack_tuple(builder, factors.shape)[:2]
-        _, stride = cgutils.unpack_tuple(builder, out.shape)
-        numbers = width, n, features.nitems, n_factors, offsets.nitems, scale, stride
+        n_out, stride = cgutils.unpack_tuple(builder, out.shape)
+        numbers = width, n, features.nitems, n_factors, offsets.nitems, scale, n_out, stride
         row_bytes, _ = cgutils.unpack_tuple(builder, X.strides)
         later = builder.bitcast(X.data, ir.IntType(8).as_pointer())
         later = builder.gep(later, [builder.mul(following, row_bytes)])
@@ -300,31 +300,25 @@ def score_panel(
 
 
 def _write_sums(
-    squares, builder, width, n, d, n_factors, n_classes, scale, stride,
+    builder, width, n, d, n_factors, n_classes, scale, n_out, stride,
     panel, features, centres, factors, offsets, _, out, tops, codes, later, row_bytes,
 ):  # fmt: skip
-    """Write sums over the features, of squares or not, for some classes at a time."""
+    """Write sums of squares over the features, for some classes at a time."""
     index, vector, zero = d.type, ir.VectorType(ir.DoubleType(), LANES), d.type(0)
     sums = [[cgutils.alloca_once(builder, vector) for _ in range(2)] for _ in range(_FUNCTIONS)]
     last_class, last_factor = (builder.sub(n, index(1)) for n in (n_classes, n_factors))
-    put, finite = score_writer(builder, vector, n, scale, stride, offsets, out)
+    put, finite = score_writer(builder, vector, n, scale, n_out, stride, offsets, out)
 
     def number(start, at):
         return broadcast(builder, builder.load(builder.gep(start, [at])), vector)
 
     def add_products(j, x, middles, weights, used):
         """Add the products of feature j of some vectors of rows."""
-        if not squares:
-            middle = number(centres, j)
-            x = [builder.fsub(values, middle) for values in x]
         for weight, middle, totals in zip(weights, middles, used, strict=True):
-            w, t = number(weight, j), x
-            if squares:
-                own = number(middle, j)
-                t = [builder.fsub(values, own) for values in x]
-            for total, values in zip(totals, t, strict=True):
-                weighted = builder.fmul(w, values) if squares else w
-                added = fused_multiply_add(builder, weighted, values, builder.load(total))
+            w, own = number(weight, j), number(middle, j)
+            for total, values in zip(totals, x, strict=True):
+                t = builder.fsub(values, own)
+                added = fused_multiply_add(builder, builder.fmul(w, t), t, builder.load(total))
                 builder.store(added, total)
 
     def score_rows(start, stop, n_vectors):
@@ -367,12 +361,12 @@ def _write_sums(
 
 
 def _write_triangles(
-    builder, width, n, d, n_factors, n_classes, scale, stride,
+    builder, width, n, d, n_factors, n_classes, scale, n_out, stride,
     panel, features, centres, factors, offsets, scratch, out, tops, codes, later, row_bytes,
 ):  # fmt: skip
     """Write sums of the squares of triangles times centred columns, class by class."""
     index, (vector, wide, size) = d.type, _types_of(scratch)
-    put, finite = score_writer(builder, wide, n, scale, stride, offsets, out)
+    put, finite = score_writer(builder, wide, n, scale, n_out, stride, offsets, out)
 
     def place_of(j, r, n_vectors, v):
         start = builder.gep(scratch, [builder.mul(j, index(n_vectors * vector.count))])
@@ -560,16 +554,18 @@ def _larger(builder, scored, before):
     return builder.select(larger, score, top), builder.select(larger, own, code)
 
 
-def score_writer(builder, vector, n, scale, stride, offsets, out):
+def score_writer(builder, vector, n, scale, n_out, stride, offsets, out):
     """Return what writes scores from sums, and what returns True if all these were finite.
 
     ``write(k, r, sums, largest)`` is for class k of rows from r on; `largest` are pointers to their
-    largest scores so far and to the classes of these, which it changes.
+    largest scores so far and to the classes of these, which it changes. Without classes in the
+    output, `n_out`, it writes no scores.
     """
     index, scale = n.type, broadcast(builder, scale, vector)
     codes = ir.VectorType(index, vector.count)
     numbers = ir.Constant(codes, [index(i) for i in range(vector.count)])
     store, zeros = masked_store(builder, vector), ir.Constant(vector, None)
+    wanted = builder.icmp_signed(">", n_out, index(0))
     # NaN once a sum is not finite; several, because an addition takes cycles.
     lost = [cgutils.alloca_once_value(builder, zeros) for _ in range(_VECTORS)]
 
@@ -579,9 +575,10 @@ def score_writer(builder, vector, n, scale, stride, offsets, out):
         start = builder.gep(out, [builder.add(builder.mul(k, stride), r)])
         for v, (total, held) in enumerate(zip(sums, largest, strict=False)):
             score = fused_multiply_add(builder, scale, total, offset)
-            left = builder.sub(n, builder.add(r, index(v * vector.count)))
-            below = builder.icmp_signed("<", numbers, broadcast(builder, left, codes))
-            store(score, vector_at(builder, start, v, vector), below)
+            with builder.if_then(wanted, likely=False):
+                left = builder.sub(n, builder.add(r, index(v * vector.count)))
+                below = builder.icmp_signed("<", numbers, broadcast(builder, left, codes))
+                store(score, vector_at(builder, start, v, vector), below)
             before = [builder.load(place, align=8) for place in held]
             for value, place in zip(_larger(builder, (score, own), before), held, strict=True):
                 builder.store(value, place, align=8)
@@ -604,9 +601,9 @@ def panel_scores(X, features, centres, factors, scale, offsets, scores, labels, 
     """Write scores to ``scores[k, r]``, or what follows from them panel by panel, in a cache.
 
     They are ``offsets[k] + scale * sum``, where the sum is that of the squares of ``factors[k] t``
-    for lower triangular matrices, that of ``factors[k] * t^2`` for vectors, and with a single
-    centre, a vector, that of ``factors[k] * t``; t is x less ``centres[k]``. x holds the given
-    features of a row of `X`. Factors of a single class serve all of them.
+    for lower triangular matrices, and that of ``factors[k] * t^2`` for vectors; t is x less
+    ``centres[k]``. x holds the given features of a row of `X`. Factors of a single class serve all
+    of them.
 
     If `scores` is empty, the classes of the largest are written to `labels`, the first of equal
     ones. If that is empty, too, the scores are written to ``rows[r, k]``, or posteriors with
@@ -620,7 +617,7 @@ def panel_scores(X, features, centres, factors, scale, offsets, scores, labels, 
     most = panel_width(n_rows, columns, step)
     panel = empty_vectors(padded_width(max(1, columns)) * most)  # a vector is written in any case
     scratch = empty_vectors(features.size * step * _VECTORS)
-    some = empty_vectors((offsets.size if scores.size == 0 else 0, most))
+    some = empty_vectors((offsets.size if scores.size == labels.size == 0 else 0, most))
     tops, sums, codes, finite = empty_vectors(most), empty_vectors(most), empty_indices(most), True
     order = empty_indices(most)
     for start in range(0, n_rows, most):

@@ -405,6 +405,12 @@ class Model(RowModel):
         with np.errstate(divide="ignore"):
             return np.log(self.priors)
 
+    @cached_property
+    def _numbered(self) -> bool:
+        """True if the classes are their own numbers, as kernels write them."""
+        numbers = np.arange(self.classes.size)
+        return self.classes.dtype == numbers.dtype and bool((self.classes == numbers).all())
+
     # --- scores of a chunk of rows ------------------------------------------------------------
 
     @abstractmethod
@@ -522,9 +528,9 @@ class Model(RowModel):
         classes = self.classes
 
         def write(rows: Any, out: np.ndarray) -> bool | None:
-            codes = np.empty(out.size, np.int64)
+            codes = out if self._numbered and out.flags.c_contiguous else np.empty(out.size, int)
             finite = self._write(rows, (codes, NO_SCORES, False))
-            if finite is not None:
+            if finite is not None and codes is not out:
                 classes.take(codes, out=out, mode="clip")  # other modes make a copy
             return finite
 

@@ -459,12 +459,7 @@ class LinearFunctions:
         finite = self._compute(X, dtype, 1 / temperature, (NO_SCORES, *out))
         if not finite and dtype != _FLOAT64:
             return None  # beyond float32
-        return finite and X.shape[1] <= self._features.size * (1 if self._few else _SPARED)
-
-    @property
-    def _few(self) -> bool:
-        """True if there are few features, multiplied in float64 whatever the rows are."""
-        return self._features.size <= FLOAT64_FEATURES
+        return finite and X.shape[1] <= self._features.size * _SPARED
 
     def _scores(self, X: np.ndarray, dtype: np.dtype) -> np.ndarray:
         out = np.empty((self._offsets.size, len(X)))
@@ -476,9 +471,8 @@ class LinearFunctions:
         """Write what follows from the functions; return True if all of them are finite."""
         offsets = self._offsets if scale == 1.0 else scale * self._offsets
         X, features = among(X, self._features)
-        if self._few:
-            given = features, self._centre, self._vectors, scale, offsets
-            return scoring.panel_scores(X, *given, *out)
+        if features.size <= FLOAT64_FEATURES:
+            dtype = _FLOAT64
         packed = self._packed.get(dtype)
         if packed is None:
             packed = self._packed[dtype] = self._in_columns(X.shape[1], features, dtype)
@@ -486,7 +480,7 @@ class LinearFunctions:
 
     def _in_columns(self, n_columns: int, features: np.ndarray, dtype: np.dtype) -> np.ndarray:
         """Return the centre in two parts, and the vectors, with zeros for all other columns."""
-        width = -(-n_columns // PADDED) * PADDED
+        width = -(-max(1, n_columns) // PADDED) * PADDED
         packed = zeros_in_lines((2 + len(self._vectors), width), dtype)
         packed[:2, features] = halves(self._centre, dtype)
         with np.errstate(over="ignore", invalid="ignore"):
