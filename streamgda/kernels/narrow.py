@@ -20,7 +20,6 @@ from streamgda.kernels.centred import (
     add_squared_weights,
     begin_block,
     merge_sums,
-    parts_for,
     sum_weights,
 )
 from streamgda.kernels.columns import rows_at_a_time, rows_between
@@ -80,23 +79,16 @@ def add_vectors(X, order, columns, stops, codes, weights, first, last, totals, v
     To load and store their products and sums for each row takes less time than to copy it.
     """
     n_classes, n_sums = vectors.shape[1], 1 + N_ROTATIONS
-    shared, n_parts = n_classes // products.shape[0], parts_for(codes, first, last)
-    half = n_parts * n_classes * n_sums * LANES
-    sums = empty_vectors(half)
-    clear(sums, 0, half)
+    shared, sums = n_classes // products.shape[0], empty_vectors(n_classes * n_sums * LANES)
+    clear(sums, 0, sums.size)
     step = rows_at_a_time(X, columns, first, last)
     for start in range(first, last, step):
         n = min(step, last - start)
         some = slice(start, start + n)
         add_class_products(
             rows_between(X, order, columns, stops, start, start + n),
-            order[some], codes[some], weights[some], 0, n, n_parts, vectors, sums,
+            order[some], codes[some], weights[some], 0, n, 1, vectors, sums,
         )  # fmt: skip
-    while n_parts > 1:  # in pairs: whichever sum the first row of a class went to, no bit changes
-        n_parts //= 2
-        half //= 2
-        for i in range(half):
-            sums[i] += sums[half + i]
     for k in range(n_classes):
         at, g = k * n_sums * LANES, k // shared
         for i in range(LANES):
