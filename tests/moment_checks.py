@@ -103,7 +103,7 @@ def assert_close(a, b, rtol=1e-10):
 # ones pass by pass, in windows that are grouped by class, parts that one thread sums, tasks of one
 # or several blocks, and tiles of what they are added to.
 LARGE_STATE = {"_SMALL_STATE": 0, "SEGMENT_STATE": 0, "HAND_OVER": -1e15, "_PASSES": -1e15}
-WIDE = LARGE_STATE | {"BUCKET_FEATURES": 0, "_BUCKET_BYTES": 0}
+WIDE = LARGE_STATE | {"BUCKET_FEATURES": 0, "_BUCKET_INTEGERS": {}}
 TASKS = {"FLOAT_ROWS": 100, "PRODUCT_ROWS": 50, "PACKED_ROWS": 100, "_BLOCKS": 1}
 TILES = {"_PART_FEATURES": 7, "_ADDED_FEATURES": 3, "_MANY_BLOCKS": 1, "_TILES_BYTES": 1}
 PIECES = WIDE | TASKS | TILES | {"WINDOW_BYTES": 1, "_PART_ELEMENTS": 1}

@@ -68,7 +68,8 @@ def _places_of_squares(triangles: np.ndarray) -> np.ndarray:
     return triangle_size(features) + features
 
 
-_BUCKET_BYTES = 48  # of a row of integers; of more, products of bytes take less time
+# Most features of integers of a size in bytes; of more, products of their bytes take less time.
+_BUCKET_INTEGERS = {1: 48, 2: 120}
 
 _SHARED_FEATURES = 96  # of more, one product of rows for all centres takes less time
 
@@ -266,7 +267,7 @@ class Structure:
 
     def wide(self, n_features: int, value_bytes: int = 0) -> bool:
         """Return True if many rows are multiplied by BLAS, or by their bytes if they are exact."""
-        return self.matrix and n_features > (_BUCKET_BYTES * value_bytes or BUCKET_FEATURES)
+        return self.matrix and n_features > _BUCKET_INTEGERS.get(value_bytes, BUCKET_FEATURES)
 
     def load(self, n_classes: int, n_features: int, value_bytes: int = 0) -> cost.Load:
         """Return the sizes of sums, and of integers that are added to them; 0 for floats."""

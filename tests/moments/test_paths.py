@@ -168,7 +168,7 @@ def test_most_classes_of_segments(covariance_type, d, n, use_threads):
 @pytest.mark.parametrize("dtype", ["float64", "float32", "uint8"])
 @pytest.mark.parametrize("covariance_type", ["full", "tied"])
 def test_most_features_of_buckets(covariance_type, dtype):
-    for most in (covariance_types._BUCKET_BYTES, BUCKET_FEATURES):
+    for most in (*covariance_types._BUCKET_INTEGERS.values(), BUCKET_FEATURES):
         for d in (most, most + 1):
             X, y = sample(2500, d, dtype=dtype)
             rtol = 1e-6 if dtype == "float32" else 1e-12  # some are multiplied in float32
