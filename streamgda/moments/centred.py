@@ -35,8 +35,8 @@ from streamgda.moments.covariance_types import Structure, structure_of, symmetri
 from streamgda.moments.parallel import (
     Coded,
     add_in_parts,
+    as_summed_rows,
     by_ranges,
-    readable,
     rows_by_group,
     sums_of_weights,
 )
@@ -412,7 +412,7 @@ class Sums(ABC):
                 add = partial(uninterrupted, add)
             if self._uses_blas_threads(n):
                 add = partial(threads.call_serial_blas, add)
-            add(Coded(readable(X, dtype), codes, weights), max(n, LEAST_ROWS))
+            add(Coded(as_summed_rows(X, dtype), codes, weights), max(n, LEAST_ROWS))
             return self
         rows = Coded(np.asarray(X), codes, weights)  # which are read several times
         if way == "passes":

@@ -42,7 +42,7 @@ class Coded(NamedTuple):
 
     def part(self, rows: slice, dtype: np.dtype) -> Coded:
         """Return some of the rows, which kernels read in a data type, or from their columns."""
-        X = readable(self.X[rows], dtype)
+        X = as_summed_rows(self.X[rows], dtype)
         return Coded(X, read_codes(self.codes[rows]), self.weights[rows])
 
     def blocks(self, dtype: np.dtype) -> Iterator[Coded]:
@@ -51,8 +51,8 @@ class Coded(NamedTuple):
             yield Coded(block, read_codes(self.codes[rows]), self.weights[rows])
 
 
-def readable(X: Any, dtype: np.dtype) -> Any:
-    """Return rows that kernels read in a data type, or from their columns."""
+def as_summed_rows(X: Any, dtype: np.dtype) -> Any:
+    """Return rows as kernels sum them: in a data type, or from their columns."""
     return X if type(X) is ColumnRows and X.dtype == dtype else as_kernel_rows(X, dtype)
 
 
