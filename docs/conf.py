@@ -77,7 +77,7 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": ["theme-version"],
 }
-ALONE = ("index", "start", "commands", "mathematics", "documents", "architecture", "policy")
+ALONE = ("index", "start", "commands", "mathematics", "documents", "architecture")
 _BETWEEN = (("start-after", "start"), ("end-before", "end"))
 html_sidebars = {page: [] for page in ALONE}  # pages without others below them
 

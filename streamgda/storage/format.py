@@ -8,22 +8,6 @@ an array fit. This module knows nothing of what the arrays mean.
 The description of the object, an attribute of the group, holds checksums of all arrays and of
 itself, and every array has the description's checksum as an attribute. So a file or a zip member
 that was taken from another saved object does not fit the others, even where all numbers are equal.
-
-Versions
---------
-Every format version that was ever released stays readable. A change of the format
-
-- increments `VERSION`, and adds it to `_READABLE`, which keeps older versions;
-- adds a folder of golden files to ``tests/golden``, written by ``make.py`` there. The folders of
-  older versions never change, and ``tests/storage/test_golden.py`` reads all of them.
-
-An attribute that objects gain, such as names of features, is no change of the format if files
-without it have a meaning; ``tests/golden/names`` has files with names.
-
-Other versions (those of a newer streamgda) are refused.
-
-3. Arrays have no attributes: the description of another file with equal arrays is not noticed.
-4. Arrays have the attribute with the description's checksum.
 """
 
 from __future__ import annotations
@@ -46,7 +30,7 @@ from streamgda.storage import opening
 
 FORMAT = "streamgda"
 VERSION = 4
-_READABLE = (3, 4)
+_READABLE = (VERSION,)
 
 MOST_METADATA = 1 << 28  # bytes of a zarr.json, or of the table of contents of a zip file
 MOST_ROWS = 1 << 53  # that a count can have: beyond, counts of rows are not exact in float64
