@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from streamgda.estimators.linear import LinearDiscriminantAnalysis
     from streamgda.estimators.naive_bayes import BernoulliNB, GaussianNB
     from streamgda.estimators.pca import PCA
-    from streamgda.estimators.prequential import PrequentialResult, prequential
     from streamgda.estimators.ridge import Ridge, RidgeClassifier
     from streamgda.estimators.selection import GaussianDiscriminantCV
     from streamgda.estimators.threshold import ThresholdClassifier
@@ -67,7 +66,6 @@ __all__ = [
     "Normalize",
     "PairwiseMoments",
     "Power",
-    "PrequentialResult",
     "QuadraticDiscriminantAnalysis",
     "QuadraticDiscriminants",
     "RandomFeatures",
@@ -83,7 +81,6 @@ __all__ = [
     "load",
     "means_test",
     "open_store",
-    "prequential",
     "select_features",
     "separability",
     "show_versions",
@@ -111,7 +108,6 @@ _MODULES = {
     "PCA": "estimators.pca",
     "PairwiseMoments": "moments",
     "Power": "moments.feature_maps",
-    "PrequentialResult": "estimators.prequential",
     "QuadraticDiscriminantAnalysis": "estimators.discriminant",
     "QuadraticDiscriminants": "models.discriminants",
     "RandomFeatures": "moments.feature_maps",
@@ -127,7 +123,6 @@ _MODULES = {
     "load": "storage.saved",
     "means_test": "models.hypothesis_tests",
     "open_store": "rows.opening",
-    "prequential": "estimators.prequential",
     "select_features": "models.feature_selection",
     "separability": "models.separability",
     "show_versions": "versions",

@@ -125,7 +125,7 @@ METHODS = """fit predict predict_proba score score_samples transform sample part
     criterion of of_class pair __call__ posterior"""
 FUNCTIONS = {
     gda: """accumulate load open_store covariance_test means_test ClassMoments SlidingWindow
-        Checkpoint DriftMonitor prequential separability select_features""",
+        Checkpoint DriftMonitor separability select_features""",
     plots: " ".join(plots.__all__),
     datasets: "GaussianStream convert",
 }
@@ -139,7 +139,7 @@ GOOD: dict[str, Any] = {
     "n_components": 1, "index": [0], "mapping": {0: 3}, "components": np.eye(3), "offset": None,
     "other": HELD, "gamma": 0.5, "least_eigenvalue": 1e-4, "block": HELD, "reference": HELD,
     "window": 20, "level": 0.1, "calibration": 5, "least_rows": 3, "keep": 3, "batches": [(X, Y)],
-    "model": gda.GaussianNB(), "drift": 9, "faded_half_life": 9.0, "w": np.eye(3), "priors": None,
+    "model": gda.GaussianNB(), "w": np.eye(3), "priors": None,
     "shrinkage": None, "fitted": gda.LinearDiscriminantAnalysis().fit(X, Y), "origin": None,
     "label": 0, "a": 0, "b": 1, "model_or_moments": HELD, "method": "divergence", "pooling": 0.1,
     "reg_param": 0.1, "var_smoothing": 0.1, "n": 2, "criterion": "divergence", "over": "mean",

@@ -14,7 +14,6 @@ from streamgda import (
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
-    prequential,
 )
 
 X, Y = blobs(120)
@@ -107,7 +106,6 @@ def test_subclasses_learn_with_their_parameters_and_are_constructed_once(kind, s
     estimator.partial_fit(X[:9], Y[:9]).partial_fit(X[:50], Y[:50]).forget(X[:9], Y[:9])
     twice = kind(**{name: value}).fit(X, Y).partial_fit(X[:50], Y[:50])
     np.testing.assert_allclose(estimator.predict_proba(X), twice.predict_proba(X), atol=1e-9)
-    prequential(estimator, [(X, Y)])
     assert estimator.to_sklearn().get_params()[name] == value
     assert type(estimator).made == 1
 
