@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     )
     from streamgda.models.separability import distance, separability
     from streamgda.moments import ClassMoments, GroupedMoments, PairwiseMoments, SlidingWindow
-    from streamgda.moments.feature_maps import Normalize, Power, RandomFeatures, Standardize
+    from streamgda.moments.feature_maps import RandomFeatures, Standardize
     from streamgda.rows.opening import open_store
     from streamgda.storage.saved import load
     from streamgda.versions import show_versions
@@ -63,9 +63,7 @@ __all__ = [
     "LinearDiscriminantAnalysis",
     "LinearDiscriminants",
     "MeansTest",
-    "Normalize",
     "PairwiseMoments",
-    "Power",
     "QuadraticDiscriminantAnalysis",
     "QuadraticDiscriminants",
     "RandomFeatures",
@@ -104,10 +102,8 @@ _MODULES = {
     "LinearDiscriminantAnalysis": "estimators.linear",
     "LinearDiscriminants": "models.discriminants",
     "MeansTest": "models.hypothesis_tests",
-    "Normalize": "moments.feature_maps",
     "PCA": "estimators.pca",
     "PairwiseMoments": "moments",
-    "Power": "moments.feature_maps",
     "QuadraticDiscriminantAnalysis": "estimators.discriminant",
     "QuadraticDiscriminants": "models.discriminants",
     "RandomFeatures": "moments.feature_maps",

@@ -247,7 +247,7 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
         Value that marks missing measurements, and labels of rows that do not count at all.
     features, columns : str; tuple of names; optional
         Dimension of a DataArray with the features; names of X, y (and weights) in dicts or tables.
-    feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
+    feature_map : RandomFeatures, Standardize, transformer, or list; optional
         Map of the rows before they are added, slab by slab: the moments are of lifted rows, which
         are never stored. Rows are checked before it. Fitted transformers are scikit-learn's.
     checkpoint, checkpoint_every : path, float

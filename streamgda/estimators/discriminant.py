@@ -71,7 +71,7 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
         over all rows.
     temperature : float > 0
         Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
-    feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
+    feature_map : RandomFeatures, Standardize, transformer, or list; optional
         Map that is applied to rows before the model, in `fit` and in all methods that score rows.
         Fitted attributes describe the mapped rows, except `n_features_in_`, which counts the
         features before the map.
@@ -275,7 +275,7 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier):
         `sklearn.covariance`. It needs the rows themselves: arrays in memory, in `fit`.
     temperature : float > 0
         Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
-    feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
+    feature_map : RandomFeatures, Standardize, transformer, or list; optional
         Map that is applied to rows before the model; see `GaussianDiscriminantAnalysis`.
 
     Attributes

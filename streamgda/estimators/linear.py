@@ -86,7 +86,7 @@ class LinearDiscriminantAnalysis(
         `sklearn.covariance`. It needs the rows themselves: arrays in memory, in `fit`.
     temperature : float > 0
         Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
-    feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
+    feature_map : RandomFeatures, Standardize, transformer, or list; optional
         Map that is applied to rows before the model; see `GaussianDiscriminantAnalysis`.
 
     Attributes

@@ -53,7 +53,7 @@ class GaussianNB(GaussianClassifier):
         Fraction of the largest variance of a feature that is added to every variance.
     temperature : float > 0
         Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
-    feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
+    feature_map : RandomFeatures, Standardize, transformer, or list; optional
         Map that is applied to rows before the model; see `GaussianDiscriminantAnalysis`.
 
     Attributes
@@ -263,7 +263,7 @@ class BernoulliNB(MomentClassifier):
         Priors of the sorted classes, used as they are; by default their shares of the rows.
     temperature : float > 0
         Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
-    feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
+    feature_map : RandomFeatures, Standardize, transformer, or list; optional
         Map that is applied to rows before they are binarised; see `GaussianDiscriminantAnalysis`.
 
     Attributes

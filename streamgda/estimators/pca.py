@@ -46,7 +46,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
         Has no effect: every solver is ``"covariance_eigh"``, which is exact.
     tol, iterated_power, n_oversamples, power_iteration_normalizer, random_state : optional
         Parameters of other solvers, which have no effect.
-    feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
+    feature_map : RandomFeatures, Standardize, transformer, or list; optional
         Map that is applied to rows first; see `GaussianDiscriminantAnalysis`. Components and means
         then describe the mapped rows, and `inverse_transform` raises an error.
 

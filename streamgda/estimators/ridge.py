@@ -371,7 +371,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         which they follow exactly. Weights of rows count in fits and in errors.
     cv : int, splitter, array of int or iterable of (train, test)
         Folds of this choice; see `GaussianDiscriminantCV`. Only a number of them is saved.
-    feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
+    feature_map : RandomFeatures, Standardize, transformer, or list; optional
         Map that is applied to the features first; see `GaussianDiscriminantAnalysis`.
 
     Attributes
@@ -776,7 +776,7 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
     solver, positive, random_state, alphas, cv : see `Ridge`
         The errors by which `alphas` are compared are those of the codes, as in
         `RidgeClassifierCV`: the accuracy of labels does not follow from moments.
-    feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
+    feature_map : RandomFeatures, Standardize, transformer, or list; optional
         Map that is applied to rows before the model; see `GaussianDiscriminantAnalysis`.
 
     Attributes

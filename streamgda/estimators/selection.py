@@ -140,7 +140,7 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
     refit : bool or callable
         With False no candidate is fitted to all rows, and the search does not predict. A function
         gets `cv_results_` and returns the number of the best candidate.
-    feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
+    feature_map : RandomFeatures, Standardize, transformer, or list; optional
         Map of rows before all candidates, which share the pass over them.
 
     Attributes

@@ -166,7 +166,7 @@ class ClassMoments(Moments):
         class means, from which Ledoit and Wolf's shrinkage is computed; ``"full"``
         moments only. They are float64 for rows of any type, and every `update` computes the
         moments of its rows first and adds these: batches should have more rows than features.
-    feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
+    feature_map : RandomFeatures, Standardize, transformer, or list; optional
         Map that is applied to rows before they are added; see `RandomFeatures`.
 
     norms : bool, optional

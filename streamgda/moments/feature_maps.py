@@ -1,4 +1,4 @@
-"""Maps of rows that stand before the moments: random features, norms, powers, standardisation.
+"""Maps of rows that stand before the moments: random features and standardisation.
 
 The moments of lifted rows are moments like any other. What is kept of a map are its parameters,
 from which it is computed again: matrices follow from a seed, with the same bits on every machine,
@@ -29,10 +29,7 @@ from streamgda.runtime.parameters import LEAST, as_integer, as_number, refuse, s
 from streamgda.storage.format import check_whole
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
-_EXPECTED = (
-    "RandomFeatures, Normalize, Power, Standardize, a fitted transformer of scikit-learn, or a "
-    "list of them"
-)
+_EXPECTED = "RandomFeatures, Standardize, a fitted transformer of scikit-learn, or a list of them"
 
 
 class FeatureMap(ABC):
@@ -254,83 +251,6 @@ def _quotient(polynomials: tuple[tuple[float, ...], ...], x: np.ndarray) -> np.n
 # --- other maps -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Normalize(FeatureMap):
-    r"""Rows of length one, :math:`x / |x|`; rows of zeros stay as they are.
-
-    It is the map of Mahalanobis++ before distances of deep features [1]_.
-
-    Parameters
-    ----------
-    norm : {"l2"}
-        Length of a row.
-
-    References
-    ----------
-    .. [1] M. Mueller and M. Hein, "Mahalanobis++: improving OOD detection via feature
-       normalization", ICML 2025.
-
-    Examples
-    --------
-    >>> from streamgda import Normalize
-    >>> Normalize().transform([[3.0, 4.0], [0.0, 0.0]])
-    array([[0.6, 0.8],
-           [0. , 0. ]])
-    """
-
-    norm: str = "l2"
-
-    def __post_init__(self) -> None:
-        """Refuse other norms."""
-        if self.norm != "l2":
-            raise refuse("norm", self.norm, "'l2'")
-
-    def _apply(self, rows: np.ndarray, out: np.ndarray) -> None:
-        """Write rows of length one; see `FeatureMap._apply`."""
-        # The largest value first, so that no square overflows.
-        largest = np.abs(rows).max(axis=1, keepdims=True)
-        np.divide(rows, np.where(largest > 0, largest, 1), out=out)
-        lengths = np.sqrt(np.einsum("ij,ij->i", out, out))[:, None]
-        np.divide(out, np.where(lengths > 0, lengths, 1), out=out)
-
-
-@dataclass(frozen=True)
-class Power(FeatureMap):
-    r"""Powers of each feature, :math:`\operatorname{sign}(x) |x|^p`.
-
-    It is Tukey's transformation, which makes skewed features, such as those after a ReLU, more
-    nearly normal; FeCAM applies it with p = 0.5 [1]_.
-
-    Parameters
-    ----------
-    p : float
-        Exponent, above zero.
-
-    References
-    ----------
-    .. [1] D. Goswami et al., "FeCAM: exploiting the heterogeneity of class distributions in
-       exemplar-free continual learning", NeurIPS 2023.
-
-    Examples
-    --------
-    >>> from streamgda import Power
-    >>> Power(0.5).transform([[4.0, -9.0]])
-    array([[ 2., -3.]])
-    """
-
-    p: float
-
-    def __post_init__(self) -> None:
-        """Refuse invalid exponents."""
-        object.__setattr__(self, "p", as_number("p", self.p, "a number above 0", LEAST))
-
-    def _apply(self, rows: np.ndarray, out: np.ndarray) -> None:
-        """Write powers; see `FeatureMap._apply`."""
-        np.abs(rows, out=out)
-        np.power(out, out.dtype.type(self.p), out=out)
-        np.copysign(out, rows, out=out)
-
-
 @dataclass(frozen=True, init=False, repr=False)
 class Standardize(FeatureMap):
     r"""Features less their mean, divided by their standard deviation: :math:`(x - m) / s`.
@@ -504,8 +424,7 @@ def check_fits(name: str, n_in: int, expected: int) -> None:
 # --- the maps of rows, one after another --------------------------------------------------------
 
 _MAPS: dict[str, type[FeatureMap]] = {
-    kind.__name__: kind
-    for kind in (RandomFeatures, Normalize, Power, Standardize, Binarize, Transformer)
+    kind.__name__: kind for kind in (RandomFeatures, Standardize, Binarize, Transformer)
 }
 
 

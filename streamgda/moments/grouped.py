@@ -267,7 +267,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
     covariance_type, fourth_moments : str, bool
         The scatter and fourth moments that are kept of each group; see `ClassMoments`.
         ``"tied"`` is one matrix for each group.
-    feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
+    feature_map : RandomFeatures, Standardize, transformer, or list; optional
         Map that is applied to rows before they are added; see `RandomFeatures`.
 
     norms : bool, optional

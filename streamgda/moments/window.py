@@ -35,7 +35,7 @@ class SlidingWindow(Saved):
         Blocks in the window, at least 1.
     covariance_type : str
         Covariance type of the moments; see `ClassMoments`.
-    feature_map : RandomFeatures, Normalize, Power, Standardize, transformer, or list; optional
+    feature_map : RandomFeatures, Standardize, transformer, or list; optional
         Map that is applied to rows before they are added; see `RandomFeatures`.
 
     Raises

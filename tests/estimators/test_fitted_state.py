@@ -176,10 +176,10 @@ def test_the_model_is_that_of_the_moments_after_these_were_changed(name):
         (GaussianNB(), Y),
         (BernoulliNB(), Y),
         (QuadraticDiscriminantAnalysis(), Y),
-        (GaussianDiscriminantAnalysis("tied", feature_map=streamgda.Normalize()), Y),
+        (GaussianDiscriminantAnalysis("tied", feature_map=streamgda.RandomFeatures(4)), Y),
         (streamgda.RidgeClassifier(class_weight="balanced"), Y),
         (streamgda.Ridge(), X[:, 0]),
-        (streamgda.Ridge(feature_map=streamgda.Normalize()), X[:, :2]),
+        (streamgda.Ridge(feature_map=streamgda.RandomFeatures(4)), X[:, :2]),
     ],
     ids=lambda case: type(case).__name__,
 )
