@@ -24,7 +24,7 @@ def test_scores_by_triangles(n, d):
     panels.triangle_scores(X, features, origin, centres, roots, -0.5, constants, out)
     t = (X[:, features] - origin) - centres[:, None]
     expected = constants[:, None] - 0.5 * ((t @ roots.transpose(0, 2, 1)) ** 2).sum(axis=2)
-    np.testing.assert_allclose(out, expected, rtol=1e-13)
+    np.testing.assert_allclose(out, expected, rtol=1e-13, atol=1e-13)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.int16])
@@ -46,7 +46,7 @@ def test_scores_by_variances(n, d, shared):
     panels.diagonal_scores(X, features, origin, centres, precisions, -0.5, constants, out)
     t = (X[:, features].astype(float) - origin) - centres[:, None]
     expected = constants[:, None] - 0.5 * (precisions[:, None] * t**2).sum(axis=2)
-    np.testing.assert_allclose(out, expected, rtol=1e-12)
+    np.testing.assert_allclose(out, expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
