@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError, ReadError, SourceError, cause_of, sendable
+from streamgda.errors import InvalidDataError, ReadError, SourceError, cause_of
 from streamgda.rows.arrays import as_slab
 from streamgda.rows.grids import nodata_of, warn_if_scaled
 from streamgda.rows.names import ATTRIBUTE, as_names
@@ -284,23 +284,6 @@ def is_reference(array: Any) -> bool:
         return len(pickled) < _REFERENCE_BYTES and _is_found(pickle.loads(pickled))
     except Exception:  # stores that cannot be pickled, such as HDF5 files, raise any type
         return False
-
-
-class StoredArray:
-    """An array in a store, as dask reads it: slices are read by `StoredRows.get`.
-
-    Parameters
-    ----------
-    source : StoredRows
-    """
-
-    def __init__(self, source: StoredRows) -> None:
-        self.source = source
-        self.shape, self.dtype, self.ndim = source.shape, source.dtype, len(source.shape)
-
-    @sendable
-    def __getitem__(self, index: Any) -> np.ndarray:
-        return self.source.get(index)
 
 
 def _is_found(copied: Any) -> bool:

@@ -375,10 +375,7 @@ def test_parts_of_the_size_that_dask_is_configured_for(in_this_thread):
     assert len(told) == 10  # of 30 blocks of 320 bytes
 
 
-@pytest.mark.parametrize("labels", ["numpy", "a store"])
-def test_a_budget_of_memory_limits_the_tasks_that_run_at_a_time(
-    a_task_for_each_block, tmp_path, labels
-):
+def test_a_budget_of_memory_limits_the_tasks_that_run_at_a_time(a_task_for_each_block):
     X, y = np.random.default_rng(0).normal(size=(N_ROWS, 4)), np.arange(N_ROWS)
     running, most = [], []
 
@@ -391,8 +388,6 @@ def test_a_budget_of_memory_limits_the_tasks_that_run_at_a_time(
 
     (blocks,) = in_blocks("thirty", X)
     rows = blocks.map_blocks(seen, dtype="f8", meta=np.empty((0, 4)))
-    if labels == "a store":
-        y = da.from_zarr(zarr.create_array(tmp_path / "y", data=y, chunks=(10,)))
     expected = accumulate(blocks, y)
     state = expected.nbytes
     with dask.config.set(scheduler="threads", num_workers=4):
@@ -557,17 +552,6 @@ def test_blocks_of_layers_are_cut_without_listing_all_tasks(name):
         np.testing.assert_array_equal(made, column.compute())
 
 
-def test_a_view_of_a_store_is_read_as_the_store(stored, monkeypatch, in_this_thread):
-    group, X, y = stored
-    monkeypatch.setattr(dask_parts, "blocks_of", None)
-    views = da.from_zarr(group["X"]), da.from_zarr(group["y"])
-    found = accumulate(*views, sample_weight=np.ones(N_ROWS))
-    np.testing.assert_allclose(found.means, ClassMoments().update(X, y).means, rtol=1e-12)
-    group["X"][217, 1] = np.nan
-    with pytest.raises(InvalidDataError, match=r"X .*chunk \(16, 0\): .*row 217, column 1"):
-        accumulate(*views)
-
-
 def test_progress_of_blocks_of_unknown_size(in_this_thread, a_task_for_each_block):
     X, y = blobs(N_ROWS)
     blocks, labels, mask = in_blocks("three", X, y, y > 0)
@@ -659,7 +643,7 @@ def kept(half_way, tmp_path, client, slabs_of_a_chunk):
 
 
 OTHERS = {
-    "rows": (lambda X, y: (X + 1e-9, y), {}, r"other rows: those of rows \d+ to \d+ have"),
+    "rows": (lambda X, y: (X + 1e-9, y), {}, r"other rows: those of blocks \d+ to \d+ have"),
     "labels": (lambda X, y: (X, np.roll(y, 1)), {}, "other labels or weights: those of"),
     "weights": (lambda X, y: (X, y), {"sample_weight": np.ones(N_ROWS)}, "labels or weights"),
     "structure": (lambda X, y: (X, y), {"covariance_type": "tied"}, "covariance_type: full"),
@@ -709,7 +693,7 @@ def test_collections_are_identified_by_their_names_and_some_blocks(stored, tmp_p
     with pytest.raises(CheckpointError, match=r"y, by the name that dask gives it"):
         accumulate(rows, y[::-1], checkpoint=path)
     group["X"][...] = X + 1
-    with pytest.raises(CheckpointError, match=r"other rows: those of rows \d+ to \d+ have"):
+    with pytest.raises(CheckpointError, match=r"other rows: those of blocks \d+ to \d+ have"):
         accumulate(rows, y, checkpoint=path)
     group["X"][...] = X
     assert bits(accumulate(rows, y, checkpoint=path)) == bits(accumulate(rows, y))

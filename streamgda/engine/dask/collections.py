@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import dask
@@ -16,7 +16,6 @@ from streamgda.engine.dask import cluster
 from streamgda.errors import InvalidDataError
 from streamgda.rows import FIELDS, Rows, as_source
 from streamgda.rows.arrays import CodedLabels
-from streamgda.rows.dask import DaskRows
 from streamgda.rows.sources import (
     RowSource,
     Transformation,
@@ -53,26 +52,6 @@ def in_blocks(rows: Rows) -> tuple[dict[str, Any], Rows]:
             check_lengths(rows.X, source)
             others[name] = source
     return columns, Rows(None, **others)
-
-
-def in_store(rows: Rows) -> Rows | None:
-    """Return rows and labels as sources that are no dask collections; None if they are not views.
-
-    Collections have to be plain views of stores that every process can open.
-    """
-    if rows.X.executor != "dask":
-        return None
-
-    found = rows.each(opened)
-    return found if found.X is not None and len(found.sources) == len(rows.sources) else None
-
-
-def opened(source: RowSource) -> RowSource | None:
-    """Return rows or labels as a source that needs no dask; None if dask must evaluate them."""
-    if source.executor != "dask":
-        return source
-    stored = source.stored if isinstance(source, DaskRows) else None
-    return replace(stored, name=source.name) if stored and stored.shareable else None
 
 
 def as_rows(source: RowSource) -> Any:

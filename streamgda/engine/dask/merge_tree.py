@@ -21,7 +21,7 @@ from dask.delayed import delayed
 from streamgda.engine.accumulate_checkpoint import Journal
 from streamgda.engine.accumulation import Accumulation
 from streamgda.engine.dask import cluster
-from streamgda.engine.dask.collections import in_blocks, in_store, name_of, opened
+from streamgda.engine.dask.collections import in_blocks, name_of
 from streamgda.engine.dask.parts import (
     PART_BYTES,
     PART_STATES,
@@ -35,19 +35,17 @@ from streamgda.engine.dask.parts import (
     stored_parts,
 )
 from streamgda.engine.fingerprints import REMEDY, PartFingerprint, checksum, describe, refuse_others
-from streamgda.engine.plan import CLASSES_EXPECTED, plan_classes, plan_moments, plan_tasks
+from streamgda.engine.plan import CLASSES_EXPECTED, plan_classes, plan_tasks
 from streamgda.engine.progress import reporter
 from streamgda.engine.reading import resumed
 from streamgda.errors import CheckpointError, InvalidDataError
 from streamgda.moments import Moments
 from streamgda.rows import Rows
-from streamgda.rows.sources import placing
 from streamgda.runtime.memory import allowed_bytes
 
 Value = TypeVar("Value")
 
 _FETCHED_BITS = 6  # binary digits of the number of ranges that are fetched, at most
-_UNLIMITED = 1 << 62  # bytes: slabs depend on the store only
 _NAMED = "{}, by the name that dask gives it"
 
 
@@ -78,16 +76,6 @@ def accumulate(asked: Accumulation, rows: Rows) -> Moments:
         if asked.checkpoint is not None:
             described[_NAMED.format(source.name)] = name_of(source)
     journal = asked.journal(TreeJournal, "dask", described)
-    stored = in_store(rows)
-    if stored is not None:
-        with placing(*stored.checked().sources):
-            slab_rows, stored = plan_moments(
-                stored, moments=asked.empty(), allowed=_allowed(asked) or _UNLIMITED
-            )
-            state = _state_bytes(asked, stored.X.shape[1], stored)
-            parts = stored_parts(stored, slab_rows, state)
-            with _few_tasks(asked, stored.X.shape[1], stored, len(parts.cuts)):
-                return _accumulated(asked, parts, journal, True)
     columns, beside = in_blocks(rows)
     X = columns["X"]
     labels = replace(beside, y=rows.y) if beside.y is None else beside
@@ -162,8 +150,7 @@ def _n_classes(asked: Accumulation, rows: Rows) -> int:
     """Return the number of classes, from the labels if reading them needs no dask."""
     if rows.y is None:
         return 1
-    labels = opened(rows.y)
-    return CLASSES_EXPECTED if labels is None else plan_classes(labels, asked.rule)
+    return CLASSES_EXPECTED if rows.y.executor == "dask" else plan_classes(rows.y, asked.rule)
 
 
 def _allowed(asked: Accumulation) -> int | None:
