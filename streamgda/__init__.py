@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from streamgda.estimators.ridge import Ridge, RidgeClassifier
     from streamgda.estimators.selection import GaussianDiscriminantCV
     from streamgda.estimators.threshold import ThresholdClassifier
-    from streamgda.estimators.warmup import warmup
     from streamgda.models.discriminants import (
         FisherDiscriminant,
         LinearDiscriminants,
@@ -82,7 +81,6 @@ __all__ = [
     "select_features",
     "separability",
     "show_versions",
-    "warmup",
 ]
 
 # The modules of the names.
@@ -122,7 +120,6 @@ _MODULES = {
     "select_features": "models.feature_selection",
     "separability": "models.separability",
     "show_versions": "versions",
-    "warmup": "estimators.warmup",
 }
 
 

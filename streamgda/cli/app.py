@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 import warnings
 from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn
@@ -17,35 +16,10 @@ from streamgda.cli.demo import demo
 from streamgda.cli.evaluate import evaluate
 from streamgda.cli.fit import fit
 from streamgda.cli.info import info
-from streamgda.cli.options import current, help_of, in_shell, takes
+from streamgda.cli.options import current, help_of, in_shell
 from streamgda.cli.predict import predict
 from streamgda.cli.select import select
 from streamgda.errors import StreamGDAError
-
-
-@takes()
-def warmup(*, types: str = "uint8,float32,float64", kinds: str = "qda,lda,gnb") -> dict[str, Any]:
-    """Compile the kernels ahead of time: as an image is built, or once on a machine.
-
-    Parameters
-    ----------
-    types : TYPE,...
-        Data types of rows.
-    kinds : KIND,...
-        Estimators: qda, lda, gnb, or their names in Python.
-
-    Examples
-    --------
-    streamgda warmup
-    streamgda warmup --types uint8 --kinds lda
-    """
-    import streamgda  # noqa: PLC0415  (see the note in `options`)
-
-    started = time.perf_counter()
-    streamgda.warmup(types, kinds, progress=True)
-    seconds = time.perf_counter() - started
-    screen.say(f"kernels compiled or found in {seconds:.1f} s")
-    return {"types": types, "kinds": kinds, "seconds": seconds}
 
 
 class _Command(typer.core.TyperCommand):
@@ -60,7 +34,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, convert, fit, select, predict, evaluate, info, warmup):
+for command in (demo, convert, fit, select, predict, evaluate, info):
     about, examples = help_of(command)
     app.command(cls=_Command, help=about, epilog=examples)(command)
 

@@ -92,13 +92,13 @@ def test_the_examples_of_every_help_page_run_as_they_stand(command, tmp_path, mo
     write_idx(Path("train-images.idx"), X.astype("u1").reshape(240, 3, 1))
     write_idx(Path("train-labels.idx"), np.searchsorted(NAMES, y).astype("u1"))
     pages = {c.callback.__name__: c.epilog.split("\n") for c in app.registered_commands}
-    assert len(pages) == 8
+    assert len(pages) == 7
     for name, page in pages.items():
         examples = [line for line in page if line.startswith("streamgda ")]
         assert len(examples) == 2
         for example in examples:
             assert example.startswith(f"streamgda {name}")
-            if name not in ("demo", "warmup"):
+            if name != "demo":
                 ended = command(*example.split()[1:])
                 assert (ended.code, ended.err) == (0, ""), example
 
@@ -142,7 +142,6 @@ def test_every_command_prints_its_figures_as_json(command, data, tmp_path):
         (("convert", store, "--out", tmp_path / "c.zarr"), {"kind": "zarr group", "labels": "y"}),
         (("fit", store, "--out", tmp_path / "m"), {"rows": 240, "read.rows": 240}),
         (("predict", store, "--model", data / "qda.zip", "--out", tmp_path / "p"), {"rows": 240}),
-        (("warmup", "--types", "float64", "--kinds", "GaussianNB"), {"types": "float64"}),
     ]:
         ended = command(*words, "--json")
         found = json.loads(ended.out)

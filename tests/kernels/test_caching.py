@@ -15,7 +15,6 @@ from processes import output
 
 import streamgda
 from streamgda import kernels
-from streamgda.errors import InvalidParameterError
 from streamgda.kernels import caching
 
 PACKAGE = Path(streamgda.__file__).parent
@@ -256,76 +255,3 @@ def test_threads_that_load_a_kernel_at_once(cache, monkeypatch):
     assert one == other
     monkeypatch.setattr(kernel, "compile", None)  # is not called
     assert kernel(rows) == 15
-
-
-# --- ahead of time ------------------------------------------------------------------------------
-
-USES = """
-import gc
-import numpy as np
-from numba.core.dispatcher import Dispatcher
-import streamgda
-
-def compiled():
-    return {
-        (kernel.py_func.__name__, signature)
-        for kernel in gc.get_objects()
-        if isinstance(kernel, Dispatcher) and "streamgda" in kernel.py_func.__module__
-        for signature in kernel.signatures
-    }
-
-KINDS = {
-    "qda": "QuadraticDiscriminantAnalysis",
-    "lda": "LinearDiscriminantAnalysis",
-    "gnb": "GaussianNB",
-}
-types, kinds = ("float64", "uint8"), KINDS
-streamgda.warmup(types, [*kinds])
-warm = compiled()
-labels = "str", "int64", "uint8"
-random = np.random.default_rng(1)
-for kind in kinds:
-    for dtype in types:
-        for n, d, classes in ((40, 2, 2), (600, 25, 3), (30_000, 6, 5), (3000, 300, 3)):
-            X = random.normal(100, 10, (n, d)).astype(dtype)
-            X[:, -1:] = 7 if d > 2 else X[:, -1:]  # a constant feature
-            X.flags.writeable = False
-            y = random.integers(classes, size=n).astype(labels[n % 3])
-            fitted = getattr(streamgda, KINDS[kind])().fit(X, y)
-            fitted.partial_fit(X[:1], y[:1])
-            fitted.partial_fit(X[: n // 2], y[: n // 2])
-            fitted.predict(X)
-            fitted.predict_proba(X[:9])
-            fitted.score(X, y)
-print(len(warm), *compiled() - warm, sep="\\n")
-"""
-
-
-@pytest.mark.slow
-def test_nothing_is_compiled_after_warmup():
-    n_warm, *new = output("-c", USES, PYTHONWARNINGS="ignore").splitlines()
-    assert int(n_warm) >= 5
-    assert new == []
-
-
-def test_warmup_reports_progress(capsys):
-    streamgda.warmup("float64", "gnb", progress=True)
-    assert capsys.readouterr().err == "streamgda: gnb on float64 (1 of 1)\n"
-    calls = []
-    streamgda.warmup(["float64", float], ["gnb"], progress=lambda *call: calls.append(call))
-    assert calls == [(1, 2), (2, 2)]
-
-
-@pytest.mark.parametrize(
-    ("wrong", "named"),
-    [
-        ({"types": "complex64"}, "types='complex64'"),
-        ({"types": ["nothing"]}, "uint8"),
-        ({"types": []}, "types"),
-        ({"kinds": "qda,svm"}, "qda, lda, gnb"),
-        ({"progress": "yes"}, "progress"),
-    ],
-)
-def test_warmup_refuses_what_it_does_not_know(wrong, named):
-    with pytest.raises(InvalidParameterError, match=named):
-        streamgda.warmup(**{"types": "float64", "kinds": "gnb"} | wrong)
