@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from streamgda.estimators.pca import PCA
     from streamgda.estimators.ridge import Ridge, RidgeClassifier
     from streamgda.estimators.selection import GaussianDiscriminantCV
-    from streamgda.estimators.threshold import ThresholdClassifier
     from streamgda.models.discriminants import (
         FisherDiscriminant,
         LinearDiscriminants,
@@ -71,7 +70,6 @@ __all__ = [
     "SeparabilitySelector",
     "SlidingWindow",
     "Standardize",
-    "ThresholdClassifier",
     "accumulate",
     "covariance_test",
     "distance",
@@ -110,7 +108,6 @@ _MODULES = {
     "SeparabilitySelector": "estimators.feature_selection",
     "SlidingWindow": "moments",
     "Standardize": "moments.feature_maps",
-    "ThresholdClassifier": "estimators.threshold",
     "accumulate": "engine",
     "covariance_test": "models.hypothesis_tests",
     "distance": "models.separability",

@@ -107,7 +107,6 @@ ESTIMATORS = {
     "LDA": gda.LinearDiscriminantAnalysis,
     "GaussianNB": gda.GaussianNB,
     "BernoulliNB": gda.BernoulliNB,
-    "Threshold": gda.ThresholdClassifier,
     "CV": lambda: gda.GaussianDiscriminantCV({"covariance_type": ["diag"]}, cv=2),
 }
 OBJECTS: dict[str, Callable[[], Any]] = {
@@ -120,7 +119,7 @@ OBJECTS: dict[str, Callable[[], Any]] = {
     "Checkpoint": lambda: gda.Checkpoint(WHERE),
 }
 METHODS = """fit predict predict_proba score score_samples transform sample partial_fit forget
-    retire fit_threshold save from_moments update declare covariance reduce pca select_features
+    retire save from_moments update declare covariance reduce pca select_features
     select_classes drop_classes relabel project __add__ __sub__ __mul__ append to_moments reset
     criterion of of_class pair __call__ posterior"""
 FUNCTIONS = {

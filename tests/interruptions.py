@@ -47,7 +47,6 @@ from streamgda import (
     PairwiseMoments,
     QuadraticDiscriminantAnalysis,
     SlidingWindow,
-    ThresholdClassifier,
 )
 from streamgda.moments.centred import CentredSums
 from streamgda.moments.covariance_types import STRUCTURES
@@ -224,10 +223,7 @@ def estimator_cases(
             yield Case(f"{name} {what}", start, change, probe)
         out = np.zeros((len(A), fitted.classes_.size))
         yield Case(f"{name} out", out, lambda o, e=fitted, r=A: e.predict_proba(r, out=o))
-    two = y % 2
     half = len(X) // 2
-    found = ThresholdClassifier().fit(X[:half], two[:half])
-    yield Case(f"{size} threshold", found, lambda e: e.fit(X, two), X[:20])
     grid = {"covariance_type": ["diag", "tied_diag"]}
     search = GaussianDiscriminantCV(grid, cv=2).fit(X[:half], y[:half])
     yield Case(f"{size} search", search, lambda e: e.fit(X[:, ::-1], y), X[:20])

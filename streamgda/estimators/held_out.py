@@ -1,4 +1,4 @@
-"""Scores of labelled rows that count: for accuracy, thresholds and temperatures."""
+"""Scores of labelled rows that count: for accuracy and temperatures."""
 
 from __future__ import annotations
 
@@ -85,9 +85,6 @@ def scored_rows(
     scorer: Scorer,
     rows: Rows,
     max_memory: int | str | None = None,
-    *,
-    held: int = 0,
-    at_once: bool = False,
 ) -> Callable[[], Iterator[Scored]]:
     """Return a function that scores labelled rows, slab by slab; it may be called repeatedly.
 
@@ -98,10 +95,6 @@ def scored_rows(
     rows : Rows
     max_memory : int or str, optional
         Memory for rows in flight, their scores and the model.
-    held : int
-        Bytes that the caller holds.
-    at_once : bool
-        Scores that dask computes are computed together.
     """
     rule, model, classes = rows.rule, scorer.model, scorer.labels
     filled = rule is not CHECK_SUMS or rows.weight is not None
@@ -112,10 +105,11 @@ def scored_rows(
     X = as_source(validate_rows(estimator, rows.X)).map(scorer.function, dtype, scorer.columns)
     if getattr(rows.y, "shape", ())[1:] == (1,):
         rows = replace(rows, y=np.ravel(rows.y))  # as scikit-learn does, with a warning in `fit`
-    read = in_process(replace(rows, X=X), at_once=at_once)
+    read = in_process(replace(rows, X=X))
     row_bytes = dtype.itemsize * (scorer.columns or 1)
-    held += int(model.held_bytes)
-    slab_rows, read = plan_labelled(read, max_memory, held, out_row_bytes=row_bytes)
+    slab_rows, read = plan_labelled(
+        read, max_memory, int(model.held_bytes), out_row_bytes=row_bytes
+    )
 
     def invalid(scores: np.ndarray) -> np.ndarray | None:
         if not filled:

@@ -209,7 +209,6 @@ class Saved(ABC):
             "estimator": type(self).__name__,
             "parameters": {k: _shown(v) for k, v in params.items() if v != defaults[k]},
             "features": getattr(estimator, "n_features_in_", None),
-            "threshold": _shown(getattr(estimator, "threshold_", None)),
         }
 
     def _repr_html_(self) -> str:

@@ -10,7 +10,7 @@ import pytest
 import zarr
 
 import streamgda
-from streamgda import GaussianNB, ThresholdClassifier
+from streamgda import GaussianNB
 
 N_ROWS, D = 1000, 3
 RANDOM = np.random.default_rng(0)
@@ -96,25 +96,3 @@ def test_info_of_files_of_other_programs(command, rows, tmp_path):
 
 
 # --- a threshold ------------------------------------------------------------------------------
-
-
-def test_thresholds_have_no_probabilities(command, rows, tmp_path):
-    fitted = ThresholdClassifier(cost=[[0, 5], [1, 0]]).fit(X, Y)
-    fitted.save(tmp_path / "it.zip")
-    code, out, _ = command("info", tmp_path / "it.zip", "--json")
-    told = json.loads(out)
-    assert code == 0
-    assert (told["estimator"], told["features"], told["rows"]) == ("ThresholdClassifier", D, N_ROWS)
-    assert told["parameters"] == {"cost": [[0, 5], [1, 0]]}
-    assert told["threshold"] == fitted.threshold_
-    code, out, _ = command("evaluate", rows, "--model", tmp_path / "it.zip", "--json")
-    told = json.loads(out)
-    assert code == 0
-    assert told["log_loss"] is None
-    assert told["accuracy"] == pytest.approx(fitted.score(X, Y))
-    assert "log-loss" in command("evaluate", rows, "--model", tmp_path / "it.zip")[1]
-    predict = ["predict", rows, "--model", tmp_path / "it.zip", "--out", tmp_path / "labels"]
-    assert command(*predict)[0] == 0
-    np.testing.assert_array_equal(zarr.open_array(tmp_path / "labels")[:], fitted.predict(X))
-    for option in (["--proba"], ["--density"], ["--reject", "0.1"]):
-        refused(command(*predict, *option, "--overwrite"), "ThresholdClassifier has no ")

@@ -14,7 +14,6 @@ from streamgda import (
     GaussianDiscriminantCV,
     GaussianNB,
     LinearDiscriminantAnalysis,
-    ThresholdClassifier,
 )
 from streamgda.engine import plan
 from streamgda.errors import CheckpointError, InvalidDataError, InvalidParameterError
@@ -166,17 +165,13 @@ def test_other_values_are_refused(method, options, match):
         getattr(LDA, method)(X, **options)
 
 
-def test_searches_and_thresholds_fill_as_their_estimators():
+def test_searches_fill_as_their_estimators():
     search = GaussianDiscriminantCV({"covariance_type": ["tied"]}).fit(CLEAN, y)
-    two = ThresholdClassifier().fit(CLEAN, y == 2)
     for method in ("predict", "predict_proba", "predict_log_proba", "decision_function"):
         np.testing.assert_array_equal(
             getattr(search, method)(X, **FILLING),
             getattr(search.best_estimator_, method)(X, **FILLING),
         )
-    labels = two.predict(X, **FILLING)
-    np.testing.assert_array_equal(labels, filled(two.predict(CLEAN)[~BAD], -1))
-    assert np.isnan(two.decision_function(X, **FILLING)).tolist() == BAD.tolist()
 
 
 def test_the_fill_value_is_part_of_what_resumes(tmp_path, monkeypatch):

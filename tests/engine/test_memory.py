@@ -23,7 +23,6 @@ from streamgda import (
     GaussianDiscriminantCV,
     GaussianNB,
     SeparabilitySelector,
-    ThresholdClassifier,
     accumulate,
     engine,
 )
@@ -132,7 +131,7 @@ def test_a_large_chunk_of_labels_is_decoded_once(kind, allowed):
     np.testing.assert_array_equal(found.class_count, np.unique(labels, return_counts=True)[1])
 
 
-@pytest.mark.parametrize("name", ["evaluate", "search", "threshold", "calibrate", "score"])
+@pytest.mark.parametrize("name", ["evaluate", "search", "calibrate", "score"])
 def test_labels_are_decoded_once_by_whatever_compares_them(monkeypatch, name):
     monkeypatch.setattr(plan, "_READ_BYTES", 1 << 16)  # many slabs
     n = 20_000
@@ -144,7 +143,6 @@ def test_labels_are_decoded_once_by_whatever_compares_them(monkeypatch, name):
     {
         "evaluate": lambda: count(fitted, Rows.of(X, y)),
         "search": lambda: GaussianDiscriminantCV({"covariance_type": ["diag"]}).fit(X, y),
-        "threshold": lambda: ThresholdClassifier(GaussianNB()).fit(*known).fit_threshold(X, y),
         "calibrate": lambda: fitted.calibrate(X, y),
         "score": lambda: fitted.score(X, y),
     }[name]()

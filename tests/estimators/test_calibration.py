@@ -15,7 +15,6 @@ from streamgda import (
     GaussianDiscriminantCV,
     GaussianNB,
     QuadraticDiscriminantAnalysis,
-    ThresholdClassifier,
     load,
 )
 from streamgda.errors import InvalidDataError, InvalidParameterError, UnsupportedError
@@ -171,15 +170,12 @@ def test_scores_of_subclasses_are_tempered():
 
 @pytest.mark.parametrize("kind", ["numpy", "zarr", "dask"])
 def test_rows_of_weight_zero_are_not_looked_at(kind):
-    """Neither to calibrate nor to score, nor for a threshold."""
+    """Neither to calibrate nor to score."""
     weights = np.arange(200) % 3.0
-    counts, two = weights > 0, Y[HELD] > 0
+    counts = weights > 0
     given = [held(np.where(counts[:, None], X[HELD], np.nan), kind), held(Y[HELD], kind), weights]
     estimator, other = fitted("QDA"), fitted("QDA")
     rows = X[HELD][counts], Y[HELD][counts], weights[counts]
     assert estimator.score(*given) == pytest.approx(other.score(*rows))
     found, expected = estimator.calibrate(*given), other.calibrate(*rows)
     assert found.temperature == pytest.approx(expected.temperature)
-    binary = ThresholdClassifier().fit(X[LEARNT], Y[LEARNT] > 0)
-    expected = binary.fit_threshold(rows[0], two[counts], rows[2]).threshold_
-    assert binary.fit_threshold(given[0], held(two, kind), weights).threshold_ == expected

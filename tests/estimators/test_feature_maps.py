@@ -35,7 +35,6 @@ from streamgda import (
     SeparabilitySelector,
     SlidingWindow,
     Standardize,
-    ThresholdClassifier,
     accumulate,
     distance,
 )
@@ -356,15 +355,7 @@ def test_a_search_shares_the_map_of_its_pass(scoring):
     assert np.array_equal(found.predict(X), wanted.predict(RELU.transform(X)))
 
 
-def test_thresholds_and_drift_of_lifted_rows():
-    two = Y < 2
-    plain = ThresholdClassifier(GaussianNB()).fit(RELU.transform(X[two]), Y[two])
-    found = ThresholdClassifier(GaussianNB(feature_map=RELU)).fit(X[two], Y[two])
-    assert found.threshold_ == pytest.approx(plain.threshold_)
-    loaded = ThresholdClassifier.from_bytes(found.to_bytes())
-    assert loaded.estimator.feature_map == RELU
-    assert np.array_equal(loaded.predict(X), found.predict(X))
-
+def test_drift_of_lifted_rows():
     reference = accumulate(X, Y, feature_map=RELU)
     lifting = DriftMonitor(reference, window=100).update(X + 0.3, Y)
     rows = accumulate(RELU.transform(X), Y)

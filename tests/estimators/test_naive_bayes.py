@@ -20,7 +20,6 @@ from streamgda import (
     ClassMoments,
     GaussianNB,
     QuadraticDiscriminantAnalysis,
-    ThresholdClassifier,
     accumulate,
 )
 from streamgda.engine import plan
@@ -39,9 +38,6 @@ def test_there_is_no_decision_function():
     for estimator in (GaussianNB().fit(X, y), BernoulliNB().fit(X, y)):
         assert not hasattr(estimator, "decision_function")
         assert "decision_function" not in dir(estimator)
-    two = ThresholdClassifier(GaussianNB()).fit(X, y > 0)
-    log_odds = np.diff(GaussianNB().fit(X, y > 0).predict_log_proba(X))[:, 0]
-    np.testing.assert_allclose(two.decision_function(X), log_odds - two.threshold_, atol=1e-10)
 
 
 # --- parameters of BernoulliNB --------------------------------------------------------------------

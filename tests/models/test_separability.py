@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from matplotlib import pyplot as plt
 from samples import blobs
 
-import streamgda
 from streamgda import (
     BernoulliNB,
     ClassMoments,
@@ -142,8 +141,6 @@ def test_estimators_of_every_kind():
     search = GaussianDiscriminantCV({"covariance_type": ["diag"]}, cv=2, scoring=scoring).fit(X, y)
     expected = separability(ClassMoments("diag").update(X, y))
     np.testing.assert_allclose(separability(search), expected)
-    threshold = streamgda.ThresholdClassifier(GaussianNB()).fit(X, y)
-    np.testing.assert_allclose(separability(threshold), expected, rtol=1e-6)
     one = separability(ClassMoments().update(X[y == 1], y[y == 1]))
     assert one.tolist() == [[0.0]]
     with pytest.warns(UserWarning, match="collinear"):  # directions that LDA dropped do not count

@@ -15,7 +15,6 @@ from streamgda import (
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
-    ThresholdClassifier,
     accumulate,
 )
 from streamgda.engine import plan
@@ -222,7 +221,6 @@ def test_one_class():
     match = r"greater than one; got 1 class \(0\) with rows. Give rows of at least one other"
     for make in (QuadraticDiscriminantAnalysis, GaussianDiscriminantAnalysis):
         refuses(InvalidDataError, match, make(), "fit", X, one)
-    refuses(InvalidDataError, match, ThresholdClassifier(), "fit", X, one)
     refuses(InvalidDataError, match, FisherDiscriminant, "from_moments", accumulate(X, one))
 
 

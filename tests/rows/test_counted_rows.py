@@ -25,7 +25,6 @@ from streamgda import (
     PairwiseMoments,
     QuadraticDiscriminantAnalysis,
     SlidingWindow,
-    ThresholdClassifier,
     accumulate,
 )
 from streamgda.engine import plan
@@ -54,7 +53,6 @@ ESTIMATORS = {
     "norms": GaussianDiscriminantAnalysis(shrinkage="oas"),
     "GaussianNB": GaussianNB(),
     "BernoulliNB": BernoulliNB(),
-    "threshold": ThresholdClassifier(),
 }
 EVERY = pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=ESTIMATORS)
 
@@ -298,7 +296,6 @@ def test_pairwise_moments_count_masked_values_as_missing(in_dask, rows):
         lambda X, y, w: GaussianNB().partial_fit(X, y, sample_weight=w),
         lambda X, y, w: GaussianNB().partial_fit(X, y, sample_weight=w, half_life=30),
         lambda X, y, w: GaussianNB().fit(X, np.asarray(y)).score(X, y, w),
-        lambda *labelled: ThresholdClassifier().fit(*labelled),
         lambda *labelled: clone(SEARCH).fit(*labelled),
         lambda *labelled: ClassMoments().update(*labelled),
         lambda *labelled: PairwiseMoments().update(*labelled),

@@ -23,7 +23,6 @@ from streamgda import (
     LinearDiscriminants,
     PairwiseMoments,
     SlidingWindow,
-    ThresholdClassifier,
     accumulate,
 )
 from streamgda.datasets import convert
@@ -312,16 +311,6 @@ def test_missing_names_are_warned_of_as_in_scikit_learn(container):
         named.predict(container(FRAME))
         named.model_.predict(ROWS)
         plain.model_.predict(FRAME)
-
-
-def test_thresholds_have_the_names():
-    two = LABELS < 2
-    threshold = ThresholdClassifier().fit(FRAME[two], LABELS[two])
-    for fitted in (threshold, threshold.estimator_):
-        assert fitted.feature_names_in_.tolist() == [*NAMES]
-        with pytest.raises(ValueError, match="same order"):
-            fitted.predict(TURNED)
-    assert not hasattr(threshold.fit(ROWS[two], LABELS[two]), "feature_names_in_")
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

@@ -24,7 +24,6 @@ from streamgda import (
     GaussianNB,
     QuadraticDiscriminantAnalysis,
     RidgeClassifier,
-    ThresholdClassifier,
     accumulate,
 )
 from streamgda.errors import InvalidDataError, InvalidParameterError
@@ -159,11 +158,6 @@ def test_labels_come_back_whole_from_every_kind_of_result(drawn):
     expected[REJECTED] = plain(model.predict(ROWS[[REJECTED]]), like)[0]
     search = GaussianDiscriminantCV({"reg_param": [0.0]}, cv=2).fit(X, y)
     assert plain(search.predict(ROWS, **options), like) == expected
-    two = CODES < 2
-    threshold = ThresholdClassifier().fit(X[two], y[two])
-    two[REJECTED] = False
-    kept = [label for label, among in zip(expected, two, strict=True) if among]
-    assert plain(threshold.predict(ROWS[two], **options), like) == kept
 
 
 def test_labels_beside_the_classes_are_of_their_kind_and_none_of_them():
@@ -202,7 +196,6 @@ def test_unlabelled_that_labels_cannot_be_is_an_error(y, unlabelled):
         GaussianNB().fit,
         QuadraticDiscriminantAnalysis().fit,
         GaussianDiscriminantCV({"reg_param": [0.1]}).fit,
-        ThresholdClassifier().fit,
         accumulate,
         lambda *given, **options: accumulate(*given, groups=CODES, **options),
     ):
@@ -229,10 +222,6 @@ def test_dates_that_a_call_returns_are_taken_by_others(unit):
         assert grouped.without(day).class_count.sum() == 40
     assert [*grouped.roll_up(lambda day: str(day)[:4])] == ["2024", "2025"]
     assert grouped.roll_up({days[0]: days[2]}).groups.tolist() == days[1:].tolist()
-    two = y < days[2]
-    weights = dict.fromkeys([*grouped][:1], 2.0)
-    classifier = ThresholdClassifier(class_weight=weights).fit(X[two], y[two])
-    assert ThresholdClassifier.from_bytes(classifier.to_bytes()).class_weight == weights
     monitor = DriftMonitor(grouped.total(), window=60, least_rows=5, calibration=0)
     (report,) = DriftMonitor.from_bytes(monitor.to_bytes()).update(X, y)
     assert np.array([*report.classes], days.dtype).tolist() == days.tolist()
@@ -243,8 +232,7 @@ def test_dates_that_a_call_returns_are_taken_by_others(unit):
 def test_weights_of_dates_are_those_of_the_classes(unit):
     days = np.array(["2024-05-01", "2024-06-02"], "M8[D]").astype(f"M8[{unit}]")
     rows, codes = np.random.default_rng(1).normal(size=(60, 2)), np.arange(60) % 2
-    for kind in (ThresholdClassifier, RidgeClassifier):
-        expected = kind(class_weight={1: 9.0}).fit(rows, codes).decision_function(rows)
-        for label in (days[1], days[1].astype("M8[D]").item(), days[1].astype("M8[h]")):
-            found = kind(class_weight={label: 9.0}).fit(rows, days[codes])
-            np.testing.assert_array_equal(found.decision_function(rows), expected)
+    expected = RidgeClassifier(class_weight={1: 9.0}).fit(rows, codes).decision_function(rows)
+    for label in (days[1], days[1].astype("M8[D]").item(), days[1].astype("M8[h]")):
+        found = RidgeClassifier(class_weight={label: 9.0}).fit(rows, days[codes])
+        np.testing.assert_array_equal(found.decision_function(rows), expected)

@@ -15,7 +15,6 @@ from streamgda import (
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
-    ThresholdClassifier,
     accumulate,
 )
 from streamgda.engine import plan
@@ -226,15 +225,6 @@ def test_invalid_rows_are_left_out():
         accumulate(
             *(sp.csr_array(X), y), sample_weight=weights, **options | {"on_invalid": "raise"}
         )
-
-
-def test_a_threshold_on_sparse_rows():
-    X, y, _ = rows()
-    y = y > 0
-    dense = ThresholdClassifier(BernoulliNB()).fit(X, y)
-    sparse = ThresholdClassifier(BernoulliNB()).fit(sp.csr_array(X), y)
-    assert sparse.threshold_ == pytest.approx(dense.threshold_)
-    np.testing.assert_array_equal(sparse.predict(sp.csr_array(X)), dense.predict(X))
 
 
 # --- refusals -----------------------------------------------------------------------------------

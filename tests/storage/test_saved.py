@@ -22,10 +22,8 @@ from streamgda import (
     GaussianNB,
     GroupedMoments,
     PairwiseMoments,
-    QuadraticDiscriminantAnalysis,
     SeparabilitySelector,
     SlidingWindow,
-    ThresholdClassifier,
 )
 from streamgda.errors import FormatError, InvalidParameterError
 
@@ -99,7 +97,6 @@ def test_every_class_is_found_in_a_fresh_process(tmp_path):
         PCA(2).fit(X),
         SeparabilitySelector(2).fit(X, y),
         DriftMonitor(moments, window=100),
-        ThresholdClassifier().fit(X[y < 2], y[y < 2]),
         *(each.model_ for each in made if hasattr(each, "model_")),
     ]
     paths = [str(tmp_path / f"{i}.zip") for i in range(len(made))]
@@ -112,56 +109,6 @@ def test_every_class_is_found_in_a_fresh_process(tmp_path):
 
 
 # --- thresholds -------------------------------------------------------------------------------
-
-
-def two_classes(labels=("no", "yes")):
-    X, y = blobs(n_classes=2)
-    return X, np.array(labels)[y]
-
-
-@pytest.mark.parametrize(
-    "params",
-    [
-        {},
-        {"estimator": QuadraticDiscriminantAnalysis(reg_param=0.1), "cost": [[0, 3], [1, 0]]},
-        {"estimator": GaussianNB(priors=[0.5, 0.5]), "cost": np.array([[0.0, 1.0], [0.0, 0.0]])},
-        {"class_weight": {"yes": 2, "no": 0.5}, "max_memory": "64MB"},
-        {"class_weight": "balanced"},
-    ],
-    ids=["default", "estimator", "infinite", "class_weight", "balanced"],
-)
-@pytest.mark.parametrize("frame", [False, True])
-def test_thresholds_are_saved(tmp_path, params, frame):
-    X, y = two_classes()
-    X = pd.DataFrame(X, columns=list("abcd")) if frame else X
-    fitted = ThresholdClassifier(**params).fit(X, y)
-    fitted.save(tmp_path / "it.zip")
-    loaded = streamgda.load(tmp_path / "it.zip")
-    assert type(loaded) is ThresholdClassifier
-    assert_same_bits(results(loaded, X), results(fitted, X))
-    assert_same_bits(results(loaded.estimator_, X), results(fitted.estimator_, X))
-    assert (loaded.threshold_, loaded.total_cost_) == (fitted.threshold_, fitted.total_cost_)
-    assert repr(loaded.estimator) == repr(fitted.estimator)
-    assert np.array_equal(loaded.cost, fitted.cost)
-    for name in ("class_weight", "max_memory"):
-        assert getattr(loaded, name) == getattr(fitted, name)
-    assert loaded.n_features_in_ == 4
-    assert list(getattr(loaded, "feature_names_in_", [])) == (list("abcd") if frame else [])
-    half = slice(0, 150)
-    again = loaded.fit_threshold(X[half], y[half]), fitted.fit_threshold(X[half], y[half])
-    assert again[0].threshold_ == again[1].threshold_
-    assert_same_bits(results(loaded.fit(X, y), X), results(fitted.fit(X, y), X))
-
-
-def test_thresholds_for_labels_of_other_kinds(tmp_path):
-    for labels in ((3, 7), (False, True), (b"n", b"y"), np.array(["2020", "2021"], "M8[Y]")):
-        X, y = two_classes(labels)
-        weight = dict.fromkeys(np.unique(y).tolist(), 2.0)
-        fitted = ThresholdClassifier(class_weight=weight).fit(X, y)
-        fitted.save(tmp_path / "it")
-        loaded = streamgda.load(tmp_path / "it")
-        assert loaded.class_weight == weight
-        assert_same_bits(results(loaded, X), results(fitted, X))
 
 
 @pytest.mark.parametrize("offset", [{0: 1}, {10: 1, 9: 2}, {"a": [{None: 1}]}, {1, 2}, np.nan])
