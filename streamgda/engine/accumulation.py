@@ -48,7 +48,7 @@ from streamgda.rows.invalid_rows import ACCUMULATING, CHECK_SUMS, RowRule, row_r
 from streamgda.rows.labels import as_labels
 from streamgda.rows.sources import Slab, placing
 from streamgda.runtime.memory import allowed_bytes
-from streamgda.runtime.parameters import as_flag, refuse, renamed
+from streamgda.runtime.parameters import as_flag, refuse
 
 Kind = TypeVar("Kind", bound=Journal)
 
@@ -217,7 +217,6 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
     feature_map: Any = None,
     checkpoint: Any = None,
     checkpoint_every: float = 60.0,
-    norms: bool | None = None,
 ) -> Any:
     """Accumulate the class moments of rows from any container, in one pass.
 
@@ -252,8 +251,6 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
         are never stored. Rows are checked before it. Fitted transformers are scikit-learn's.
     checkpoint, checkpoint_every : path, float
         File from which the same call resumes, and the least number of seconds between two writes.
-    norms : bool, optional
-        Deprecated name of `fourth_moments`.
 
     Returns
     -------
@@ -283,7 +280,7 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
         )
     asked = Accumulation(
         covariance_type=covariance_type,
-        fourth_moments=renamed("norms", norms, "fourth_moments", fourth_moments),
+        fourth_moments=fourth_moments,
         rule=rows.rule,
         expected=None if classes is None else np.unique(as_labels(classes, "classes")),
         max_memory=max_memory,

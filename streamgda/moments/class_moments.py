@@ -49,7 +49,6 @@ from streamgda.runtime.parameters import (
     as_numbers,
     check_type,
     refuse,
-    renamed,
 )
 from streamgda.storage.format import (
     check_array,
@@ -169,9 +168,6 @@ class ClassMoments(Moments):
     feature_map : RandomFeatures, Standardize, transformer, or list; optional
         Map that is applied to rows before they are added; see `RandomFeatures`.
 
-    norms : bool, optional
-        Deprecated name of `fourth_moments`.
-
     Attributes
     ----------
     changes : int
@@ -211,11 +207,9 @@ class ClassMoments(Moments):
         *,
         fourth_moments: bool = False,
         feature_map: Any = None,
-        norms: bool | None = None,
     ) -> None:
         super().__init__()
         self._lifting = Lifting.of(feature_map)
-        fourth_moments = renamed("norms", norms, "fourth_moments", fourth_moments)
         fourth_moments = as_flag("fourth_moments", fourth_moments)
         self._structure = structure_of(covariance_type)
         if fourth_moments and covariance_type != "full":
@@ -408,12 +402,6 @@ class ClassMoments(Moments):
     def fourth_moments(self) -> bool:
         """True if fourth moments of the rows are kept."""
         return self._keeps_fourth
-
-    @property
-    def norms(self) -> bool:
-        """Deprecated name of `fourth_moments`."""
-        renamed("norms", True, "fourth_moments", None)
-        return self.fourth_moments
 
     @property
     @synchronized
@@ -1211,7 +1199,7 @@ class ClassMoments(Moments):
         if self._sums is None:
             return attributes, {}
         if isinstance(self._sums, ExactSums):
-            attributes |= {"origin": 0, "reach": self._sums.reach}
+            attributes["reach"] = self._sums.reach
         arrays = self._sums.arrays()
         arrays["scatter"] = arrays.pop("packed")
         if self._sums.fourth is not None:
@@ -1241,13 +1229,11 @@ class ClassMoments(Moments):
         scaled = {name: arrays.pop(f"fourth_{name}") for name in names}
         arrays["packed"] = arrays.pop("scatter")
         sums: CentredSums | ExactSums
-        if "origin" in attributes:
+        if "reach" in attributes:
             sums = build(ExactSums, structure, attributes["reach"], **arrays)
         else:
             sums = build(CentredSums, structure, **arrays)
         sums.check(classes.size)
-        if isinstance(sums, ExactSums):
-            sums = sums.about_zero(check_whole("origin", attributes["origin"], 0))
         if not sums.n_features:
             raise ValueError("there are no features")
         for name, array in scaled.items():

@@ -227,19 +227,6 @@ class Structure:
         else:
             np.take(scatter, features, axis=1, out=out, mode="clip")  # others make a copy
 
-    def move_origin(
-        self, scatter: np.ndarray, step: int, total: np.ndarray, count: np.ndarray
-    ) -> np.ndarray:
-        """Return the sums of products about an origin that is `step` lower.
-
-        `total` and `count` are the groups' sums about the old origin, and their rows.
-        """
-        cross = 2 * total
-        if self.matrix:
-            left, right = np.tril_indices(total.shape[1])
-            cross = total[:, left] + total[:, right]
-        return scatter + step * cross + count[:, None] * step**2
-
     # --- other covariance types ---------------------------------------------------------------
 
     def covers(self, other: Structure) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,8 +20,7 @@ _EXACT_LIMIT = (1 << 63) - 1
 # Rounding multiplies two remainders below the number of rows (`centre_scatter`).
 _EXACT_ROWS = 1 << 31
 
-_MOST_REACH = 1 << 17  # of 16-bit integers about the origins of files
-ORIGINS = 0, 1 << 15  # of files: their uint16 were summed about the second one
+_MOST_REACH = 1 << 16  # of 16-bit integers
 
 
 @dataclass(eq=False)
@@ -131,26 +130,6 @@ class ExactSums(Sums):
         X, codes, _ = rows
         self.reach = max(self.reach, row_type(X.dtype).reach)
         self.structure.add_integers(X, codes, n_threads, self.count, self.total, self.packed)
-
-    def about_zero(self, origin: int) -> ExactSums:
-        """Return the sums of values from which an origin was subtracted before.
-
-        Raises
-        ------
-        ValueError
-            For an origin that files do not have.
-        """
-        if origin not in ORIGINS:
-            raise ValueError(f"{self.count.sum()} rows are never summed about {origin!r}")
-        if not origin:
-            return self
-        total, count = self.structure.group_sums(self.total), self.structure.group_sums(self.count)
-        return replace(
-            self,
-            reach=min(self.reach + origin, 1 << 16),  # that of 16-bit integers
-            total=self.total + origin * self.count[:, None],
-            packed=self.structure.move_origin(self.packed, origin, total, count),
-        )
 
     def add(self, other: ExactSums, at: np.ndarray) -> None:
         """Add `other`, whose class k is class ``at[k]`` here."""

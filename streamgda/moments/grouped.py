@@ -34,7 +34,7 @@ from streamgda.rows.labels import (
 )
 from streamgda.rows.names import Names
 from streamgda.rows.sources import Slab
-from streamgda.runtime.parameters import check_type, renamed, shown
+from streamgda.runtime.parameters import check_type, shown
 from streamgda.storage.format import check_whole, pack_labels, unpack_labels
 from streamgda.storage.saved import State, arrays_within, nested, synchronized
 
@@ -270,9 +270,6 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
     feature_map : RandomFeatures, Standardize, transformer, or list; optional
         Map that is applied to rows before they are added; see `RandomFeatures`.
 
-    norms : bool, optional
-        Deprecated name of `fourth_moments`.
-
     Raises
     ------
     InvalidParameterError
@@ -303,10 +300,8 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         *,
         fourth_moments: bool = False,
         feature_map: Any = None,
-        norms: bool | None = None,
     ) -> None:
         super().__init__()
-        fourth_moments = renamed("norms", norms, "fourth_moments", fourth_moments)
         cells = ClassMoments(
             covariance_type, fourth_moments=fourth_moments, feature_map=feature_map
         )
@@ -323,12 +318,6 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
     def fourth_moments(self) -> bool:
         """True if fourth moments of the rows are kept."""
         return self._held.cells.fourth_moments
-
-    @property
-    def norms(self) -> bool:
-        """Deprecated name of `fourth_moments`."""
-        renamed("norms", True, "fourth_moments", None)
-        return self.fourth_moments
 
     @property
     def groups(self) -> np.ndarray:

@@ -131,7 +131,7 @@ def test_integers_keep_their_bits():
         np.testing.assert_array_equal(state_of(found)[1][name], array, strict=True)
     again = auto().fit(held(X, "zarr"), held(y, "zarr"))
     np.testing.assert_allclose(again.shrinkage_, auto().fit(X, y).shrinkage_, rtol=1e-13)
-    assert attributes["origin"] == state_of(found)[0]["origin"]
+    assert attributes["reach"] == state_of(found)[0]["reach"]
 
 
 # --- the amounts stay with the estimator ----------------------------------------------------------

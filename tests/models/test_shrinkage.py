@@ -14,7 +14,6 @@ import streamgda
 from streamgda import (
     ClassMoments,
     GaussianDiscriminantAnalysis,
-    GroupedMoments,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     accumulate,
@@ -296,17 +295,6 @@ def test_rows_seen_without_norms_are_refused():
     with pytest.raises(InvalidParameterError, match="kept without their fourth moments; call fit"):
         seen.partial_fit(X, y)
     assert snapshot(seen) == before
-
-
-def test_norms_is_a_deprecated_name_of_fourth_moments():
-    X, y = blobs(20, 2)
-    makers = [ClassMoments, GroupedMoments, lambda **options: accumulate(X, y, **options)]
-    for make in makers:
-        with pytest.warns(FutureWarning, match=r"norms is deprecated.*: use fourth_moments"):
-            moments = make(norms=True)
-        with pytest.warns(FutureWarning, match="use fourth_moments") as caught:
-            assert moments.norms
-        assert caught[0].filename == __file__
 
 
 def test_moments_with_and_without_norms_do_not_combine():
