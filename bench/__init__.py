@@ -1,1 +1,1 @@
-"""Benchmarks: streamgda and its peers, timed in one run on the same data."""
+"""Benchmarks of streamgda beside other packages: ``python -m bench --help``."""

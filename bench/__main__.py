@@ -1,183 +1,128 @@
-"""Run the benchmarks: ``python -m bench [suite ...] [--repeats N] [--save] [--readme]``.
-
-``python -m bench --readme`` alone renders the tables again from the saved results.
-"""
+"""Run the benchmarks: ``python -m bench [suite ...] [--repeats N] [--save FILE] [--readme]``."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import platform
-import sys
 import warnings
 from dataclasses import asdict
 from datetime import date
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import llvmlite.binding as llvm
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from threadpoolctl import threadpool_info
 
-from bench import cost, limits, peers, report
-from bench.measure import Plan, reason
+from bench import peers, scale
+from bench.measure import Row, compare
+from bench.tasks import SUITES
 from streamgda.kernels.processors import SHAPE
-from streamgda.runtime import threads
 
-# Suites in the order of their tables, with the modules that run them.
-SUITES = {
-    "fit": "fit",
-    "score": "score",
-    "stream": "stream",
-    "zarr": "zarr_store",
-    "frames": "frames",
-    "startup": "startup",
-    "skew": "skew",
-    "curves": "curves",
-    "memory": "memory",
-    "remote": "remote",
-    "cluster": "cluster",
-    "workers": "workers",
-    "scale": "scale",
-    "select": "select",
-    "accuracy": "accuracy",
-    "features": "features",
-    "choice": "choice",
-    "drift": "drift",
-    "stability": "stability",
-    "device": "device",
-}
-WIDTH = 200  # characters that the tables need
-HERE = Path(__file__).resolve().parent
-RESULTS = HERE / "results.json"
-PAGES = (  # with tables
-    "README.md",
-    "docs/guide/performance.md",
-    "docs/guide/choosing.md",
-    "docs/guide/clusters.md",
-    "docs/guide/larger-than-memory.md",
-    "docs/guide/models.md",
-    "docs/guide/least-squares-digits.md",
-)
+README = Path(__file__).parents[1] / "README.md"
 PACKAGES = ("numpy", "numba", "scipy", "scikit-learn", "zarr", "dask", *peers.PACKAGES)
+# Task and peer of each row of the README's table.
+HEADLINES = (
+    ("MNIST uint8, full, moments", "OpenBLAS ssyrk"),
+    ("MNIST uint8, QDA fit", "scikit-learn QDA (eigen)"),
+    ("2,000,000 x 8 float64, 10 classes, QDA fit", "scikit-learn QDA (eigen)"),
+    ("10,000 x 784 float64 (MNIST), 10 classes, QDA predict", "scikit-learn QDA"),
+    (
+        "50,000 x 32 float64, 10 classes, choice among 10 QDA models, 5 folds",
+        "scikit-learn GridSearchCV",
+    ),
+    (
+        "200,000 x 20 float64 in batches of 1,000, GaussianNB.partial_fit",
+        "scikit-learn GaussianNB.partial_fit",
+    ),
+    ("200,000 x 128 float64, PCA of 10 components", "scikit-learn IncrementalPCA"),
+    ("4,000,000 x 16 float32 in zarr, QDA fit", "reading, then fitting in memory"),
+)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("suites", nargs="*", default=[], help=f"suites to run: {', '.join(SUITES)}")
+    names = [*SUITES, "scale"]
+    parser.add_argument("suites", nargs="*", default=[], help=f"suites: {', '.join(names)}")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, for a trial run")
-    parser.add_argument("--save", action="store_true", help=f"write bench/{RESULTS.name}")
-    parser.add_argument(
-        "--readme",
-        action="store_true",
-        help="update RESULTS.md and the tables of all pages from it",
-    )
+    parser.add_argument("--save", type=Path, help="JSON file to write")
+    parser.add_argument("--readme", action="store_true", help="update the table of the README")
     options = parser.parse_args()
-    if unknown := set(options.suites) - set(SUITES):
-        parser.error(f"unknown suites {sorted(unknown)}; expected {', '.join(SUITES)}")
-    if options.quick and (options.save or options.readme):
-        parser.error("results of --quick are not saved")
-    failed = []
-    if options.suites or options.save or not options.readme:
-        plan = Plan(options.repeats, options.quick, limits.measured(options.quick))
-        failed = run(options.suites or list(SUITES), plan, RESULTS if options.save else None)
+    if unknown := set(options.suites) - set(names):
+        parser.error(f"unknown suites {sorted(unknown)}; expected {', '.join(names)}")
+    console, rows = Console(width=max(180, Console().width)), []
+    console.print(machine(), highlight=False)
+    for name in options.suites or SUITES:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Constant pixels, and what peers warn of.
+            found = list(scale.rows()) if name == "scale" else timed(name, options.repeats)
+        console.print(table(name, found))
+        rows += found
+    if options.save:
+        saved = {"machine": machine(), "rows": [asdict(row) for row in rows]}
+        options.save.write_text(json.dumps(saved, indent=1))
     if options.readme:
-        renew(RESULTS, HERE.parent)
-    if failed:
-        sys.exit(f"failed: {', '.join(failed)}")
+        before, after = README.read_text().split("<!-- speed: start -->")
+        after = after.split("<!-- speed: end -->")[1]
+        text = f"{headlines(rows)}\n\n{machine()}"
+        README.write_text(f"{before}<!-- speed: start -->\n{text}\n<!-- speed: end -->{after}")
 
 
-def run(suites: list[str], plan: Plan, results: Path | None) -> list[str]:
-    """Run suites, print and save their tables, and return the names of suites that failed."""
-    console = Console(width=max(WIDTH, Console().width))
-    console.print(report.environment(about()), highlight=False, markup=False)
-    kept: report.Rows = []
-    if results and results.exists():
-        saved = json.loads(results.read_text())
-        kept = [row for row in saved["rows"] if row["suite"] not in suites]
-    failed, made = [], {"date": date.today().isoformat(), "machine": machine()}
-    for suite in suites:
-        rows: report.Rows = []
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # constant pixels; peers warn too
-                for row in import_module(f"bench.{SUITES[suite]}").run(plan):
-                    rows.append({"suite": suite, **made, **row.as_dict()})
-                    line = report.table_of(suite, rows[-1:]).rows[0][:5]
-                    console.print("  ".join(line), highlight=False, markup=False)
-        except Exception as error:  # keep the rows of the other suites
-            console.print_exception()
-            rows.append({"suite": suite, **made, "failed": reason(error)})
-        if any("failed" in row or row.get("missing", "").startswith("ours") for row in rows):
-            failed.append(suite)
-        show(console, suite, report.table_of(suite, rows))
-        kept += rows
-        if results:
-            results.write_text(json.dumps(as_saved(kept, plan.limits), indent=1) + "\n")
-    return failed
+def timed(suite: str, repeats: int) -> list[Row]:
+    """Return the rows of a suite."""
+    rows = []
+    for task in SUITES[suite]():
+        rows += compare(task.title, task.ours, task.peers, repeats, task.targets)
+    return rows
 
 
-def show(console: Console, title: str, table: report.Table) -> None:
-    grid = Table(*table.head, title=title)
-    for row in table.rows:
-        grid.add_row(*map(escape, row))
-    console.print(grid)
+def table(title: str, rows: list[Row]) -> Table:
+    """Return the rows as a table for the terminal."""
+    made = Table("task", "streamgda", "peer", "peer's", "ratio", "target", title=title)
+    for row in rows:
+        ratio = row.error or f"{row.ratio:.2g}"
+        target = "" if row.target is None else f"{row.target:.2g}"
+        missed = row.target is not None and not row.ratio >= row.target
+        cells = row.task, shown(row.ours, row.unit), row.peer, shown(row.theirs, row.unit), ratio
+        made.add_row(*cells, f"{target} missed" if missed else target)
+    return made
 
 
-def as_saved(rows: report.Rows, machine: limits.Limits) -> dict[str, Any]:
-    """Return the results of a run for JSON."""
-    there = {row["suite"] for row in rows}
-    suites = [suite for suite in SUITES if suite in there]
-    return {"about": about(), "limits": asdict(machine), "suites": suites, "rows": rows}
+def headlines(rows: list[Row]) -> str:
+    """Return the README's table as Markdown."""
+    found = {(row.task, row.peer): row for row in rows}
+    lines = ["| task | streamgda | peer | peer's time | ratio |", "| --- | --- | --- | --- | --- |"]
+    for key in HEADLINES:
+        row = found[key]
+        times = shown(row.ours, row.unit), shown(row.theirs, row.unit)
+        lines.append(f"| {row.task} | {times[0]} | {row.peer} | {times[1]} | **{row.ratio:.2g}** |")
+    return "\n".join(lines)
 
 
-def about() -> dict[str, Any]:
-    """Return the date, the machine and the versions of a run."""
-    return {
-        "date": date.today().isoformat(),
-        "machine": machine(),
-        "python": platform.python_version(),
-        "versions": {name: version_of(name) for name in PACKAGES},
-    }
+def shown(value: float, unit: str) -> str:
+    """Return a quantity with three digits."""
+    if unit == "s" and value < 1:
+        return f"{1000 * value:.3g} ms"
+    return f"{value:.3g} {unit}"
 
 
 def machine() -> str:
-    """Return the processor, the tiles of integers and the BLAS kernels chosen for it."""
-    model = platform.processor() or platform.machine()
-    described = Path("/proc/cpuinfo")
-    if described.exists():
-        lines = [line.split(":") for line in described.read_text().splitlines()]
+    """Return the date, the processor and the versions of a run."""
+    model, info = platform.machine(), Path("/proc/cpuinfo")
+    if info.exists():
+        lines = [line.split(":") for line in info.read_text().splitlines()]
         model = next((line[1].strip() for line in lines if line[0].strip() == "model name"), model)
-    blas = {
-        " ".join(filter(None, (library["internal_api"], library.get("architecture"))))
-        for library in threadpool_info()
-        if library["user_api"] == "blas"
-    }
-    return (
-        f"{model} ({llvm.get_host_cpu_name()}, {SHAPE.name} tiles, {', '.join(sorted(blas))}), "
-        f"{threads.n_threads()} threads"
-    )
-
-
-def version_of(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
-
-
-def renew(results: Path, root: Path) -> None:
-    """Write the saved results to RESULTS.md and to the tables of the pages below a folder."""
-    saved = json.loads(results.read_text())
-    texts = report.tables(saved) | cost.tables(saved)
-    for page in PAGES:
-        (root / page).write_text(report.renewed((root / page).read_text(), texts))
-    (root / "bench" / "RESULTS.md").write_text(report.results(saved))
+    blas = {library.get("architecture") for library in threadpool_info()} - {None}
+    parts = [f"{date.today()}, {model} ({llvm.get_host_cpu_name()}, {SHAPE.name} tiles"]
+    parts += [f"OpenBLAS {', '.join(sorted(blas))})", f"Python {platform.python_version()}"]
+    for name in PACKAGES:
+        try:
+            parts.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            continue
+    return ", ".join(parts) + "."
 
 
 if __name__ == "__main__":

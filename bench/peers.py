@@ -1,66 +1,107 @@
-"""Optional peers: each function returns a call to time.
-
-The call itself imports the peer. If the peer is not installed, or does not work with the installed
-versions, its row shows the error.
-"""
+"""Optional peers, which are imported by the call that is timed: an error becomes their row."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import dask
+import dask.array as da
 import numpy as np
+from scipy.linalg import blas
+from sklearn import discriminant_analysis
 
 from bench.measure import Call
-from streamgda.runtime import threads
 
-PACKAGES = ("scikit-learn-intelex", "dask-ml", "river")
-ONE_DAL, DASK_ML, RIVER = "oneDAL incremental covariance", "dask-ml GaussianNB", "river GaussianNB"
+PACKAGES = ("scikit-learn-intelex", "dask-ml", "river", "duckdb", "polars")
+
+
+def syrk(X: np.ndarray) -> dict[str, Call]:
+    """Return BLAS's product of X with itself, without classes or centring."""
+    name, function = ("ssyrk", blas.ssyrk) if X.dtype == np.float32 else ("dsyrk", blas.dsyrk)
+    return {f"OpenBLAS {name}": lambda: function(1.0, X.T, lower=1)}
 
 
 def one_dal(X: np.ndarray) -> dict[str, Call]:
-    """Return the covariance of all rows by scikit-learn-intelex, without patching scikit-learn."""
+    """Return the covariance of all rows by scikit-learn-intelex."""
 
     def covariance() -> object:
         from sklearnex.covariance import IncrementalEmpiricalCovariance
 
         return IncrementalEmpiricalCovariance(copy=False).partial_fit(X).covariance_
 
-    return {ONE_DAL: covariance}
+    return {"oneDAL incremental covariance": covariance}
 
 
 def dask_ml(X: np.ndarray, y: np.ndarray) -> dict[str, Call]:
     """Return naive Bayes of dask arrays over the same memory, with the same threads."""
-    import dask
-    import dask.array as da
-
-    # A few chunks per thread; more would cost dask more than they gain.
-    n_rows = max(1, -(-len(y) // (4 * threads.n_threads())))
-    rows = da.from_array(X, chunks=(n_rows, X.shape[1]))
-    labels = da.from_array(y, chunks=n_rows)
+    rows, labels = da.from_array(X, chunks=(-(-len(y) // 8), X.shape[1])), da.from_array(y)
 
     def fit() -> object:
         from dask_ml.naive_bayes import GaussianNB
 
-        model = GaussianNB().fit(rows, labels)
-        with dask.config.set(scheduler="threads", num_workers=threads.n_threads()):
-            return dask.compute(model.theta_, model.sigma_, model.class_prior_)
+        model = GaussianNB().fit(rows, labels.rechunk(rows.chunks[0]))
+        return dask.compute(model.theta_, model.sigma_, model.class_prior_)
 
-    return {DASK_ML: fit}
+    return {"dask-ml GaussianNB": fit}
 
 
-def river(X: np.ndarray, y: np.ndarray, *, predicts: bool = False) -> dict[str, Call]:
-    """Return naive Bayes of one row at a time, which may predict the class of each row it learnt.
-
-    Rows are converted to dicts beforehand.
-    """
-    stream = list(zip([dict(enumerate(row)) for row in X.tolist()], y.tolist(), strict=True))
+def river(batches: list[tuple[np.ndarray, np.ndarray]]) -> dict[str, Call]:
+    """Return naive Bayes of one row at a time, which is the only way that river's learns."""
+    rows = [
+        (dict(enumerate(row)), label)
+        for X, y in batches
+        for row, label in zip(X.tolist(), y.tolist(), strict=True)
+    ]
 
     def learn() -> object:
         from river.naive_bayes import GaussianNB
 
         model = GaussianNB()
-        for row, label in stream:
+        for row, label in rows:
             model.learn_one(row, label)
-            if predicts:
-                model.predict_one(row)
         return model
 
-    return {f"{RIVER}.learn_one{' and predict_one' if predicts else ''}": learn}
+    return {"river GaussianNB.learn_one": learn}
+
+
+def sklearn_qda(X: np.ndarray, y: np.ndarray, regularised: bool) -> dict[str, Call]:
+    """Return fits of scikit-learn's QDA by each solver."""
+    settings: dict[str, dict[str, Any]] = {"svd": {"reg_param": 0.1}, "eigen": {"shrinkage": 0.1}}
+    kind = discriminant_analysis.QuadraticDiscriminantAnalysis
+    models = {
+        solver: kind(solver=solver, **(params if regularised else {}))
+        for solver, params in settings.items()
+    }
+    return {f"scikit-learn QDA ({s})": lambda m=m: m.fit(X, y) for s, m in models.items()}
+
+
+def sklearn_lda(X: np.ndarray, y: np.ndarray) -> dict[str, Call]:
+    """Return fits of scikit-learn's LDA by each solver."""
+    kind = discriminant_analysis.LinearDiscriminantAnalysis
+    amounts = {"svd": None, "lsqr": 1e-3, "eigen": 1e-3}
+    models = {solver: kind(solver=solver, shrinkage=a) for solver, a in amounts.items()}
+    return {f"scikit-learn LDA ({s})": lambda m=m: m.fit(X, y) for s, m in models.items()}
+
+
+def queries(X: np.ndarray, y: np.ndarray) -> dict[str, Call]:
+    """Return sums, squares and products by class of columns in memory, by SQL and by polars."""
+    names = [f"x{j}" for j in range(X.shape[1])]
+    pairs = [(a, b) for i, a in enumerate(names) for b in names[: i + 1]]
+    columns = {name: X[:, j].copy() for j, name in enumerate(names)} | {"y": y}
+
+    def by_duckdb() -> object:
+        import duckdb
+        import polars as pl
+
+        frame = pl.DataFrame(columns)  # noqa: F841  The query names it.
+        sums = ", ".join([f"sum({a})" for a in names] + [f"sum({a} * {b})" for a, b in pairs])
+        return duckdb.sql(f"select y, count(*), {sums} from frame group by y").fetchall()
+
+    def by_polars() -> object:
+        import polars as pl
+
+        sums = [pl.col(a).sum().alias(a) for a in names]
+        sums += [(pl.col(a) * pl.col(b)).sum().alias(f"{a}{b}") for a, b in pairs]
+        return pl.DataFrame(columns).lazy().group_by("y").agg(pl.len(), *sums).collect()
+
+    return {"duckdb, sums of products": by_duckdb, "polars, sums of products": by_polars}

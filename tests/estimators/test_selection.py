@@ -2,8 +2,6 @@
 
 import pickle
 import warnings
-from importlib import import_module
-from pathlib import Path
 
 import naive
 import numpy as np
@@ -12,7 +10,7 @@ import pytest
 from grids import in_turn
 from samples import KINDS, assert_same_bits, blobs, bytes_of, held, results
 from sklearn.base import clone
-from sklearn.datasets import load_iris, load_wine
+from sklearn.datasets import load_iris
 from sklearn.exceptions import FitFailedWarning, NotFittedError
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import (
@@ -644,16 +642,6 @@ def test_unusable_parameters(params, groups, match):
 
 
 # --- the default grid -------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_accuracy_is_that_of_the_best_of_scikit_learn(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
-    choice = import_module("bench.choice")
-    monkeypatch.setattr(choice, "FEATURES", 20)  # random ones, at which this does not look
-    found = choice.compare("wine", *load_wine(return_X_y=True), n_splits=2)
-    error = np.sqrt(found.theirs * (1 - found.theirs) / (0.3 * 178))  # of a split
-    assert found.ours >= found.theirs - error
 
 
 def test_equally_accurate_default_candidates_are_told_apart_by_their_log_loss():
