@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         QuadraticDiscriminantAnalysis,
     )
     from streamgda.estimators.drift import DriftMonitor
-    from streamgda.estimators.feature_selection import SeparabilitySelector
     from streamgda.estimators.linear import LinearDiscriminantAnalysis
     from streamgda.estimators.naive_bayes import BernoulliNB, GaussianNB
     from streamgda.estimators.pca import PCA
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
         QuadraticDiscriminants,
     )
     from streamgda.models.drift import DriftReport
-    from streamgda.models.feature_selection import select_features
     from streamgda.models.gaussian import GaussianModel
     from streamgda.models.hypothesis_tests import (
         CovarianceTest,
@@ -67,7 +65,6 @@ __all__ = [
     "RandomFeatures",
     "Ridge",
     "RidgeClassifier",
-    "SeparabilitySelector",
     "SlidingWindow",
     "Standardize",
     "accumulate",
@@ -76,7 +73,6 @@ __all__ = [
     "load",
     "means_test",
     "open_store",
-    "select_features",
     "separability",
     "show_versions",
 ]
@@ -105,7 +101,6 @@ _MODULES = {
     "RandomFeatures": "moments.feature_maps",
     "Ridge": "estimators.ridge",
     "RidgeClassifier": "estimators.ridge",
-    "SeparabilitySelector": "estimators.feature_selection",
     "SlidingWindow": "moments",
     "Standardize": "moments.feature_maps",
     "accumulate": "engine",
@@ -114,7 +109,6 @@ _MODULES = {
     "load": "storage.saved",
     "means_test": "models.hypothesis_tests",
     "open_store": "rows.opening",
-    "select_features": "models.feature_selection",
     "separability": "models.separability",
     "show_versions": "versions",
 }

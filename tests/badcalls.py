@@ -124,7 +124,7 @@ METHODS = """fit predict predict_proba score score_samples transform sample part
     criterion of of_class pair __call__ posterior"""
 FUNCTIONS = {
     gda: """accumulate load open_store covariance_test means_test ClassMoments SlidingWindow
-        Checkpoint DriftMonitor separability select_features""",
+        Checkpoint DriftMonitor separability""",
     plots: " ".join(plots.__all__),
     datasets: "GaussianStream convert",
 }
@@ -154,7 +154,6 @@ SPECIAL = {
     "open_store": {"X": "X", "y": "y", "label": None},
     "Checkpoint": {"path": WHERE},
     "plot_confusion_matrix": {"X": X[:9], "y": Y[:9]},
-    "select_features": {"direction": "backward"},
     "save": {"store": {}, "offset": 1},
     "sample": {"y": None},
 }

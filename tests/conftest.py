@@ -21,7 +21,7 @@ from distributed import Client, LocalCluster
 from distributed.utils import get_mp_context
 from hypothesis import HealthCheck, settings
 
-from streamgda import QuadraticDiscriminantAnalysis, SeparabilitySelector
+from streamgda import PCA, QuadraticDiscriminantAnalysis
 from streamgda.cli import main
 from streamgda.datasets import convert
 from streamgda.engine import plan, progress
@@ -178,7 +178,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     convert(X, folder / "unlabelled.zarr")
     convert(X[:, :2], folder / "narrow.zarr", labels=y)
     QuadraticDiscriminantAnalysis().fit(X, y).save(folder / "qda.zip")
-    SeparabilitySelector(2).fit(X, y).save(folder / "selector.zip")
+    PCA(2).fit(X).save(folder / "pca.zip")
     (folder / "truncated.zip").write_bytes((folder / "qda.zip").read_bytes()[:500])
     return folder
 

@@ -30,7 +30,6 @@ from streamgda import (
     GaussianDiscriminantAnalysis,
     GaussianNB,
     RandomFeatures,
-    SeparabilitySelector,
     accumulate,
     engine,
     open_store,
@@ -197,11 +196,9 @@ def scene_in(folder: Path) -> tuple[Any, Any]:
 
 
 def measured_methods(name: str, fitted: Any, X: Any, y: Any, measure: Callable[..., None]) -> None:
-    """Measure methods that compare rows in a store with their labels, or select from them."""
+    """Measure methods that compare rows in a store with their labels."""
     measure(f"share of {name}", lambda m: fitted.score(X, y, max_memory=m))
     measure(f"temperature by {name}", lambda m: copy(fitted).calibrate(X, y, max_memory=m))
-    some = SeparabilitySelector(3, covariance_type="diag").fit(X[:500], y[:500])
-    measure(f"columns of {name}", lambda m: some.transform(X, max_memory=m))
     if name == "chunks":
         nb = GaussianNB().fit(X, y)
         nb.leave_one_out_score(X[:500], y[:500])  # compiles

@@ -231,7 +231,6 @@ SAVED = {
     "moments of groups": lambda X, y: streamgda.accumulate(X, y, groups=np.arange(240) // 200),
     "drift monitor": lambda X, y: streamgda.DriftMonitor(streamgda.accumulate(X, y), window=90),
     "estimator": lambda X, y: streamgda.QuadraticDiscriminantAnalysis(reg_param=0.1).fit(X, y),
-    "selector": lambda X, y: streamgda.SeparabilitySelector(2).fit(X, y),
     "model": lambda X, y: streamgda.GaussianNB().fit(X, y).model_,
     "Bernoulli model": lambda X, y: streamgda.BernoulliNB().fit(X, y).model_,
 }
@@ -243,11 +242,6 @@ TOLD = {
     "estimator": {
         "estimator": "QuadraticDiscriminantAnalysis",
         "parameters": {"reg_param": 0.1},
-    },
-    "selector": {
-        "kind": "estimator",
-        "estimator": "SeparabilitySelector",
-        "parameters": {"n_features_to_select": 2},
     },
     "model": {"covariance_type": "diag", "constant_features": 0},
     "Bernoulli model": {"threshold": 0.0},

@@ -42,7 +42,7 @@ from streamgda.datasets import convert
         ),
         ("predict {data}/rows.zarr --model {data}/qda.zip --out {file}/o", "{file}"),
         (
-            "predict {data}/rows.zarr --model {data}/selector.zip --out o",
+            "predict {data}/rows.zarr --model {data}/pca.zip --out o",
             "which predicts no labels",
         ),
         ("evaluate {data}/unlabelled.zarr --model {data}/qda.zip", "lacks labels"),

@@ -22,7 +22,6 @@ from streamgda import (
     GaussianDiscriminantAnalysis,
     GaussianDiscriminantCV,
     GaussianNB,
-    SeparabilitySelector,
     accumulate,
     engine,
 )
@@ -241,18 +240,15 @@ def test_scores_are_part_of_the_budget():
 
 @pytest.mark.filterwarnings("ignore:9 of 100 features are constant")
 @pytest.mark.parametrize(
-    "name", ["predict", "predict_proba", "score", "calibrate", "leave_one_out_score", "transform"]
+    "name", ["predict", "predict_proba", "score", "calibrate", "leave_one_out_score"]
 )
 def test_methods_take_a_budget(name):
     """They read rows in slabs that fit, and return what they return of rows in memory."""
     X, y = Stored((50_000, 100), (1000, 100), np.float32), labels_of(50_000)
     held = X[slice(0, 50_000)], y[slice(0, 50_000)]
-    if name == "transform":
-        fitted = SeparabilitySelector(2, covariance_type="diag").fit(held[0][:500], held[1][:500])
-    else:
-        fitted = GaussianNB().fit(*held)
+    fitted = GaussianNB().fit(*held)
     given = (X, y)
-    if name in ("predict", "predict_proba", "transform"):
+    if name in ("predict", "predict_proba"):
         held, given = held[:1], (X,)
 
     def method(*rows, **options):

@@ -32,7 +32,6 @@ from streamgda import (
     RandomFeatures,
     Ridge,
     RidgeClassifier,
-    SeparabilitySelector,
     SlidingWindow,
     Standardize,
     accumulate,
@@ -470,8 +469,6 @@ def test_maps_and_widths_that_do_not_match_are_refused():
         nb.predict(X, on_missing="marginal")
     with pytest.raises(MergeError, match="do not combine"):
         distance(moments, accumulate(X, Y, feature_map=seed))
-    with pytest.raises(InvalidDataError, match="no columns of the rows"):
-        SeparabilitySelector.from_moments(moments)
     grouped = GroupedMoments(feature_map=RELU).update(X, Y, Y)
     with pytest.raises(MergeError, match="do not combine"):
         grouped + GroupedMoments(feature_map=seed).update(X, Y, Y)

@@ -40,7 +40,6 @@ from streamgda import (
     covariance_test,
     distance,
     means_test,
-    select_features,
 )
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
 from streamgda.storage.saved import state_of
@@ -695,7 +694,6 @@ READ_ONLY = {
 OF_MOMENTS = {
     "GaussianNB": GaussianNB.from_moments,
     "FisherDiscriminant": FisherDiscriminant.from_moments,
-    "forward search": partial(select_features, n=1),
     "covariance_test": covariance_test,
     "PCA": PCA.from_moments,
     "Ridge": partial(Ridge.from_moments, target=2),

@@ -22,7 +22,6 @@ from streamgda import (
     GaussianNB,
     GroupedMoments,
     PairwiseMoments,
-    SeparabilitySelector,
     SlidingWindow,
 )
 from streamgda.errors import FormatError, InvalidParameterError
@@ -95,7 +94,6 @@ def test_every_class_is_found_in_a_fresh_process(tmp_path):
         PairwiseMoments().update(X, y),
         SlidingWindow(50).update(X, y),
         PCA(2).fit(X),
-        SeparabilitySelector(2).fit(X, y),
         DriftMonitor(moments, window=100),
         *(each.model_ for each in made if hasattr(each, "model_")),
     ]
