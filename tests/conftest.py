@@ -1,13 +1,10 @@
 """Shared fixtures: hypothesis settings, real threads, the command line, schedulers of dask."""
 
-import gc
 import math
 import os
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from itertools import chain
 from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any
@@ -20,6 +17,7 @@ import zarr
 from distributed import Client, LocalCluster
 from distributed.utils import get_mp_context
 from hypothesis import HealthCheck, settings
+from threadpoolctl import threadpool_limits
 
 from streamgda import PCA, QuadraticDiscriminantAnalysis
 from streamgda.cli import main
@@ -45,68 +43,12 @@ for profile, max_examples in (("quick", 10), ("thorough", 40)):
     )
 settings.load_profile(os.environ.get("STREAMGDA_TESTS", "quick"))
 
-# Looking for garbage would take a third of the time in which the tests are imported and listed.
-gc.disable()
 
-UNMEASURED = pytest.StashKey[bool]()
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Run a test, without the tracer of this thread if it is not to be measured."""
-    tracer = sys.gettrace()
-    if item.stash.get(UNMEASURED, False):
-        sys.settrace(None)
-    try:
-        return (yield)
-    finally:
-        sys.settrace(tracer)
-
-
-@pytest.hookimpl(trylast=True)  # after those that are not run were left out
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let two workers, who start at the first test and in the middle, compile other kernels.
-
-    Each starts with every other file of long-running tests, so that no long one is left at the end.
-    Coverage makes Python half as fast. It is measured in the first two cases of a test, which show
-    what the test adds, but not where kernels are called alone: they are left out of it. Threads
-    that are there already are measured all the time.
-    """
-    first, middle, others = [], [], []
-    slow: dict[Path, list[pytest.Item]] = {}
-    for item in items:
-        of_kernels = item.path.parent.stem == "kernels"
-        early = first if item.path.stem in ("test_accumulation", "test_integers") else middle
-        usual = early if of_kernels else others
-        (slow.setdefault(item.path, []) if item.get_closest_marker("slow") else usual).append(item)
-    alone = {item for item in middle if item.path.stem != "test_caching"}
-    files = list(slow.values())
-    first[:0], middle[:0] = chain(*files[::2]), chain(*files[1::2])
-    half = max(0, len(items) // 2 - len(first))
-    items[:] = [*first, *others[:half], *middle, *others[half:]]
-    cases: Counter[str] = Counter()
-    for item in items:
-        test = item.nodeid.partition("[")[0]
-        cases[test] += 1
-        if cases[test] > 2 or item in alone:
-            item.stash[UNMEASURED] = True
-    gc.freeze()  # most of a million objects that stay: not looked at again at each collection
-    gc.enable()
-
-
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="session", autouse=True)
 def blas_of_one_thread() -> Iterator[None]:
-    """Let each call of BLAS use one thread: those of several workers would wait for cores."""
-    with threads.serial_blas():
+    """Let BLAS use one thread, because several test processes share the cores."""
+    with threadpool_limits(1, "blas"):
         yield
-
-
-@pytest.fixture(scope="module", autouse=True)
-def garbage_of_a_module() -> Iterator[None]:
-    """Collect it, and let later collections pass over what stays, which would take most of them."""
-    yield
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture(scope="module")
