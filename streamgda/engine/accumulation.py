@@ -222,8 +222,8 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
 
     Parameters
     ----------
-    X : array-like, tensor, sparse matrix, memmap, zarr.Array, data frame, dask collection, batches
-        Rows, shape (n_rows, n_features); those of tensors are summed on their device. Without `y`,
+    X : array-like, sparse matrix, memmap, zarr.Array, data frame, dask collection, batches
+        Rows, shape (n_rows, n_features). Without `y`,
         batches ``(X, y)`` or ``(X, y, weight)``, or a list of ``dask.delayed`` ones. Workers of an
         active client read zarr arrays.
     y : array-like, zarr.Array or dask.array.Array, shape (n_rows,), optional

@@ -276,9 +276,9 @@ class MomentEstimator(RowEstimator):
         Parameters
         ----------
         X : array-like, numpy.memmap, zarr.Array, dask.array.Array or data frame
-            Rows, shape (n_rows, n_features), of any real type, or a tensor, which Gaussian
-            classifiers sum on its device. Naive Bayes and other covariance types without
-            covariances between features also take sparse matrices and arrays of scipy.
+            Rows, shape (n_rows, n_features), of any real type. Naive Bayes and other
+            covariance types without covariances between features also take sparse matrices and
+            arrays of scipy.
         y : array-like, zarr.Array or dask.array.Array, shape (n_rows,)
             Class labels.
         sample_weight : array-like, shape (n_rows,), optional
@@ -1168,9 +1168,8 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
 
         Returns
         -------
-        ndarray, shape (n_rows,); or `out`; or a lazy dask array; or a tensor
-            Labels. Those of a tensor are a tensor on its device, or an array if they are texts or
-            dates.
+        ndarray, shape (n_rows,); or `out`; or a lazy dask array
+            Labels.
 
         Raises
         ------

@@ -36,7 +36,6 @@ from streamgda.rows.labels import (
 )
 from streamgda.rows.names import Names
 from streamgda.rows.sources import RowSource, refuse_shape
-from streamgda.rows.tensors import in_single
 from streamgda.runtime.parameters import as_numbers, refuse, shown
 from streamgda.storage.saved import Saved
 
@@ -221,13 +220,6 @@ class Scorer:
         return replace(self, function=filled, labels=labels, options=options, held=held)
 
     @property
-    def on_device(self) -> bool:
-        """True if rows on a device, or by columns, are scored there; otherwise they are copied."""
-        known = getattr(type(self.model), "_on_device", ())
-        lifted = self.model.feature_map is not None if known else False
-        return self.name in known and not lifted and "on_invalid" not in self.options
-
-    @property
     def fingerprint(self) -> dict[str, Any]:
         """Fingerprint of the function and its model, as JSON."""
         return fingerprint_method(self.name, self.model, {**self.options, **self.of_rows})
@@ -254,8 +246,6 @@ class Scorer:
             value = self.options["fill"]  # dates are no integers
             fill = value.item() if value.dtype.kind in "biuf" else value[()]
         own = [np.asarray(v).nbytes for v in (*self.options.values(), *self.of_rows.values())]
-        if self.on_device and isinstance(rows, RowSource) and rows.in_memory:
-            rows = rows.in_place()
         return engine.score(
             self.function,
             rows,
@@ -369,7 +359,7 @@ class RowEstimator(Saved, BaseEstimator):
         usual = not scoring and type(X) is np.ndarray and method not in _GAPS
         if usual and scorer.of_features and not scorer.of_rows and _fit_already(self, X):
             scores = scorer.score(X)  # nothing is left to recognise or to check
-            return in_single(scores) if scorer.single and X.dtype == np.float32 else scores
+            return scores.astype(np.float32) if scorer.single and X.dtype == np.float32 else scores
         out, fill = scoring.pop("out", None), scoring.pop("fill", None)
         planned = {name: scoring.pop(name, None) for name in ("keys", "max_memory")}
         on_missing = scoring.pop("on_missing", _GAPS.get(method, "raise"))
@@ -378,7 +368,7 @@ class RowEstimator(Saved, BaseEstimator):
         filling = scorer.filling(read.rule, fill, on_missing)
         scores = filling.score(rows, out, **planned)
         single = scorer.single and out is None and rows.dtype == np.float32
-        return in_single(scores) if single else scores
+        return scores.astype(np.float32) if single else scores
 
 
 def _fill_number(fill: Any) -> np.ndarray:

@@ -45,7 +45,6 @@ from streamgda.moments.roots import (
 from streamgda.rows.arrays import as_kernel_rows
 from streamgda.rows.labels import find, sorted_labels, with_label
 from streamgda.rows.sparse import CompressedRows
-from streamgda.rows.tensors import in_columns
 from streamgda.runtime.parameters import as_numbers, check_type
 from streamgda.storage.format import check_array
 from streamgda.storage.saved import State
@@ -131,20 +130,6 @@ class GaussianModel(Model):
     _kind = "model"
     _shown = "priors", "means"
     _by_blas = False
-    _on_device = frozenset(
-        {
-            "predict",
-            "posterior",
-            "log_posterior",
-            "joint_log_likelihood",
-            "relative_scores",
-            "log_odds",
-            "log_density",
-            "mahalanobis",
-            "relative_mahalanobis",
-            "project",
-        }
-    )
 
     structure: Structure
     classes: np.ndarray
@@ -1015,8 +1000,6 @@ class GaussianModel(Model):
         """Score rows as `_by_class` does; NaN for classes without rows."""
         values = self._by_class(*arguments)
         without = np.isnan(self.means[:, 0])
-        if not isinstance(values, np.ndarray):
-            return in_columns(without, values)
         values[:, without] = np.nan
         return values
 

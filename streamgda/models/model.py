@@ -20,13 +20,12 @@ from streamgda.kernels.scoring import normalise
 from streamgda.models.calibration import likelihoods
 from streamgda.moments.feature_maps import Lifting, restored_map
 from streamgda.moments.roots import NO_LABELS, NO_SCORES, Answers
-from streamgda.rows import named_rows, tensors
+from streamgda.rows import named_rows
 from streamgda.rows.arrays import ColumnRows, as_kernel_rows, read_only, row_type
 from streamgda.rows.invalid_rows import all_finite, as_matrix, refuse_not_finite
 from streamgda.rows.lifted import LiftedRows, lifted
 from streamgda.rows.names import join_names, restored_names, saved_names
 from streamgda.rows.sparse import CompressedRows
-from streamgda.rows.tensors import DeviceArray
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import as_numbers, check_type
 from streamgda.storage.format import check_array, pack_labels, unpack_labels
@@ -69,16 +68,14 @@ def _write_labels(classes: np.ndarray, scores: np.ndarray, out: np.ndarray) -> N
     classes.take(codes, out=out, mode="clip")  # other modes make a copy
 
 
-def checked_rows(
-    model: Any, X: Any, first_row: int = 0, sparse: bool = False, device: bool = False
-) -> Any:
+def checked_rows(model: Any, X: Any, first_row: int = 0, sparse: bool = False) -> Any:
     """Return rows as arrays that fit a model, behind its feature map if it has one.
 
     Rows by columns stay so without a map.
     """
     plain = model.feature_map is None
     X = checked_names(X, model.feature_names)
-    X = as_matrix(X, first_row, sparse and plain, plain and (device or type(X) is ColumnRows))
+    X = as_matrix(X, first_row, sparse and plain, plain and type(X) is ColumnRows)
     lifting = model.feature_map
     check_width(X, model.n_features if lifting is None else lifting.n_in)
     return lifted(X, lifting, first_row)
@@ -133,16 +130,6 @@ def log_sum_exp(scores: np.ndarray, out: np.ndarray) -> None:
     normalise(scores, True, out, NO_SCORES)
 
 
-# The same of scores on a device; predictions are numbers of classes.
-_ON_DEVICE: dict[Callable[..., None], Callable[[Any, Any], Any]] = {
-    _write_labels: tensors.as_codes,
-    copied: tensors.transposed,
-    difference: tensors.difference,
-    posterior: tensors.posterior,
-    log_posterior: tensors.log_posterior,
-    log_sum_exp: tensors.log_sum_exp,
-}
-
 _EPSILON = np.finfo(np.float64).eps
 _CLIPPED = np.log(_EPSILON), np.log1p(-_EPSILON)  # as in scikit-learn's log-loss
 
@@ -166,8 +153,6 @@ class RowModel(Saved):
     feature_names: tuple[str, ...] | None
     feature_map: Lifting | None = None
 
-    # Methods that score rows on a device there; others copy them.
-    _on_device: ClassVar[frozenset[str]] = frozenset()
     # Array with a column for each feature.
     _by_feature: ClassVar[str] = "means"
     # Arrays that estimators return as fitted attributes. Kernels get them as copies only.
@@ -259,18 +244,11 @@ class RowModel(Saved):
         dtype: Any = np.float64,
         **options: Any,
     ) -> Any:
-        """Check rows, and score them as `_by_chunks` does; those on a device there.
+        """Check rows, and score them as `_by_chunks` does.
 
         Without `out` there is one number for each row, or `columns` of them.
         """
-        there = _ON_DEVICE.get(getattr(finish, "func", finish)) if self._on_device else None
-        device = there is not None and not of_rows
-        X = checked_rows(self, X, first_row, self._takes_sparse, device)
-        if there is not None and type(X) is DeviceArray:
-            if not np.isfinite(X.largest):
-                refuse_not_finite(X, first_row)
-            scores = X.scored(scores_of, there, self.classes.size)
-            return tensors.as_labels(scores, self.classes) if there is tensors.as_codes else scores
+        X = checked_rows(self, X, first_row, self._takes_sparse)
         if out is None:
             out = np.empty(X.shape[:1] if columns is None else (X.shape[0], columns), dtype)
         return self._by_chunks(X, scores_of, finish, first_row, out, *of_rows, **options)

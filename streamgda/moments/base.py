@@ -109,9 +109,8 @@ class Moments(Saved):
         Parameters
         ----------
         X : array-like, shape (n_rows, n_features)
-            Numbers of any real type in any memory order; not copied as a whole. `ClassMoments` sum
-            tensors on their device. Sparse matrices are accepted by covariance types without
-            covariances between features.
+            Numbers of any real type in any memory order; not copied as a whole. Sparse matrices
+            are accepted by covariance types without covariances between features.
         y : array-like, shape (n_rows,)
             Class labels; new labels become classes.
         sample_weight : array-like of float, shape (n_rows,), optional
@@ -159,7 +158,7 @@ class Moments(Saved):
 
     @property
     def _sums_in_place(self) -> bool:
-        """True if rows are summed where they are, on a device or by columns; or else copied."""
+        """True if rows are summed where they are, by columns; or else copied."""
         return False
 
     @synchronized

@@ -37,7 +37,6 @@ from streamgda.moments.parallel import (
     add_in_parts,
     as_summed_rows,
     by_ranges,
-    rows_by_group,
     sums_of_weights,
 )
 from streamgda.moments.roots import LEAST_VARIANCE
@@ -51,7 +50,6 @@ from streamgda.rows.arrays import (
 from streamgda.rows.invalid_rows import FORGOTTEN
 from streamgda.rows.lifted import LiftedRows
 from streamgda.rows.sparse import CompressedRows
-from streamgda.rows.tensors import DeviceArray
 from streamgda.runtime import threads
 from streamgda.runtime.interruption import uninterrupted
 from streamgda.storage.format import check_array, check_count, check_squares
@@ -729,12 +727,9 @@ class CentredSums(Sums):
         pivot, sums = np.zeros_like(self.mean), np.zeros_like(self.mean)
         pivot[present] = X[first[present]]
         beyond = np.zeros(1, np.int64)  # values too large to be squared and summed
-        if type(X) is DeviceArray:
-            X.add_sums(codes, weights, pivot, sums, beyond)
-        else:
-            X, dtype = as_numbers(X, self._read_dtype(X.dtype))
-            rows = Coded(X, codes, weights)
-            add_in_parts(rows, dtype, add_sums, (pivot,), sums, beyond)
+        X, dtype = as_numbers(X, self._read_dtype(X.dtype))
+        rows = Coded(X, codes, weights)
+        add_in_parts(rows, dtype, add_sums, (pivot,), sums, beyond)
         within = not beyond.any() and (number + self.count).max() < LARGE
         if not (within and means_of_sums(LARGE, number, pivot, sums)):
             raise _TooLarge
@@ -762,20 +757,15 @@ class CentredSums(Sums):
         means: Means,
         centre: np.ndarray,
         centre_low: np.ndarray,
-        scatters: tuple[np.ndarray, np.ndarray] | None = None,
     ) -> None:
-        """Add rows with given centres, and perhaps given groups and their packed scatters."""
+        """Add rows with given centres."""
         X, codes, weights = rows
         dtype = self._read_dtype(X.dtype)
         rounded = self.structure.matrix and dtype != _FLOAT64
         before = self._square_sums.copy() if rounded else _NO_SQUARES
-        if scatters is None:
-            X, read = as_numbers(X, dtype)
-            for block in Coded(X, codes, weights).blocks(read):
-                parallel.add_scatter(block, centre, centre_low, dtype, self.packed)
-        else:
-            for group, scatter in zip(*scatters, strict=True):
-                self.packed[group] += scatter
+        X, read = as_numbers(X, dtype)
+        for block in Coded(X, codes, weights).blocks(read):
+            parallel.add_scatter(block, centre, centre_low, dtype, self.packed)
         if rounded:
             self.rounding = self._rounding() + _FLOAT32_ROUNDING * (self._square_sums - before)
         if weights.size or self.squares is not None:
@@ -787,44 +777,13 @@ class CentredSums(Sums):
         merge_means(number, mean, low, everyone, *state, np.empty_like(mean), np.empty(number.size))
 
     def updated(self, rows: Coded, held: bool, decay: float | None = None) -> Any:
-        """Return the sums with rows added; see `Sums.updated`.
-
-        What takes fewer bytes is copied from a device: the rows, or their sums.
-        """
+        """Return the sums with rows added; see `Sums.updated`."""
         if decay is not None:
             return super().updated(rows, held, decay)
         try:
-            if type(rows.X) is not DeviceArray:
-                return super().updated(rows, held)
-            rows = rows.read()
-            if self._fewer_sums(rows):
-                return self._updated_on_device(rows)
+            return super().updated(rows, held)
         except _TooLarge:
             return self._with_large_values(rows)
-        return self.updated(Coded(np.asarray(rows.X), rows.codes, rows.weights), held)
-
-    def _fewer_sums(self, rows: Coded) -> bool:
-        """Return True if the sums of rows take fewer bytes than the rows."""
-        (_, d), groups = rows.X.shape, self.structure.groups(self.count.size)
-        present = np.flatnonzero(np.bincount(rows.codes, minlength=self.count.size))
-        sizes = np.unique(groups[present]).size * self.structure.group_size(d) + present.size * d
-        return bool(8 * sizes < rows.X.nbytes)
-
-    def _updated_on_device(self, rows: Coded) -> CentredSums:
-        """Return these sums with rows added that are summed on their device."""
-        X, codes, weights = rows
-        n = self.count.size
-        order, _ = rows_by_group(codes, n, n)
-        weights = weights[order] if weights.size else weights
-        rows = Coded(X[order], codes[order], weights)
-        means, groups = self._means_of(rows), self.structure.groups(n)
-        centres = self._centres(means)
-        found, scatters = rows.X.scatter(
-            rows.codes, weights, centres, groups, self.structure.matrix
-        )
-        scatters = found, self.structure.pack(scatters)
-        uninterrupted(self._add_about, rows, means, *centres, scatters)
-        return self
 
     def _with_large_values(self, rows: Coded) -> CentredSums:
         """Return other sums, with rows added whose squares may overflow; see `NotFinite`."""

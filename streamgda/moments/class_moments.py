@@ -148,8 +148,7 @@ class ClassMoments(Moments):
     these products are summed in float32, or 24 of more than 1,024 features, and their sums in
     float64. The error of an element of the scatter is then at most
     :math:`260 \cdot 2^{-24} \sum |x_i - m_i| |x_j - m_j|`; pass ``X.astype(float)`` for more
-    accuracy. The same bound holds on a device, where tensors of floats of up to 32 bits are
-    multiplied in float32, 240 rows at a time, and integers in float64.
+    accuracy.
 
     Several threads may change the same moments: they take turns, and whatever reads the moments,
     such as `covariance`, ``a - b``, `save` or a pickle, waits for them. Whatever exception arrives,

@@ -22,7 +22,6 @@ from streamgda.kernels.sums import remove_directions
 from streamgda.rows.arrays import row_type
 from streamgda.rows.invalid_rows import all_finite
 from streamgda.rows.sparse import CompressedRows
-from streamgda.rows.tensors import DeviceArray, Moved, moved_distances
 from streamgda.runtime import lapack
 
 _FLOAT64 = np.dtype(np.float64)
@@ -433,14 +432,8 @@ class LinearFunctions:
         self._sparse: SparseTerms | None = None
         self._packed: dict[np.dtype, np.ndarray] = {}
 
-    @cached_property
-    def _moved(self) -> Moved:
-        return Moved(self._features, self._centre, self._vectors, self._offsets)
-
     def __call__(self, X: Any) -> Any:
         """Return the functions of rows, shape (n_functions, n_rows)."""
-        if type(X) is DeviceArray:
-            return X.linear(self._moved)
         if type(X) is CompressedRows:
             if self._sparse is None:
                 terms = self._centre, None, self._vectors, self._precisions
@@ -504,23 +497,13 @@ class Distances(ABC):
         self._roots = writable(roots)
         self._features, self._centres = features, centres
 
-    @cached_property
-    def _moved(self) -> Moved:
-        return moved_distances(self._roots, self._features, self._centres)
-
+    @abstractmethod
     def scores(self, X: Any, scale: float, offsets: np.ndarray, margin: float = np.inf) -> Any:
         """Return ``offsets[k] + scale * (squared distance to centre k)``.
 
         Scores that are more than `margin` below the largest of their row need only be upper bounds
         with that property; then `scale` is negative.
         """
-        if type(X) is DeviceArray:
-            return X.put(offsets[:, None]) + scale * X.distances(self._moved)
-        return self._scores(X, scale, offsets, margin)
-
-    @abstractmethod
-    def _scores(self, X: Any, scale: float, offsets: np.ndarray, margin: float) -> np.ndarray:
-        """Return `scores` of rows on the host."""
 
     def write(self, X: Any, scale: float, offsets: np.ndarray, out: Answers) -> bool | None:
         """Write what follows from the `scores`, as `LinearFunctions.write` does."""
@@ -536,7 +519,9 @@ class DirectDistances(Distances):
         super().__init__(roots, features, centres)
         self._given: dict[np.dtype, tuple[np.ndarray, np.ndarray]] = {}
 
-    def _scores(self, X: Any, scale: float, offsets: np.ndarray, margin: float) -> np.ndarray:
+    def scores(
+        self, X: Any, scale: float, offsets: np.ndarray, margin: float = np.inf
+    ) -> np.ndarray:
         def scores_of(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
             out = np.empty((offsets.size, len(rows)))
             self._compute(rows, dtype, scale, offsets, (out, NO_LABELS, NO_SCORES, False))
@@ -586,9 +571,11 @@ class DiagonalDistances(DirectDistances):
     def _in_type(self, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
         return self._centres, self._roots
 
-    def _scores(self, X: Any, scale: float, offsets: np.ndarray, margin: float) -> np.ndarray:
+    def scores(
+        self, X: Any, scale: float, offsets: np.ndarray, margin: float = np.inf
+    ) -> np.ndarray:
         if type(X) is not CompressedRows:
-            return super()._scores(X, scale, offsets, margin)
+            return super().scores(X, scale, offsets, margin)
         if self._sparse is None:
             terms = self._centres, self._roots, None, self._roots
             self._sparse = SparseTerms(self._features, X.shape[1], *terms)
@@ -606,7 +593,9 @@ class PooledDistances(Distances):
         centres = (self._centres - middle) @ root.T
         return white, DiagonalDistances(np.ones((1, d)), np.arange(d), centres)
 
-    def _scores(self, X: Any, scale: float, offsets: np.ndarray, margin: float) -> np.ndarray:
+    def scores(
+        self, X: Any, scale: float, offsets: np.ndarray, margin: float = np.inf
+    ) -> np.ndarray:
         white, distances = self._white
         return distances.scores(white(X).T.copy(), scale, offsets)
 
@@ -644,7 +633,9 @@ class MatrixDistances(Distances):
         self._ordered = np.take_along_axis(centres, np.broadcast_to(order, centres.shape), axis=1)
         self._parts: dict[tuple[int, np.dtype], np.ndarray] = {}
 
-    def _scores(self, X: Any, scale: float, offsets: np.ndarray, margin: float) -> np.ndarray:
+    def scores(
+        self, X: Any, scale: float, offsets: np.ndarray, margin: float = np.inf
+    ) -> np.ndarray:
         def scores_of(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
             guesses = np.zeros(len(rows), np.int64)
             if margin < np.inf:

@@ -25,7 +25,6 @@ from streamgda.rows.rasters import DaskRasterRows, GridRows, RasterRows
 from streamgda.rows.sources import RowSource, Slab, check_rows
 from streamgda.rows.stores import StoredRows
 from streamgda.rows.tables import FrameRows, LazyFrameRows
-from streamgda.rows.tensors import TensorRows
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import refuse
 
@@ -42,7 +41,6 @@ ADAPTERS: tuple[type[RowSource], ...] = (
     SparseRows,
     BackedSparseRows,
     LazyFrameRows,
-    TensorRows,
     ArrayRows,
 )
 _GRIDS: dict[str, type[RowSource]] = {"process": RasterRows, "dask": DaskRasterRows}  # of arrays
@@ -222,7 +220,7 @@ class Rows:
         return "dask" if any(s.executor == "dask" for s in self.sources) else "process"
 
     def in_place(self) -> Self:
-        """Return the rows such that they are read where they are, on a device or by columns."""
+        """Return the rows such that they are read where they are, by columns."""
         return replace(self, X=self.X.in_place()) if isinstance(self.X, RowSource) else self
 
     def each(self, function: Callable[[Any], Any]) -> Self:
@@ -299,7 +297,7 @@ def _recognised(values: Any, name: str) -> Any:
     if name != "X" and (np.isscalar(values) or hasattr(values, "chunks") or is_polygons(values)):
         return values
     adapter = adapter_of(values)
-    if name != "X" and adapter in (ArrayRows, SparseRows, TensorRows):
+    if name != "X" and adapter in (ArrayRows, SparseRows):
         return as_slab(values, name)
     if adapter in (ArrayRows, SparseRows):
         return as_numpy(values)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,44 +27,30 @@ def read_only(values: np.ndarray) -> np.ndarray:
 
 
 def as_numpy(values: Any) -> Any:
-    """Return a tensor as an array; return anything else unchanged.
+    """Return a tensor as an array, copied from its device; return anything else unchanged.
 
-    Tensors of PyTorch are detached and copied from their device; bfloat16, which numpy does not
-    have, becomes float32. Those of TensorFlow have a method ``numpy``, and arrays of CuPy ``get``.
-    Others are read through DLPack if numpy cannot convert them.
+    bfloat16 of PyTorch, which NumPy does not have, becomes float32.
 
     Raises
     ------
     InvalidDataError
         For tensors that no array can hold, such as sparse ones.
     """
-    if type(values) is np.ndarray:
+    if isinstance(values, np.ndarray | np.generic):
         return values
     try:
-        return _converted(values)
+        if hasattr(values, "detach"):
+            values = values.detach().cpu()
+            return (values.float() if "bfloat16" in str(values.dtype) else values).numpy()
+        if hasattr(values, "__dlpack__") and hasattr(values, "get"):  # of CuPy
+            return values.get()
+        if hasattr(values, "__dlpack__") and not hasattr(values, "__array__"):
+            return np.from_dlpack(values)
+        return values.numpy() if callable(getattr(values, "numpy", None)) else values
     except (BufferError, RuntimeError, TypeError) as error:
         raise InvalidDataError(
             f"a {type(values).__name__} cannot be converted to an array: {error}"
         ) from None
-
-
-def _converted(values: Any) -> Any:
-    if hasattr(values, "detach") and hasattr(values, "cpu"):
-        values = values.detach().cpu()
-        try:
-            return values.numpy()
-        except TypeError:
-            return values.float().numpy()
-    if callable(getattr(values, "numpy", None)):
-        return values.numpy()
-    if hasattr(values, "__cuda_array_interface__") and hasattr(values, "get"):
-        return values.get()
-    if not hasattr(values, "__dlpack__") or isinstance(values, np.ndarray | np.generic):
-        return values
-    if hasattr(values, "__array__"):
-        with contextlib.suppress(RuntimeError):  # of arrays on a device
-            return np.asarray(values)
-    return np.from_dlpack(values)
 
 
 # --- masked values --------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.rows.arrays import as_numpy, as_slab, is_masked
 from streamgda.rows.stores import is_group
 from streamgda.rows.tables import FrameRows, LazyFrameRows, as_stacked
-from streamgda.rows.tensors import on_device
 
 _DATASET_ROWS = 1000  # of a batch of a dataset
 _EXPECTED = "columns=('image', 'label'), columns=(['a', 'b'], 'label'), or a third name of weights"
@@ -89,8 +88,6 @@ class BatchColumns(NamedTuple):
                 f"{name} has no column {missing[0]!r}; its columns are {', '.join(available)}"
             )
         beside = (batch[self.y], *([] if self.weight is None else [batch[self.weight]]))
-        if isinstance(self.X, str) and on_device(batch[self.X]) is not None:
-            return (batch[self.X], *beside)
         parts = [as_stacked(as_slab(batch[feature], feature)) for feature in self.features]
         several = not isinstance(self.X, str)
         for feature, values in zip(self.features, parts, strict=True):
@@ -210,7 +207,7 @@ def _dataset(X: Any, columns: BatchColumns | None) -> Any:
 def read_batch(batch: Any, name: str, columns: BatchColumns | None = None) -> tuple[Any, ...]:
     """Return ``(X, y)`` or ``(X, y, sample_weight)`` of a batch; tensors as arrays.
 
-    Rows on a device become a `DeviceArray`. Rows with several axes, such as images, are flattened.
+    Rows with several axes, such as images, are flattened.
 
     Raises
     ------
@@ -227,10 +224,8 @@ def read_batch(batch: Any, name: str, columns: BatchColumns | None = None) -> tu
         )
     try:
         X, *labels = batch
-        tensor = on_device(X)
-        if tensor is None:
-            X = as_slab(X) if isinstance(X, list | tuple) else as_numpy(X)
-        return (_flat(X) if tensor is None else tensor.flat(), *map(as_numpy, labels))
+        X = as_slab(X) if isinstance(X, list | tuple) else as_numpy(X)
+        return (_flat(X), *map(as_numpy, labels))
     except InvalidDataError as error:
         error.place(name)
         raise

@@ -33,10 +33,9 @@ from streamgda.rows.labels import (
 )
 from streamgda.rows.sources import Slab, refuse_shape
 from streamgda.rows.sparse import CompressedRows, refuse_type
-from streamgda.rows.tensors import DeviceArray, on_device
 from streamgda.runtime.parameters import as_numbers, refuse, shown
 
-UNMASKED = np.ndarray, CompressedRows, ColumnRows, DeviceArray  # exactly these have no mask
+UNMASKED = np.ndarray, CompressedRows, ColumnRows  # exactly these have no mask
 
 
 def as_matrix(X: Any, first_row: int = 0, sparse: bool = False, in_place: bool = False) -> Any:
@@ -50,8 +49,7 @@ def as_matrix(X: Any, first_row: int = 0, sparse: bool = False, in_place: bool =
     sparse : bool
         Return sparse matrices and arrays as `CompressedRows`; otherwise they are refused.
     in_place : bool
-        Return tensors on a device as `DeviceArray`, and `ColumnRows` unchanged; otherwise they are
-        copied.
+        Return `ColumnRows` unchanged; otherwise they are copied.
 
     Raises
     ------
@@ -72,8 +70,7 @@ def as_maskable_matrix(X: Any, sparse: bool = False, in_place: bool = False) -> 
             if not sparse:
                 refuse_sparse(X)
             return X if type(X) is CompressedRows else CompressedRows.of(X)
-        tensor = on_device(X) if in_place else None
-        X = as_array(X, "X") if tensor is None else tensor
+        X = as_array(X, "X")
     if X.dtype.kind == "O":
         try:
             X = X.astype(np.float64)
@@ -289,8 +286,6 @@ class RowRule:
         """Return the numbers of the invalid rows, in order."""
         if type(X) is CompressedRows:
             return np.flatnonzero(self._sparse_rows(X))
-        if type(X) is DeviceArray:
-            return np.flatnonzero(X.invalid(self.nodata))
         found = [np.empty(0, np.intp)]
         for part, block in blocks(X, row_type(X.dtype).dtype, 2 * X.shape[1]):  # two masks
             bad = np.zeros(len(block), bool)

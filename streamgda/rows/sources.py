@@ -101,7 +101,7 @@ class RowSource:
         Transformation that is applied to rows when they are read. All other attributes describe
         the rows before it.
     resident : bool
-        Rows are read where they are, on a device or by columns, and not copied to an array.
+        Rows are read where they are, by columns, and not copied to an array.
     """
 
     values: Any

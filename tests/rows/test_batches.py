@@ -26,7 +26,8 @@ class Torch:
 
     def __init__(self, values, steps=("grad", "device"), narrow=False):
         self.values, self.steps, self.narrow = values, set(steps), narrow
-        self.shape, self.dtype = values.shape, f"torch.{values.dtype}"
+        self.shape = values.shape
+        self.dtype = "torch.bfloat16" if narrow else f"torch.{values.dtype}"
 
     def without(self, step):
         return Torch(self.values, self.steps - {step}, self.narrow)
@@ -67,7 +68,7 @@ class Eager:
 class Cuda:
     """An array of CuPy, which numpy may not convert by itself."""
 
-    __cuda_array_interface__ = None
+    __dlpack__ = None
 
     def __init__(self, values):
         self.values = values
