@@ -30,8 +30,8 @@ PACKAGES = {
     "engine": "errors runtime storage rows moments models",
     "engine.dask": "errors runtime storage rows moments models engine",
     "estimators": "errors runtime storage rows moments models engine",
-    "versions": "runtime kernels",
-    "__init__": "storage rows moments models engine estimators versions",  # the public names
+    "versions": "kernels",
+    "__init__": "versions",  # and what `__init__.pyi` names, when it is used
     "datasets": "errors runtime storage rows moments models engine estimators __init__",
     "plots": "errors runtime rows moments models engine estimators __init__",
     "cli": "errors runtime storage rows moments models engine estimators __init__ datasets plots",
@@ -94,7 +94,9 @@ def test_nothing_else_is_at_the_top():
     packages = {package.partition(".")[0] for package in PACKAGES}
     found = {path.name for path in PACKAGE.iterdir() if path.name != "__pycache__"}
     files = {"__init__", "__main__", "errors", "versions"}
-    assert found == {"py.typed", *(f"{file}.py" for file in files)} | (packages - files)
+    assert found == {"py.typed", "__init__.pyi", *(f"{file}.py" for file in files)} | (
+        packages - files
+    )
     assert {package_of(file) for file in FILES} == PACKAGES.keys()
 
 
@@ -178,18 +180,14 @@ def test_other_libraries_are_used_by_their_public_names():
 
 def test_public_names_are_there():
     """Names that are imported when they are used are those that type checkers find."""
-    assert len({*streamgda.__all__}) == len(streamgda.__all__)  # ruff keeps them sorted
-    found = {}
-    for module, names, _ in imports(parse(PACKAGE / "__init__.py")):
-        if module.startswith("streamgda"):
-            found |= {name: getattr(import_module(module), name) for name in names}
-    assert found == {name: getattr(streamgda, name) for name in streamgda.__all__}
-    assert set(streamgda.__all__) < set(dir(streamgda))
+    for name in streamgda.__all__:
+        assert getattr(streamgda, name) is not None, name
+    assert dir(streamgda) == streamgda.__all__
 
 
 def test_submodules_are_found_and_other_names_are_not():
     assert streamgda.errors.__name__ == "streamgda.errors"
-    with pytest.raises(AttributeError, match="module 'streamgda' has no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match="nothing"):
         _ = streamgda.nothing
 
 

@@ -12,7 +12,6 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 import streamgda
-from streamgda import versions
 
 TOP = Path(__file__).parents[2]
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
@@ -58,20 +57,14 @@ def test_the_module_is_the_command(monkeypatch, capsys):
 # --- dependencies -------------------------------------------------------------------------------
 
 
-def test_versions_of_all_dependencies_are_shown(capsys, monkeypatch):
-    names = versions.dependencies()
-    users = [extra for extra in OPTIONAL if extra not in ("docs", "test", "bench")]
-    expected = [*REQUIRED, *(part for extra in users for part in OPTIONAL[extra])]
-    assert set(names) == {requirement.name for requirement in expected}
-    monkeypatch.setattr(versions, "dependencies", lambda: [*names, "no-such-package"])
+def test_versions_of_all_dependencies_are_shown(capsys):
     streamgda.show_versions()
     shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert {requirement.name for requirement in REQUIRED} < shown.keys()
     assert shown["streamgda"] == streamgda.__version__
     assert shown["python"].startswith(f"{sys.version.split()[0]} ")
     assert shown["numpy"] == sys.modules["numpy"].__version__
-    assert shown["no-such-package"] == "not installed"
-    assert {"processor", "kernels", "threads", "system"} <= shown.keys()
-    assert int(shown["threads"]) >= 1
+    assert {"processor", "kernels", "system", "openblas", "pyarrow"} <= shown.keys()
 
 
 def test_the_oldest_environment_has_the_least_versions():
