@@ -326,8 +326,6 @@ def accumulate_into(
     ClassMoments
         `moments`, or new ones.
     """
-    if type(rows.X) is not np.ndarray and moments._sums_in_place:
-        rows = rows.in_place()
     X = None if options else rows.at_once
     if X is not None:
         y = one_class(X) if rows.y is None else rows.y
@@ -390,7 +388,6 @@ def accumulate_again(
 def _accumulated(asked: Accumulation, rows: Rows) -> Moments:
     """Choose how rows are accumulated: with `_accumulated_batches` the only place that does."""
     moments, rows = asked.empty(), rows.opened()
-    rows = rows.in_place() if moments._sums_in_place else rows
     asked = replace(asked, feature_names=rows.X.feature_names)
     if rows.executor == "dask":
         return on_dask().accumulate(asked, rows)

@@ -12,7 +12,6 @@ from streamgda.kernels import (
     kernel,
     shared_kernel,
 )
-from streamgda.kernels.columns import rows_at_a_time, rows_between
 from streamgda.kernels.products import FEW_ROWS, add_few, add_gram, empty_rows
 from streamgda.kernels.sums import scalar_two_sum
 from streamgda.kernels.vectors import (
@@ -174,9 +173,7 @@ def clear_sums(sums, n_parts, size, totals):
 
 
 @inline_kernel
-def begin_block(
-    X, order, columns, stops, codes, weights, first, last, count, mean, numbers, totals, vectors
-):
+def begin_block(X, order, codes, weights, first, last, count, mean, numbers, totals, vectors):
     """Write the weights of the classes of a block, twice, and pivots to ``vectors[0]``.
 
     The pivot of a class is its mean so far, or else its first row. Only those of classes that the
@@ -199,11 +196,9 @@ def begin_block(
         if numbers[k] > totals[k]:
             totals[k] = numbers[k]
             left -= 1
-            row = first + r
-            rows = rows_between(X, order, columns, stops, row, row + 1)
-            row = order[row] if order.shape[0] > 0 else 0
+            row = order[first + r] if order.shape[0] > 0 else first + r
             for j in range(mean.shape[1]):
-                vectors[0, k, j] = rows[row, j]
+                vectors[0, k, j] = X[row, j]
         r += 1
 
 
@@ -272,14 +267,13 @@ def add_centred(X, codes, weights, block_rows, limit, count, squares, mean, mean
 
 @kernel
 def add_centred_squares(
-    X, order, columns, stops, codes, weights, block_rows, limit, count, squares, mean, mean_low,
-    scatter,
-):  # fmt: skip
+    X, order, codes, weights, block_rows, limit, count, squares, mean, mean_low, scatter
+):
     """Add rows as `add_centred` does, to sums of squares of each group of classes.
 
-    Each block is read once, in an order (see `take_rows`) or from columns (see `rows_between`), for
-    sums and squares about pivots, from which the squares of the means are subtracted. If the
-    subtraction leaves too few digits, the block is read a second time, with its means as pivots.
+    Each block is read once, in an order (see `take_rows`), for sums and squares about pivots, from
+    which the squares of the means are subtracted. If the subtraction leaves too few digits, the
+    block is read a second time, with its means as pivots.
     """
     n_classes, d = mean.shape
     shared, width = n_classes // scatter.shape[0], padded_width(d)
@@ -289,20 +283,10 @@ def add_centred_squares(
     for first in range(0, codes.shape[0], block_rows):
         last = min(first + block_rows, codes.shape[0])
         n_parts = parts_for(codes, first, last)
-        begin_block(
-            X, order, columns, stops, codes, weights, first, last, count, mean, numbers, totals,
-            vectors,
-        )  # fmt: skip
+        begin_block(X, order, codes, weights, first, last, count, mean, numbers, totals, vectors)
         for times in range(2):
             clear_sums(parts, n_parts, 2 * width, totals)
-            step = rows_at_a_time(X, columns, first, last)
-            for start in range(first, last, step):
-                n = min(step, last - start)
-                some = slice(start, start + n)
-                add_class_squares(
-                    rows_between(X, order, columns, stops, start, start + n),
-                    order[some], codes[some], weights[some], 0, n, n_parts, vectors, parts,
-                )  # fmt: skip
+            add_class_squares(X, order, codes, weights, first, last, n_parts, vectors, parts)
             again, within = False, True
             for k in range(n_classes):
                 if totals[k] > 0:

@@ -22,7 +22,6 @@ from streamgda.kernels.centred import (
     merge_sums,
     sum_weights,
 )
-from streamgda.kernels.columns import rows_at_a_time, rows_between
 from streamgda.kernels.vectors import (
     LANES,
     as_structures,
@@ -73,7 +72,7 @@ def empty_buckets(n_classes, width, n_rows):
 
 
 @inline_kernel
-def add_vectors(X, order, columns, stops, codes, weights, first, last, totals, vectors, products):
+def add_vectors(X, order, codes, weights, first, last, totals, vectors, products):
     """Add rows that are single vectors, without weights; see `add_narrow_products`.
 
     To load and store their products and sums for each row takes less time than to copy it.
@@ -81,14 +80,7 @@ def add_vectors(X, order, columns, stops, codes, weights, first, last, totals, v
     n_classes, n_sums = vectors.shape[1], 1 + N_ROTATIONS
     shared, sums = n_classes // products.shape[0], empty_vectors(n_classes * n_sums * LANES)
     clear(sums, 0, sums.size)
-    step = rows_at_a_time(X, columns, first, last)
-    for start in range(first, last, step):
-        n = min(step, last - start)
-        some = slice(start, start + n)
-        add_class_products(
-            rows_between(X, order, columns, stops, start, start + n),
-            order[some], codes[some], weights[some], 0, n, 1, vectors, sums,
-        )  # fmt: skip
+    add_class_products(X, order, codes, weights, first, last, 1, vectors, sums)
     for k in range(n_classes):
         at, g = k * n_sums * LANES, k // shared
         for i in range(LANES):
@@ -98,17 +90,14 @@ def add_vectors(X, order, columns, stops, codes, weights, first, last, totals, v
 
 
 @inline_kernel
-def add_narrow_products(
-    X, order, columns, stops, codes, weights, first, last, totals, vectors, products
-):
+def add_narrow_products(X, order, codes, weights, first, last, totals, vectors, products):
     """Write the sums of ``w t`` to ``vectors[1]``, and those of ``w t t'`` to `products`.
 
-    They are of the rows from `first` to `last`, in an order (see `take_rows`) or from columns (see
-    `rows_between`). For a row of class k with weight w, t is ``x - vectors[0, k]``. There is a
-    matrix of products for each group, of as many successive classes. All matrices except the rows
-    are padded. Products are computed below the diagonal, and some above it. `totals` are the
-    weights of the classes: matrices of single ones without rows are left as they are, so that a few
-    rows take no time for them.
+    They are of the rows from `first` to `last`, in an order (see `take_rows`). For a row of class k
+    with weight w, t is ``x - vectors[0, k]``. There is a matrix of products for each group, of as
+    many successive classes. All matrices except the rows are padded. Products are computed below
+    the diagonal, and some above it. `totals` are the weights of the classes: matrices of single
+    ones without rows are left as they are, so that a few rows take no time for them.
     """
     n_classes, width = vectors.shape[1], vectors.shape[2]
     n_groups, size = products.shape[0], width * width
@@ -117,23 +106,16 @@ def add_narrow_products(
             clear(products, g * size, (g + 1) * size)
     clear(vectors, n_classes * width, 2 * n_classes * width)
     if width == LANES and weights.shape[0] == 0 and first < last:
-        add_vectors(
-            X, order, columns, stops, codes, weights, first, last, totals, vectors, products
-        )
+        add_vectors(X, order, codes, weights, first, last, totals, vectors, products)
     else:
         rows, roots, ends = empty_buckets(n_classes, width, last - first)
-        size, step = rows.shape[1], rows_at_a_time(X, columns, first, last)
-        for start in range(first, last, step):
-            n, r = min(step, last - start), 0
-            taken = rows_between(X, order, columns, stops, start, start + n)
-            some = slice(start, start + n)
-            places, classes, own = order[some], codes[some], weights[some]
-            while r < n:
-                r = fill_buckets(taken, places, classes, own, r, n, vectors, rows, roots, ends)
-                k = classes[r - 1]
-                if ends[k] == (k + 1) * size:
-                    add_bucket(rows, roots, k, size, vectors, products)
-                    ends[k] = k * size
+        size, r = rows.shape[1], first
+        while r < last:
+            r = fill_buckets(X, order, codes, weights, r, last, vectors, rows, roots, ends)
+            k = codes[r - 1]
+            if ends[k] == (k + 1) * size:
+                add_bucket(rows, roots, k, size, vectors, products)
+                ends[k] = k * size
         for k in range(n_classes):
             n = ends[k] - k * size
             if n > 0:
@@ -302,17 +284,13 @@ def _add_tile(builder, bucket, width, line, column, n_vectors, start, sums):
 
 @kernel
 def add_centred_narrow(
-    X, order, columns, stops, codes, weights, block_rows, limit, count, squares, mean, mean_low,
-    scatter,
-):  # fmt: skip
+    X, order, codes, weights, block_rows, limit, count, squares, mean, mean_low, scatter
+):
     """Add narrow rows, in an order (see `take_rows`), as `add_centred` does, to scatter matrices.
 
     Each block is read once, for sums and products about pivots, from which the products of the
     means are subtracted. If the subtraction leaves too few digits, the block is read a second
     time, with its means as pivots.
-
-    If addresses of columns in parts are given, some rows at a time are written to `X`; see
-    `rows_between`.
     """
     n_classes, d = mean.shape
     n_groups, width = scatter.shape[0], padded_width(d)
@@ -322,14 +300,9 @@ def add_centred_narrow(
     products = empty_vectors((n_groups, width, width))
     for first in range(0, codes.shape[0], block_rows):
         last = min(first + block_rows, codes.shape[0])
-        begin_block(
-            X, order, columns, stops, codes, weights, first, last, count, mean, numbers, totals,
-            vectors,
-        )  # fmt: skip
+        begin_block(X, order, codes, weights, first, last, count, mean, numbers, totals, vectors)
         for times in range(2):
-            add_narrow_products(
-                X, order, columns, stops, codes, weights, first, last, totals, vectors, products
-            )
+            add_narrow_products(X, order, codes, weights, first, last, totals, vectors, products)
             # If the pivot was a mean, most of what is subtracted is added again for its distance.
             clear(lost, 0, lost.size)
             for k in range(n_classes):
@@ -381,10 +354,7 @@ def add_exact_narrow(X, order, codes, count, total, scatter):
     clear(vectors, 0, n_classes * width)
     n_rows = codes.shape[0]
     sum_weights(codes, weights, 0, n_rows, totals)
-    columns, stops = empty_indices((0, 0)), empty_indices(0)
-    add_narrow_products(
-        X, order, columns, stops, codes, weights, 0, n_rows, totals, vectors, products
-    )
+    add_narrow_products(X, order, codes, weights, 0, n_rows, totals, vectors, products)
     for k in range(n_classes):
         count[k] += np.int64(totals[k])
         for j in range(d):

@@ -10,7 +10,7 @@ import numpy as np
 
 from streamgda.kernels import inline_kernel, inner_kernel, kernel, shared_kernel
 from streamgda.kernels.blas import cross, gram
-from streamgda.kernels.sums import number_of, row_start
+from streamgda.kernels.sums import row_start
 from streamgda.kernels.vectors import prefetch_values
 
 # Rows of a product. float32 products are summed in float32 in a block: about four of these, or of
@@ -55,9 +55,8 @@ def empty_rows(n_rows, n_features, n_classes):
 def centre_rows(X, codes, order, weights, high, low, start, rows, magnitude):
     """Write each row numbered by `order`, less its class's centre, times the root of its weight.
 
-    Values are read by `number_of`, from feature `start` on. The centre is ``high + low``; rows are
-    centred in the type of these and of `magnitude`, to which the magnitudes of each feature are
-    added.
+    Values are read from feature `start` on. The centre is ``high + low``; rows are centred in the
+    type of these and of `magnitude`, to which the magnitudes of each feature are added.
     """
     number, width = high.dtype.type, magnitude.shape[0]
     for q in range(order.shape[0]):
@@ -69,12 +68,12 @@ def centre_rows(X, codes, order, weights, high, low, start, rows, magnitude):
         if weights.shape[0] > 0:
             root = number(np.sqrt(weights[r]))
             for j in range(width):  # values that float32 rounds to zero are nonzero here
-                value = root * ((number_of(row[j]) - centre[j]) - rest[j])
+                value = root * ((row[j] - centre[j]) - rest[j])
                 rows[q, j] = value
                 magnitude[j] += abs(value)
         else:
             for j in range(width):
-                rows[q, j] = (number_of(row[j]) - centre[j]) - rest[j]
+                rows[q, j] = (row[j] - centre[j]) - rest[j]
             for j in range(width):
                 magnitude[j] += abs(rows[q, j])
 
@@ -201,7 +200,7 @@ def find_features(X, codes, order, high, low, first, last, features):
         k = np.uint64(codes[r])
         row, centre, rest = X[r, first:], high[k, first:], low[k, first:]
         for j in range(found.shape[0]):
-            found[j] |= (number_of(row[j]) - centre[j]) - rest[j] != 0
+            found[j] |= (row[j] - centre[j]) - rest[j] != 0
         if q % _LOOKED_AT == 0:
             missing = 0
             for j in range(found.shape[0]):

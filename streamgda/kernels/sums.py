@@ -125,38 +125,6 @@ def number_entries(memory, offsets, n_known, table, found, codes):
     return n_different
 
 
-def _number_of(value):
-    return np.float32(value.view(np.float16)) if value.dtype == np.uint16 else value
-
-
-@intrinsic_of(_number_of)
-def number_of(typing, value):
-    """Return a value of rows as a number: float16 is given by its bits, as uint16."""
-
-    def generate(context, builder, signature, arguments):
-        word, number = ir.IntType(32), ir.FloatType()
-        bits = builder.zext(arguments[0], word)
-        magnitude = builder.shl(builder.and_(bits, word(0x7FFF)), word(13))
-        # The factor is that of the exponents' biases. Infinity and NaN keep their bits.
-        scaled = builder.fmul(builder.bitcast(magnitude, number), number(2.0**112))
-        special = builder.icmp_unsigned(">=", magnitude, word(0x7C00 << 13))
-        finite = builder.bitcast(scaled, word)
-        found = builder.select(special, builder.or_(magnitude, word(0x7F800000)), finite)
-        sign = builder.shl(builder.and_(bits, word(0x8000)), word(16))
-        return builder.bitcast(builder.or_(found, sign), number)
-
-    if value == types.uint16:
-        return types.float32(value), generate
-    return value(value), lambda context, builder, signature, arguments: arguments[0]
-
-
-@kernel
-def widen_halves(halves, out):
-    """Write numbers of float16, given as their bits, in float32."""
-    for i in range(halves.shape[0]):
-        out[i] = number_of(halves[i])
-
-
 @kernel
 def group_rows(codes, order, starts):
     """Order rows by class: class k has rows ``order[starts[k]:starts[k + 1]]``, in rising order.
@@ -180,10 +148,7 @@ def group_rows(codes, order, starts):
 
 @kernel
 def add_sums(X, codes, weights, centre, sums, beyond):
-    """Add ``w (x - centre[class])`` to ``sums[class]``, and to `beyond` the rows beyond `LARGE`.
-
-    Values are read by `number_of`.
-    """
+    """Add ``w (x - centre[class])`` to ``sums[class]``, and to `beyond` the rows beyond `LARGE`."""
     weighted = weights.shape[0] > 0
     for r in range(X.shape[0]):
         prefetch_values(X, (r + 1) * X.shape[1], X.shape[1])
@@ -192,12 +157,12 @@ def add_sums(X, codes, weights, centre, sums, beyond):
         if weighted:
             w = weights[r]
             for j in range(X.shape[1]):
-                t = number_of(X[r, j]) - centre[k, j]
+                t = X[r, j] - centre[k, j]
                 sums[k, j] += w * t
                 large |= abs(t) + abs(w * t) > LARGE
         else:
             for j in range(X.shape[1]):
-                t = number_of(X[r, j]) - centre[k, j]
+                t = X[r, j] - centre[k, j]
                 sums[k, j] += t
                 large |= abs(t) > LARGE
         beyond[0] += large

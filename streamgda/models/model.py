@@ -21,7 +21,7 @@ from streamgda.models.calibration import likelihoods
 from streamgda.moments.feature_maps import Lifting, restored_map
 from streamgda.moments.roots import NO_LABELS, NO_SCORES, Answers
 from streamgda.rows import named_rows
-from streamgda.rows.arrays import ColumnRows, as_kernel_rows, read_only, row_type
+from streamgda.rows.arrays import as_kernel_rows, read_only, row_type
 from streamgda.rows.invalid_rows import all_finite, as_matrix, refuse_not_finite
 from streamgda.rows.lifted import LiftedRows, lifted
 from streamgda.rows.names import join_names, restored_names, saved_names
@@ -69,13 +69,10 @@ def _write_labels(classes: np.ndarray, scores: np.ndarray, out: np.ndarray) -> N
 
 
 def checked_rows(model: Any, X: Any, first_row: int = 0, sparse: bool = False) -> Any:
-    """Return rows as arrays that fit a model, behind its feature map if it has one.
-
-    Rows by columns stay so without a map.
-    """
+    """Return rows as arrays that fit a model, behind its feature map if it has one."""
     plain = model.feature_map is None
     X = checked_names(X, model.feature_names)
-    X = as_matrix(X, first_row, sparse and plain, plain and type(X) is ColumnRows)
+    X = as_matrix(X, first_row, sparse and plain)
     lifting = model.feature_map
     check_width(X, model.n_features if lifting is None else lifting.n_in)
     return lifted(X, lifting, first_row)
@@ -83,7 +80,7 @@ def checked_rows(model: Any, X: Any, first_row: int = 0, sparse: bool = False) -
 
 def checked_names(X: Any, names: tuple[str, ...] | None) -> Any:
     """Return rows; raise `InvalidDataError` if their features have other names than a model's."""
-    if names is not None and type(X) not in (np.ndarray, ColumnRows):
+    if names is not None and type(X) is not np.ndarray:
         X, found = named_rows(X)
         join_names(names, found, "this model", InvalidDataError)
     return X

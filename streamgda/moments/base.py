@@ -156,11 +156,6 @@ class Moments(Saved):
         """Rows that were left out as invalid."""
         return 0
 
-    @property
-    def _sums_in_place(self) -> bool:
-        """True if rows are summed where they are, by columns; or else copied."""
-        return False
-
     @synchronized
     def _description(self) -> dict[str, Any]:
         counts = zip(as_objects(self.classes), self.class_count.tolist(), strict=True)

@@ -35,7 +35,6 @@ from streamgda.moments.covariance_types import Structure, structure_of, symmetri
 from streamgda.moments.parallel import (
     Coded,
     add_in_parts,
-    as_summed_rows,
     by_ranges,
     sums_of_weights,
 )
@@ -43,7 +42,7 @@ from streamgda.moments.roots import LEAST_VARIANCE
 from streamgda.rows.arrays import (
     NO_WEIGHTS,
     WINDOW_BYTES,
-    as_numbers,
+    as_kernel_rows,
     read_only,
     row_type,
 )
@@ -410,7 +409,7 @@ class Sums(ABC):
                 add = partial(uninterrupted, add)
             if self._uses_blas_threads(n):
                 add = partial(threads.call_serial_blas, add)
-            add(Coded(as_summed_rows(X, dtype), codes, weights), max(n, LEAST_ROWS))
+            add(Coded(as_kernel_rows(X, dtype), codes, weights), max(n, LEAST_ROWS))
             return self
         rows = Coded(np.asarray(X), codes, weights)  # which are read several times
         if way == "passes":
@@ -727,8 +726,7 @@ class CentredSums(Sums):
         pivot, sums = np.zeros_like(self.mean), np.zeros_like(self.mean)
         pivot[present] = X[first[present]]
         beyond = np.zeros(1, np.int64)  # values too large to be squared and summed
-        X, dtype = as_numbers(X, self._read_dtype(X.dtype))
-        rows = Coded(X, codes, weights)
+        dtype = self._read_dtype(X.dtype)
         add_in_parts(rows, dtype, add_sums, (pivot,), sums, beyond)
         within = not beyond.any() and (number + self.count).max() < LARGE
         if not (within and means_of_sums(LARGE, number, pivot, sums)):
@@ -763,8 +761,7 @@ class CentredSums(Sums):
         dtype = self._read_dtype(X.dtype)
         rounded = self.structure.matrix and dtype != _FLOAT64
         before = self._square_sums.copy() if rounded else _NO_SQUARES
-        X, read = as_numbers(X, dtype)
-        for block in Coded(X, codes, weights).blocks(read):
+        for block in rows.blocks(dtype):
             parallel.add_scatter(block, centre, centre_low, dtype, self.packed)
         if rounded:
             self.rounding = self._rounding() + _FLOAT32_ROUNDING * (self._square_sums - before)

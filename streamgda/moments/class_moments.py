@@ -27,7 +27,7 @@ from streamgda.moments.parallel import Coded
 from streamgda.moments.statistics import sums_of
 from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows
-from streamgda.rows.arrays import NO_WEIGHTS, ColumnRows, as_slab, narrowed, row_type, unmasked
+from streamgda.rows.arrays import NO_WEIGHTS, as_slab, row_type, unmasked
 from streamgda.rows.invalid_rows import (
     CHECK_SUMS,
     UNMASKED,
@@ -139,9 +139,9 @@ class ClassMoments(Moments):
               S_k = \sum w_i (x_i - m_k)(x_i - m_k)^T
 
     merged by Chan, Golub and LeVeque's formula. Rows of uint8, int8, uint16 and int16 without
-    weights are summed in integers, and so are those of wider integers if a batch of them fits in 16
-    bits: no bit then depends on the order or the chunks of the rows, except in fourth moments.
-    Covariances are rounded twice: the scatter, and its division by the number of rows.
+    weights are summed in integers, and no bit then depends on the order or the chunks of the rows,
+    except in fourth moments. Covariances are rounded twice: the scatter, and its division by the
+    number of rows.
 
     Everything else is float64, with one exception: if the moments take more than 1 MiB, float32
     and float16 rows are centred and multiplied in float32, up to 224 rows at a time; up to six of
@@ -534,10 +534,6 @@ class ClassMoments(Moments):
     def _scratch_bytes(self, n_features: int) -> int:
         return scratch_bytes(self._structure, n_features)
 
-    @property
-    def _sums_in_place(self) -> bool:
-        return self._lifting is None and not self._keeps_fourth
-
     def _update(
         self,
         slab: Slab,
@@ -558,7 +554,7 @@ class ClassMoments(Moments):
         X, weight, start = slab.X, slab.weight, slab.first_row
         X, names = (X, None) if type(X) in UNMASKED else named_rows(X)
         sparse = self._lifting is None and not self._structure.matrix
-        X = as_maskable_matrix(X, sparse, in_place=self._sums_in_place)
+        X = as_maskable_matrix(X, sparse)
         check_labels(X, y)
         plain = rule is CHECK_SUMS and type(X) is np.ndarray  # the common case, at once
         if weight is None and (plain or not (rule.selects or rule.needs_search(X))):
@@ -593,8 +589,6 @@ class ClassMoments(Moments):
             label_codes.check_expected(y, of_rows, classes, expected, first_row, numbers)
         sums: Any = self._sums if classes is self._classes else self._with_classes(classes)
         if type(sums) is not CentredSums:  # not isinstance, slow for abstract classes
-            if type(X) in (np.ndarray, ColumnRows) and not weights.size:
-                X = narrowed(X)
             sums = self._summable(sums, X, weights, classes.size)
         coded, scale = Coded(X, codes, weights), None if self._keeps_fourth else decay
         self.changes += 1

@@ -33,7 +33,7 @@ from streamgda.kernels.sums import copy_symmetric, triangle_size
 from streamgda.moments import cost
 from streamgda.moments import roots as roots_of
 from streamgda.moments.parallel import add_integers, triangle_ranges
-from streamgda.rows.arrays import byte_rows, copied, with_columns, with_order
+from streamgda.rows.arrays import byte_rows, copied, with_order
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import shown
@@ -273,7 +273,7 @@ class Structure:
         """
         if type(X) is CompressedRows:
             return bool(add_sparse_centred(*X.arrays, codes, weights, *state))
-        return bool(add_centred_squares(*with_columns(X), codes, weights, block_rows, *state))
+        return bool(add_centred_squares(*with_order(X), codes, weights, block_rows, *state))
 
     def add_integers(self, X: Any, codes: np.ndarray, n_threads: int, *state: np.ndarray) -> None:
         """Add rows of integers to int64 sums.
@@ -390,7 +390,7 @@ class Matrix(Structure):
         (n_rows, d), n_classes = X.shape, state[1].size
         # To look at all sizes takes as long as to add a row.
         if n_rows > n_classes and cost.in_buckets(self.load(n_classes, d), n_rows):
-            return bool(add_centred_narrow(*with_columns(X), codes, weights, block_rows, *state))
+            return bool(add_centred_narrow(*with_order(X), codes, weights, block_rows, *state))
         return bool(add_centred(copied(X), codes, weights, block_rows, *state))
 
     def add_integers(self, X: Any, codes: np.ndarray, n_threads: int, *state: np.ndarray) -> None:

@@ -16,7 +16,7 @@ from streamgda.kernels.products import BLOCK_ROWS as FLOAT_ROWS
 from streamgda.kernels.products import LEAST_ROWS, PRODUCT_ROWS
 from streamgda.kernels.sums import group_rows
 from streamgda.moments.roots import halves
-from streamgda.rows.arrays import ColumnRows, OrderedRows, as_kernel_rows, blocks
+from streamgda.rows.arrays import OrderedRows, as_kernel_rows, blocks
 from streamgda.rows.labels import read_codes
 from streamgda.runtime import threads
 from streamgda.runtime.interruption import Lock
@@ -41,19 +41,14 @@ class Coded(NamedTuple):
         return self._replace(codes=read_codes(self.codes))
 
     def part(self, rows: slice, dtype: np.dtype) -> Coded:
-        """Return some of the rows, which kernels read in a data type, or from their columns."""
-        X = as_summed_rows(self.X[rows], dtype)
+        """Return some of the rows, which kernels read in a data type."""
+        X = as_kernel_rows(self.X[rows], dtype)
         return Coded(X, read_codes(self.codes[rows]), self.weights[rows])
 
     def blocks(self, dtype: np.dtype) -> Iterator[Coded]:
         """Yield blocks of the rows, which kernels read in a data type; see `rows.arrays.blocks`."""
         for rows, block in blocks(self.X, dtype, _ORDER_BYTES):
             yield Coded(block, read_codes(self.codes[rows]), self.weights[rows])
-
-
-def as_summed_rows(X: Any, dtype: np.dtype) -> Any:
-    """Return rows as kernels sum them: in a data type, or from their columns."""
-    return X if type(X) is ColumnRows and X.dtype == dtype else as_kernel_rows(X, dtype)
 
 
 def sums_of_weights(codes: np.ndarray, weights: np.ndarray, n_classes: int) -> np.ndarray:

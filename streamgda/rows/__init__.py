@@ -219,10 +219,6 @@ class Rows:
         """The executor of a pass over the sources: this process, or dask."""
         return "dask" if any(s.executor == "dask" for s in self.sources) else "process"
 
-    def in_place(self) -> Self:
-        """Return the rows such that they are read where they are, by columns."""
-        return replace(self, X=self.X.in_place()) if isinstance(self.X, RowSource) else self
-
     def each(self, function: Callable[[Any], Any]) -> Self:
         """Return what a function makes of the rows and of what is beside them."""
         fields = {name: getattr(self, name) for name in FIELDS}

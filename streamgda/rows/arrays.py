@@ -1,4 +1,4 @@
-"""Arrays as kernels read them: tensors, masks, types, blocks, rows by columns, coded labels."""
+"""Arrays as kernels read them: tensors, masks, types, blocks, coded labels."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamgda.errors import InvalidDataError
-from streamgda.kernels.columns import write_rows
 from streamgda.kernels.products import LEAST_ROWS
-from streamgda.kernels.sums import number_entries, widen_halves
+from streamgda.kernels.sums import number_entries
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
 
@@ -155,8 +154,6 @@ _FLOAT64 = _TYPES[np.dtype("f8")]  # that rows of all other types are cast to
 _TYPES[np.dtype("f2")] = _TYPES[np.dtype("f4")]
 
 INTEGERS = tuple(dtype for dtype, kind in _TYPES.items() if kind.exact)
-_NARROW = tuple((dtype, np.iinfo(dtype).min, np.iinfo(dtype).max) for dtype in INTEGERS)
-_LIMITED_ELEMENTS = 1 << 17  # whose limits are found at a time: they stay in a cache
 
 
 def row_type(dtype: np.dtype) -> RowType:
@@ -173,36 +170,6 @@ def row_type(dtype: np.dtype) -> RowType:
     return found
 
 
-def narrowed(X: Any) -> Any:
-    """Return rows of 32- or 64-bit integers as those of the first smaller type that holds them all.
-
-    They are a view of the lowest bytes. All other rows are returned unchanged.
-
-    Examples
-    --------
-    >>> narrowed(np.array([[3, 200], [0, 255]])).dtype, narrowed(np.array([[70_000]])).dtype
-    (dtype('uint8'), dtype('int64'))
-    """
-    if X.dtype.kind not in "iu" or X.dtype.itemsize < 4:
-        return X
-    X = np.asarray(X)
-    least = most = 0
-    step = max(1, _LIMITED_ELEMENTS // max(1, X.shape[1]))
-    for start in range(0, len(X), step):
-        rows = X[start : start + step]
-        least, most = min(least, int(rows.min())), max(most, int(rows.max()))
-        if most - least > np.iinfo("u2").max:
-            return X
-    for dtype, low, high in _NARROW:
-        if low <= least and most <= high:
-            rest = "rest", f"V{X.itemsize - dtype.itemsize}"
-            fields: list[Any] = [("low", dtype), rest]
-            if X.dtype.str[0] == ">":
-                fields = [rest, ("low", dtype.newbyteorder(">"))]
-            return X.view(np.dtype(fields))["low"]
-    return X
-
-
 # --- blocks of rows -------------------------------------------------------------------------------
 
 
@@ -212,8 +179,6 @@ def is_plain(X: Any) -> bool:
 
 
 NO_WEIGHTS = np.empty(0)
-_HALF, _SINGLE = np.dtype(np.float16), np.dtype(np.float32)
-_WIDENED_ELEMENTS = 1 << 18  # that are worth a call on another thread
 WINDOW_BYTES = 1 << 26  # held of rows that are grouped by class at a time
 
 
@@ -231,23 +196,6 @@ def blocks(X: Any, dtype: np.dtype, beside: int) -> Iterator[tuple[slice, np.nda
         yield rows, as_kernel_rows(X[rows], dtype)
 
 
-_NUMBERS = frozenset(np.dtype(kind) for kind in ("f4", "f8", "i4", "u4", "i8", "u8"))
-
-
-def as_numbers(X: Any, dtype: np.dtype) -> tuple[Any, np.dtype]:
-    """Return rows, and the type in which kernels read them that convert each value for themselves.
-
-    That is float16 as its bits, see `kernels.sums.number_of`, or the type of the rows. Those that
-    have to be copied anyway are converted to a data type first.
-    """
-    if not isinstance(X, np.ndarray) or not X.flags.c_contiguous:
-        return X, dtype
-    if X.dtype == _HALF and dtype == _SINGLE:
-        X = X.view(np.uint16)
-        return X, X.dtype
-    return X, X.dtype if X.dtype in _NUMBERS else dtype
-
-
 class OrderedRows:
     """Rows as kernels read them, in another order, which some kernels follow without a copy."""
 
@@ -259,29 +207,12 @@ class OrderedRows:
         return OrderedRows(self.values, self.order[rows])
 
 
-# Rows that are written at a time, and summed while they are in the first cache; there are multiples
-# of as many of few features. Successive ones are added to different sums, in turn, by some kernels.
-_SPACE_ROWS, _FEW_FEATURES = 32, 16
-_NO_ORDER, _NO_COLUMNS = np.empty(0, np.intp), (np.empty((0, 0), np.intp), np.empty(0, np.intp))
-_IN_ORDER = _NO_ORDER, *_NO_COLUMNS
+_NO_ORDER = np.empty(0, np.intp)
 
 
 def with_order(X: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return rows that kernels read, and their order, empty if they are in order."""
     return (X.values, X.order) if type(X) is OrderedRows else (np.asarray(X), _NO_ORDER)
-
-
-def with_columns(X: Any) -> tuple[np.ndarray, ...]:
-    """Return rows and their order as `with_order` does; or space for some rows, and columns.
-
-    Kernels write them to that space from the columns, given as `ColumnRows.addresses`.
-    """
-    if type(X) is np.ndarray:
-        return X, *_IN_ORDER
-    if type(X) is not ColumnRows:
-        return *with_order(X), *_NO_COLUMNS
-    n_rows = min(len(X), _SPACE_ROWS * max(1, _FEW_FEATURES // X.shape[1]))
-    return np.empty((n_rows, X.shape[1]), X.dtype), _NO_ORDER, *X.addresses()
 
 
 def copied(X: Any) -> Any:
@@ -302,16 +233,7 @@ def as_kernel_rows(X: Any, dtype: np.dtype) -> Any:
         return X.astype(dtype)
     if type(X) is OrderedRows:
         return X
-    if X.dtype != _HALF or dtype != _SINGLE:
-        return np.ascontiguousarray(X, dtype)
-    # numpy takes several times as long
-    bits = np.ascontiguousarray(X, _HALF).reshape(-1).view(np.uint16)
-    rows = np.empty(X.shape, dtype)
-    step = max(_WIDENED_ELEMENTS, -(-bits.size // threads.n_threads()))
-    parts = (slice(i, i + step) for i in range(0, bits.size, step))
-    out = rows.reshape(-1)
-    threads.run(lambda some: widen_halves(bits[some], out[some]), ((some,) for some in parts))
-    return rows
+    return np.ascontiguousarray(X, dtype)
 
 
 def byte_rows(X: np.ndarray) -> tuple[np.ndarray, tuple[int, np.uint8]]:
@@ -323,128 +245,12 @@ def byte_rows(X: np.ndarray) -> tuple[np.ndarray, tuple[int, np.uint8]]:
     return X.view(np.uint8), (X.itemsize, np.uint8(128 if X.dtype.kind == "i" else 0))
 
 
-# --- rows by columns ------------------------------------------------------------------------------
-
-
-_TASK_ELEMENTS = 1 << 18  # that are worth a call on another thread
-
-
-class _Part(NamedTuple):
-    """Rows ``first:last`` of some columns, and the addresses of these if they are read as they are.
-
-    Other columns are strided, or of other types.
-    """
-
-    columns: list[np.ndarray]
-    addresses: np.ndarray | None
-    first: int
-    last: int
-
-    @classmethod
-    def of(cls, columns: Sequence[np.ndarray], dtype: np.dtype) -> _Part:
-        """Return all rows of columns."""
-        plain = all(each.dtype == dtype and each.flags.c_contiguous for each in columns)
-        found = [each.__array_interface__["data"][0] for each in columns] if plain else None
-        addresses = None if found is None else np.array(found, np.intp)
-        return cls([*columns], addresses, 0, len(columns[0]))
-
-    def converted(self, dtype: np.dtype) -> _Part:
-        """Return the rows with columns that are read as they are: copies of others."""
-        if self.addresses is not None:
-            return self
-        rows = slice(self.first, self.last)
-        return self.of([np.ascontiguousarray(each[rows], dtype) for each in self.columns], dtype)
-
-
-class ColumnRows:
-    """Rows whose columns are separate arrays; they become an array where one is needed.
-
-    Kernels ask for some rows at a time, on all threads, so that the rows never exist as a whole.
-
-    Parameters
-    ----------
-    parts : list
-        Consecutive rows.
-    n_features : int
-    dtype : numpy.dtype
-
-    Examples
-    --------
-    >>> rows = ColumnRows.of([np.array([1, 2, 3]), np.array([0.5, 1.5, 2.5])], np.dtype("f8"))
-    >>> rows[1:].shape, np.asarray(rows[1:])
-    ((2, 2), array([[2. , 1.5],
-           [3. , 2.5]]))
-    """
-
-    ndim = 2
-
-    def __init__(self, parts: list[_Part], n_features: int, dtype: np.dtype) -> None:
-        self._parts, self.dtype = parts, dtype
-        self.shape = sum(part.last - part.first for part in parts), n_features
-
-    @classmethod
-    def of(cls, columns: Sequence[np.ndarray], dtype: np.dtype) -> ColumnRows:
-        """Return the rows of columns, which are converted to a type as rows are read."""
-        return cls([_Part.of(columns, dtype)], len(columns), dtype)
-
-    @classmethod
-    def concatenated(cls, rows: Sequence[ColumnRows]) -> ColumnRows:
-        """Return consecutive rows as one."""
-        parts = [part for some in rows for part in some._parts]
-        return cls(parts, rows[0].shape[1], rows[0].dtype)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the rows as an array."""
-        return self.shape[0] * self.shape[1] * self.dtype.itemsize
-
-    def addresses(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the columns as `kernels.columns.write_rows` reads them, while the rows exist.
-
-        Those that kernels cannot read are copied, and the rows keep the copies.
-        """
-        self._parts = [part.converted(self.dtype) for part in self._parts]
-        firsts, lasts = np.array([part[2:] for part in self._parts], np.intp).T
-        stops = np.cumsum(lasts - firsts)
-        skipped = self.dtype.itemsize * (lasts - stops)
-        return np.array([part.addresses for part in self._parts]) + skipped[:, np.newaxis], stops
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, rows: Any) -> Any:
-        """Return consecutive rows by their columns, and others as an array."""
-        if isinstance(rows, slice) and rows.step in (None, 1):
-            start, stop, _ = rows.indices(len(self))
-            kept, at = [], 0  # the number of the first row of a part
-            for part in self._parts:
-                first, last = (
-                    min(max(part.first, part.first + row - at), part.last) for row in (start, stop)
-                )
-                if first < last:
-                    kept.append(part._replace(first=first, last=last))
-                at += part.last - part.first
-            return ColumnRows(kept, self.shape[1], self.dtype)
-        return np.asarray(self)[rows]
-
-    def row(self, number: int) -> np.ndarray:
-        """Return a row."""
-        return np.asarray(self[number : number + 1])[0]
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Return the rows as an array."""
-        rows = np.empty(self.shape, self.dtype)
-        step = max(1, _TASK_ELEMENTS // max(1, self.shape[1]))
-        threads.run(
-            self._write,
-            ((start, rows[start : start + step]) for start in range(0, len(rows), step)),
-        )
-        return rows if dtype is None else rows.astype(dtype, copy=False)
-
-    def _write(self, start: int, out: np.ndarray) -> None:
-        """Write rows from the row `start` on."""
-        some = self[start : start + len(out)]
-        write_rows(*some.addresses(), 0, out.view(f"u{out.itemsize}"))  # one kernel for some types
+def of_columns(columns: Sequence[np.ndarray], dtype: np.dtype) -> np.ndarray:
+    """Return the rows of columns that are separate arrays, in a data type."""
+    rows = np.empty((len(columns[0]), len(columns)), dtype)
+    for j, column in enumerate(columns):
+        rows[:, j] = column
+    return rows
 
 
 # --- labels by codes ------------------------------------------------------------------------------
@@ -612,8 +418,6 @@ def concatenated(parts: Sequence[Any]) -> Any:
     """Return consecutive parts of labels or rows as one."""
     if len(parts) == 1:
         return parts[0]
-    if all(type(part) is ColumnRows for part in parts):
-        return ColumnRows.concatenated(parts)
     if not all(type(part) is CodedLabels for part in parts):
         masked = any(isinstance(part, np.ma.MaskedArray) for part in parts)
         return (np.ma if masked else np).concatenate(parts)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamgda.errors import InvalidDataError
-from streamgda.rows.arrays import CodedLabels, ColumnRows, coded, concatenated, numbered
+from streamgda.rows.arrays import CodedLabels, coded, concatenated, numbered, of_columns
 from streamgda.rows.labels import family
 from streamgda.runtime import threads
 
@@ -85,11 +85,11 @@ def feature_matrix(columns: list[Any], dtype: np.dtype, width: int) -> Any:
         return matrix if missing is None else np.ma.array(matrix, mask=missing.reshape(-1, width))
     numbers = viewed(columns)
     if numbers is not None:
-        return ColumnRows.of(numbers, dtype)
+        return of_columns(numbers, dtype)
     found = [_numbers(column) for column in columns]
     if dtype.kind == "f":
         found = [(v if m is None else np.where(m, np.nan, v), None) for v, m in found]
-    rows = ColumnRows.of([values for values, _ in found], dtype)
+    rows = of_columns([values for values, _ in found], dtype)
     if all(missing is None for _, missing in found):
         return rows
     nothing = np.zeros(len(rows), bool)

@@ -13,7 +13,6 @@ from streamgda.kernels.sums import all_below
 from streamgda.rows.arrays import (
     NO_WEIGHTS,
     SKIP_OR_FILL,
-    ColumnRows,
     as_kernel_rows,
     blocks,
     is_masked,
@@ -35,10 +34,10 @@ from streamgda.rows.sources import Slab, refuse_shape
 from streamgda.rows.sparse import CompressedRows, refuse_type
 from streamgda.runtime.parameters import as_numbers, refuse, shown
 
-UNMASKED = np.ndarray, CompressedRows, ColumnRows  # exactly these have no mask
+UNMASKED = np.ndarray, CompressedRows  # exactly these have no mask
 
 
-def as_matrix(X: Any, first_row: int = 0, sparse: bool = False, in_place: bool = False) -> Any:
+def as_matrix(X: Any, first_row: int = 0, sparse: bool = False) -> Any:
     """Return rows as a two-dimensional array of real numbers, without copying such an array.
 
     Parameters
@@ -48,8 +47,6 @@ def as_matrix(X: Any, first_row: int = 0, sparse: bool = False, in_place: bool =
         Number of the first row in a larger array, from which errors count.
     sparse : bool
         Return sparse matrices and arrays as `CompressedRows`; otherwise they are refused.
-    in_place : bool
-        Return `ColumnRows` unchanged; otherwise they are copied.
 
     Raises
     ------
@@ -57,15 +54,13 @@ def as_matrix(X: Any, first_row: int = 0, sparse: bool = False, in_place: bool =
         For sparse matrices, objects that are not numbers, complex numbers and other shapes, and
         for masked values.
     """
-    X = as_maskable_matrix(X, sparse, in_place)
+    X = as_maskable_matrix(X, sparse)
     return X if type(X) in UNMASKED else unmasked(X, "X", first_row)
 
 
-def as_maskable_matrix(X: Any, sparse: bool = False, in_place: bool = False) -> Any:
+def as_maskable_matrix(X: Any, sparse: bool = False) -> Any:
     """Return rows as `as_matrix` does; as a masked array if, and only if, values are masked."""
-    if type(X) is ColumnRows:
-        X = X if in_place and X.dtype.kind != "b" else np.asarray(X)
-    elif type(X) is not np.ndarray:
+    if type(X) is not np.ndarray:
         if SparseRows.accepts(X):
             if not sparse:
                 refuse_sparse(X)
@@ -522,7 +517,6 @@ def rows_to_count(
     InvalidDataError
         For weights that cannot be used, or an invalid row if that is an error.
     """
-    X = np.asarray(X) if type(X) is ColumnRows else X
     n = X.shape[0]
     counts, weights, n_skipped = labels_to_count(y, sample_weight, rule, first_row)
     y = without_mask(y)

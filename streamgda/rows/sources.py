@@ -17,7 +17,7 @@ from streamgda.errors import (
     InvalidParameterError,
     ReadError,
 )
-from streamgda.rows.arrays import ColumnRows, as_slab, concatenated
+from streamgda.rows.arrays import as_slab, concatenated
 from streamgda.rows.grids import Grid
 from streamgda.runtime.interruption import Lock
 from streamgda.runtime.parameters import shown
@@ -100,8 +100,6 @@ class RowSource:
     mapping : Mapping, optional
         Transformation that is applied to rows when they are read. All other attributes describe
         the rows before it.
-    resident : bool
-        Rows are read where they are, by columns, and not copied to an array.
     """
 
     values: Any
@@ -113,7 +111,6 @@ class RowSource:
     columns: int = 0
     start: int = 0
     mapping: Transformation | None = None
-    resident: bool = False
 
     def __post_init__(self) -> None:
         """Refuse scores that are half-written: the only place where any rows pass."""
@@ -231,10 +228,6 @@ class RowSource:
         """Return a source that requests so many rows beyond those that are read."""
         return self
 
-    def in_place(self) -> Self:
-        """Return a source that reads rows where they are, unless it transforms them."""
-        return replace(self, resident=True) if self.mapping is None else self
-
     def release(self) -> None:
         """Release memory that reading has taken and that can be read again."""
 
@@ -301,8 +294,6 @@ class RowSource:
         """
         first = self.start + start
         rows: Any = self._slice(first, self.start + min(stop, self.n_rows))
-        if type(rows) is ColumnRows and not self.resident:
-            rows = np.asarray(rows)
         return rows if self.mapping is None else self.mapping.function(rows, first)
 
     def whole(self) -> np.ndarray:

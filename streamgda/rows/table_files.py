@@ -952,7 +952,7 @@ class TableRows(ForwardRows):
         # Two slabs hold all blocks that some of their rows are in, and are copied unless they are
         # read where they are.
         held = min(self.n_rows, 2 * (n_rows + table.whole)) + (0 if table.whole else 3 * block)
-        copied = 0 if self.resident else n_rows
+        copied = n_rows
         if self.ndim == 1:  # labels, which are copied out of what is stored together
             decoding += table.whole * table.stored
             return decoding + self.row_bytes * (held + copied)

@@ -15,13 +15,12 @@ import numpy as np
 from narwhals.exceptions import DuplicateError
 
 from streamgda.errors import InvalidDataError
-from streamgda.rows.arrays import ColumnRows, coded, concatenated
+from streamgda.rows.arrays import coded, concatenated, of_columns
 from streamgda.rows.grids import is_polygons
 from streamgda.rows.names import as_names
 from streamgda.rows.sources import Blocks, ForwardRows, RowSource
 from streamgda.runtime.retry import brief
 
-_VIEWED = 1 << 15  # elements of a frame from which on it is not copied if it need not be
 _BATCH_BYTES = 1 << 22  # of rows that polars computes at a time
 _FLOAT = np.dtype(np.float64)
 _OBJECT = np.dtype(object)
@@ -93,15 +92,12 @@ class FrameRows(RowSource):
     frame : narwhals.DataFrame or narwhals.Series
         The frame or series.
     conversion : Conversion
-    held : ndarray or ColumnRows, optional
-        The rows, if the columns are arrays of numbers that are read without a copy.
     """
 
     in_memory = True
 
     frame: Any = field(default=None, repr=False, compare=False)
     conversion: Any = field(default=None, repr=False, compare=False)
-    held: Any = field(default=None, repr=False, compare=False)
 
     @classmethod
     def accepts(cls, X: Any) -> bool:
@@ -139,27 +135,11 @@ class FrameRows(RowSource):
 
         conversion = Conversion.of(frame, name, count_nulls)
         shape = (len(frame), *conversion.shape)
-        viewed = len(shape) == 2 and not conversion.lists and _is_viewed(frame)
-        held = conversion.function(frame) if viewed else None
-        return cls(X, shape, conversion.dtype, name, frame=frame, conversion=conversion, held=held)
+        return cls(X, shape, conversion.dtype, name, frame=frame, conversion=conversion)
 
     def _slice(self, start: int, stop: int) -> Any:
-        if self.held is not None:
-            return self.held[start:stop]
         part = self.frame if stop - start == len(self.frame) else self.frame[start:stop]
         return self.conversion.function(part)
-
-    @property
-    def read_as_views(self) -> bool:
-        """True if reading costs neither time nor memory."""
-        viewed = type(self.held) is np.ndarray or (self.resident and self.held is not None)
-        return viewed and self.mapping is None
-
-    def reading_bytes(self, n_rows: int) -> int:
-        """Return the bytes in flight while `n_rows` are processed and as many are read ahead."""
-        if self.read_as_views:  # rows by columns are copied where they are read several times
-            return 0 if type(self.held) is np.ndarray else n_rows * self.row_bytes
-        return super().reading_bytes(n_rows)
 
     @property
     def copied_bytes(self) -> float:
@@ -308,30 +288,12 @@ def _held_as(column: nw.Series[Any]) -> np.dtype:
     return dtype
 
 
-def _is_viewed(frame: Frame) -> bool:
-    """Return whether all columns are arrays of numbers, which are worth reading without a copy."""
-    native, library = frame.to_native(), frame.implementation
-    if not len(frame) or len(frame) * len(frame.columns) < _VIEWED:
-        return False
-    if library.is_pandas():
-        return all(isinstance(kind, np.dtype) and kind.kind in "biuf" for kind in native.dtypes)
-    if library.is_polars():
-        whole = {*native.n_chunks("all")} == {1} and not any(native.null_count().row(0))
-    else:
-        whole = library.is_pyarrow() and not any(column.null_count for column in native.columns)
-    return whole and all(kind.is_integer() or kind.is_float() for kind in frame.schema.values())
-
-
 def _of_pandas(frame: Frame, dtype: np.dtype) -> Any:
     """Return columns of pandas as rows; missing values in columns of any type are NaN in floats."""
     native = frame.to_native()
     kinds = native.dtypes.items()
     objects = [name for name, kind in kinds if kind == _OBJECT]
     plain = all(isinstance(kind, np.dtype) for _, kind in kinds)
-    if plain and not objects and native.size >= _VIEWED:
-        first = native.iloc[:1]
-        if not np.shares_memory(first.to_numpy(), first.iloc[:, 0].to_numpy()):  # several blocks
-            return ColumnRows.of([column.to_numpy() for _, column in native.items()], dtype)
     options = {} if plain or dtype.kind != "f" else {"na_value": np.nan}  # pandas looks for them
     try:
         if objects:
@@ -339,7 +301,7 @@ def _of_pandas(frame: Frame, dtype: np.dtype) -> Any:
         rows = np.asarray(native.to_numpy(dtype=dtype, **options), dtype)
     except (TypeError, ValueError, OverflowError) as error:
         raise _not_numbers(objects, error) from None
-    return rows if rows.flags.c_contiguous else ColumnRows.of([*rows.T], dtype)
+    return np.ascontiguousarray(rows)
 
 
 def _not_numbers(columns: list[Any], error: Exception) -> InvalidDataError:
@@ -362,7 +324,7 @@ def rows_of(frame: Frame, dtype: np.dtype) -> Any:
         found |= {column: found[column].astype(dtype) for column in objects}
     except (TypeError, ValueError, OverflowError) as error:
         raise _not_numbers(objects, error) from None
-    return ColumnRows.of([*found.values()], dtype)
+    return of_columns([*found.values()], dtype)
 
 
 def _label_type(column: nw.Series[Any], count_nulls: Callable[[str], int]) -> np.dtype:

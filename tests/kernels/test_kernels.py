@@ -13,7 +13,6 @@ from streamgda.kernels.sums import (
     encode_labels,
     group_rows,
     remove_directions,
-    widen_halves,
 )
 from streamgda.moments import parallel
 from streamgda.moments.covariance_types import symmetric
@@ -44,16 +43,6 @@ def test_encode_labels():
         if known:
             assert codes.tolist() == [{5: 1, 7: 0}[label] for label in labels]
     assert not encode_labels(np.array([5, 8]), 5, table, np.zeros(2, np.int64))
-
-
-def test_widen_halves():
-    """Every number of float16."""
-    bits, numbers = np.arange(2**16, dtype=np.uint16), np.empty(2**16, np.float32)
-    widen_halves(bits, numbers)
-    expected = bits.view(np.float16).astype(np.float32)
-    known = ~np.isnan(expected)
-    np.testing.assert_array_equal(np.isnan(numbers), ~known)
-    assert numbers[known].tobytes() == expected[known].tobytes()
 
 
 @pytest.mark.parametrize("low", [-(2**63), -3, 0, 7, 2**63 - 6])

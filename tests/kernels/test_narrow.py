@@ -16,18 +16,15 @@ N_CLASSES = 3
 
 
 @kernel
-def add_twice(X, order, columns, stops, codes, weights, first, last, totals, vectors, products):
+def add_twice(X, order, codes, weights, first, last, totals, vectors, products):
     sum_weights(codes, weights, first, last, totals)
     for _ in range(2):  # the second call writes the same
-        add_narrow_products(
-            X, order, columns, stops, codes, weights, first, last, totals, vectors, products
-        )
+        add_narrow_products(X, order, codes, weights, first, last, totals, vectors, products)
 
 
 def added(X, order, codes, weights, first, last, pivots, totals, sums, products):
     vectors = np.stack((pivots, sums))
-    columns, stops = np.empty((0, 0), np.intp), np.empty(0, np.intp)
-    add_twice(X, order, columns, stops, codes, weights, first, last, totals, vectors, products)
+    add_twice(X, order, codes, weights, first, last, totals, vectors, products)
     sums[:] = vectors[1]
 
 

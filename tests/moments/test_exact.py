@@ -179,27 +179,6 @@ def test_same_bits_on_all_paths_and_threads(dtype, path, use_threads, monkeypatc
             assert held(ClassMoments(covariance_type).update(X, y)) == expected[covariance_type]
 
 
-@pytest.mark.parametrize("order", "<>")
-@pytest.mark.parametrize("dtype", ["i4", "u4", "i8", "u8"])
-def test_wide_integers_that_fit_are_narrow_ones(dtype, order):
-    """Block by block; one value beyond 16 bits makes all sums floats."""
-    kind = np.dtype(dtype).newbyteorder(order)
-    limits = [(0, 255), (0, 65535), (-32768, 32767), (-128, 127)]
-    for low, high in limits if dtype[0] == "i" else limits[:2]:
-        X, y = np.resize([low, high, 3], (40, 5)), np.arange(40) % 3
-        expected = ClassMoments().update(X.astype("u2" if high > 32767 else "i2"), y)
-        moments = ClassMoments().update(X.astype(kind), y)
-        arrays = [held(each)["scatter"] for each in (moments, expected)]
-        assert arrays[0] == arrays[1]
-    for beyond in (65536, -1 if dtype[0] == "i" else 1 << 20):
-        Z = np.resize([0, 65535, 3, 7], (40, 5)).astype(kind)
-        Z[39, 4] = beyond
-        mixed = moments.copy().update(Z, y)
-        assert not mixed.exact
-        both = np.vstack([X, Z]).astype(float), np.append(y, y)
-        np.testing.assert_allclose(mixed.covariance(), naive.covariance(*both), rtol=1e-12)
-
-
 @pytest.mark.parametrize("covariance_type", TYPES)
 def test_views_stay_exact(covariance_type):
     X, y = sample(200, 4, "uint8", 4)

@@ -381,27 +381,6 @@ def test_frames_are_never_converted_as_a_whole(monkeypatch: pytest.MonkeyPatch) 
         assert max(sizes) <= wide.nbytes // 2
 
 
-def test_columns_that_are_arrays_are_read_where_they_are() -> None:
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(9000, 5)), np.arange(9000) % 3
-    mixed = pd.DataFrame(X)
-    mixed[1] = np.arange(9000, dtype=np.int32)
-    mixed[3] = X[:, 3].astype(np.float32)
-    strided = pd.DataFrame(np.repeat(X, 2, axis=1)[:, ::2], copy=False)
-    chunks = pa.Table.from_batches(pa.table([*X.T], [*"abcde"]).to_batches(max_chunksize=4000))
-    viewed = [pd.DataFrame(X), pd.DataFrame(X, copy=False), strided, mixed, pl.from_pandas(mixed)]
-    for frame in (*viewed, chunks):
-        expected = np.column_stack([*frame]) if frame is chunks else frame.to_numpy()
-        rows = as_source(frame).in_place()
-        assert rows.read_as_views
-        np.testing.assert_array_equal(np.asarray(rows.read(10, 8999)), expected[10:8999])
-        np.testing.assert_array_equal(as_source(frame).window(7, 20).whole(), expected[7:20])
-        same(accumulate(frame, y), accumulate(expected, y))
-    nulls = pl.from_pandas(mixed).with_columns(pl.lit(None, pl.Float64).alias("0"))
-    for frame in (mixed.convert_dtypes(), nulls, pd.DataFrame({"a": [None, 1.0]}, dtype=object)):
-        assert not as_source(frame).in_place().read_as_views
-
-
 def test_batches_windows_and_searches_of_frames() -> None:
     frame, y = pl.DataFrame(X, schema=NAMES), pl.Series(LABELS)
     parts = [slice(0, 40), slice(40, 90)]
