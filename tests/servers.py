@@ -15,7 +15,7 @@ class Server(http.server.ThreadingHTTPServer):
     """Files of a folder; requests can be made to fail or to wait."""
 
     daemon_threads = True
-    request_queue_size = 256
+    request_queue_size = 1024
 
     def __init__(self, folder):
         super().__init__(("127.0.0.1", 0), Handler)
@@ -100,7 +100,7 @@ class Proxy(http.server.ThreadingHTTPServer):
     """Passes requests on to another server; some of them fail, each in its own way."""
 
     daemon_threads = True
-    request_queue_size = 256
+    request_queue_size = 1024
 
     def __init__(self, address, share, seed, only=""):
         super().__init__(("127.0.0.1", 0), ProxyHandler)

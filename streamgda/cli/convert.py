@@ -27,7 +27,6 @@ def convert(
     no_labels: bool = False,
     dtype: str | None = None,
     chunk_rows: Annotated[int | None, typer.Option(min=1)] = None,
-    missing: Literal["error", "fill"] = "error",
     overwrite: bool = False,
     **table: Unpack[TableOptions],
 ) -> dict[str, Any]:
@@ -55,8 +54,6 @@ def convert(
         text.
     chunk_rows : INTEGER
         Rows per chunk; about 4 MiB of rows by default.
-    missing : {"error", "fill"}
-        Raise an error for missing chunks, or read them as the fill value.
     overwrite : bool
         Replace existing output.
 
@@ -67,7 +64,6 @@ def convert(
     """
     from streamgda.rows.opening import is_table  # noqa: PLC0415  (see the note in `options`)
     from streamgda.runtime.memory import readable  # noqa: PLC0415
-    from streamgda.storage.opening import open_node  # noqa: PLC0415
 
     if no_labels and labels is not None:
         raise typer.BadParameter("give --labels or --no-labels, not both")
@@ -82,9 +78,8 @@ def convert(
     if name is not None and not (table.get("format") or is_table(data)):
         raise SourceNotFoundError(f"{name} does not exist; expected a file of labels beside {data}")
     started = time.perf_counter()
-    given: Any = data  # only zarr has chunks that may be missing
     datasets.convert(
-        given if missing == "error" else open_node(data, missing=missing),
+        data,
         store,
         labels=False if no_labels else file,
         dtype=dtype,

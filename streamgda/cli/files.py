@@ -38,7 +38,6 @@ def open_rows(
     labels: list[str] | None = None,
     features: list[str] | None = None,
     all_touched: bool = False,
-    missing: Literal["error", "fill"] = "error",
     **table: Unpack[TableOptions],
 ) -> tuple[Any, ...]:
     """Return rows, labels (None unless `labelled`) and each array beside them; see `open_store`.
@@ -63,14 +62,12 @@ def open_rows(
     all_touched : bool
         Polygons: label pixels that only polygons of one class touch, too, and not only those whose
         centre is in one.
-    missing : {"error", "fill"}
-        Raise an error for missing chunks, or read them as the fill value.
     """
     # See the note in `options`.
     from streamgda.rows.opening import is_table  # noqa: PLC0415
     from streamgda.rows.polygons import is_polygon_file  # noqa: PLC0415
 
-    options: dict[str, Any] = {**table_options(**table), "missing": missing}
+    options: dict[str, Any] = table_options(**table)
     file, name = file_and_name(labels)
     own = (name or "y") if labelled and file is None else None
     names = (split_names(*features) if isinstance(features, list) else features) or None

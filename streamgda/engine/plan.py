@@ -48,12 +48,11 @@ def plan_rows(
     copies: int = 0,
     least: int = 0,
     scratch: int | None = None,
-) -> tuple[int, Rows]:
+) -> int:
     """Return the rows of a slab such that all data in flight stays within the budget.
 
     In flight are the slab being processed, the one being read ahead, and its chunks, encoded and
-    decoded; and the scores being computed, those being written, and their encoded form. What is
-    left of the budget is for chunks of remote stores, which are requested beyond these slabs.
+    decoded; and the scores being computed, those being written, and their encoded form.
 
     Parameters
     ----------
@@ -77,8 +76,6 @@ def plan_rows(
     Returns
     -------
     slab_rows : int
-    rows : Rows
-        Sources that request chunks ahead as the budget allows.
 
     Raises
     ------
@@ -110,9 +107,7 @@ def plan_rows(
             f"max_memory, or use covariance_type='tied' or 'diag', fewer features, or smaller "
             f"chunks (rechunk the store)"
         )
-    spare = allowed - state - required
-    ahead = spare // max(1, sum(source.row_bytes for source in sources)) // X.unit * X.unit
-    return n_rows, rows.each(lambda source: source.reading_ahead(ahead))
+    return n_rows
 
 
 def plan_labelled(
@@ -120,7 +115,8 @@ def plan_labelled(
 ) -> tuple[int, Rows]:
     """Return what `plan_rows` does, for a pass that compares the labels of rows in this process.
 
-    Labels are kept in memory if that takes little, so that none are decoded twice.
+    Labels are kept in memory if that takes little, so that none are decoded twice: the rows are
+    returned, too.
 
     Parameters
     ----------
@@ -134,7 +130,7 @@ def plan_labelled(
     """
     allowed = allowed_bytes(max_memory)
     rows, labels_held = decoded_once(rows, allowed)
-    return plan_rows(rows, allowed, held + labels_held, **options)
+    return plan_rows(rows, allowed, held + labels_held, **options), rows
 
 
 def plan_moments(
@@ -181,7 +177,7 @@ def plan_moments(
         if model is not None:  # of all groups together
             least = max(held, _model_bytes(model, state // max(1, n_groups), n_classes, n_features))
         try:
-            return plan_rows(
+            slab_rows = plan_rows(
                 rows,
                 allowed,
                 held + labels_held,
@@ -196,6 +192,7 @@ def plan_moments(
                 f"{error}. These are the moments of {n_groups} groups x {n_classes} classes: or "
                 f"pass larger groups, such as regions instead of sites"
             ) from None
+        return slab_rows, rows
 
     n_groups = count_groups(rows.groups) if isinstance(moments, GroupedMoments) else 0
     scratch = moments._scratch_bytes(n_features)
@@ -306,10 +303,9 @@ def decoded_once(rows: Rows, allowed: int) -> tuple[Rows, int]:
     labels = rows.y
     if labels.read_as_views:
         return rows, 0
-    ahead = labels.reading_ahead(allowed // 4 // max(1, labels.row_bytes))
     # Reading them again beside the rows may take more than keeping them.
     most = max(allowed // 16, labels.reading_bytes(1))
-    kept = _coded(ahead, min(_HELD_BYTES, most))
+    kept = _coded(labels, min(_HELD_BYTES, most))
     if kept is None:
         return rows, 0
     decoded = DecodedLabels.of(kept, labels.name)

@@ -35,7 +35,7 @@ from streamgda.rows.rasters import (
     writing_geotiff,
 )
 from streamgda.rows.sources import RowSource
-from streamgda.rows.stores import StoredRows, is_reference, retried_array
+from streamgda.rows.stores import StoredRows, is_reference
 from streamgda.runtime.parameters import shown
 from streamgda.storage import replacing
 from streamgda.storage.format import check_whole
@@ -112,13 +112,10 @@ def only_writer(out: Any) -> Iterator[None]:
     ------
     SourceError
         If another process or thread is writing scores there.
-    WriteError
-        If a remote store cannot be written.
     """
     path = path_of(out)
     if path is None:
-        with writing(out):
-            yield
+        yield
         return
     with naming(path, path), replacing.only_writer(path):
         replacing.remove_left_overs(path)
@@ -242,20 +239,20 @@ class Output(Resumable):
         if self.array is None and self._out is None:
             self.array = np.empty((*self.grid.shape, *width), dtype)
         elif self.array is None and self._kind is not None:
-            writing = self._kind.writing(self._out, self._rows, width, dtype, self._asked)
-            self.array = self._file.enter_context(writing)
+            file = self._kind.writing(self._out, self._rows, width, dtype, self._asked)
+            self.array = self._file.enter_context(file)
             self._file.callback(_check_file, Path(self._out), self._asked.overwrite)
         elif self.array is None:
             import zarr  # noqa: PLC0415
 
-            from streamgda.storage.remote import retried  # noqa: PLC0415  (it needs zarr)
-
             row_bytes = dtype.itemsize * math.prod(width)
             path = local_path(self._out)
-            whole = None if path is None or path.suffix == ".zip" else replacing.replacing(path)
-            with creating(self._out), whole or contextlib.nullcontext(self._out) as place:
+            whole: AbstractContextManager[Any] = contextlib.nullcontext(self._out)
+            if path is not None and path.suffix != ".zip":
+                whole = replacing.replacing(path)
+            with writing(self._out), creating(self._out), whole as place:
                 self.array = zarr.create_array(
-                    retried(place),
+                    place,
                     shape=(*self.grid.shape, *width),
                     chunks=(*self.grid.in_slabs(slab_rows, row_bytes).chunks, *width),
                     # Fixed-width strings are not in the specification of zarr v3; others are.
@@ -265,10 +262,10 @@ class Output(Resumable):
                     overwrite=False,
                     config=WHOLE,
                 )
-            if whole is not None:
-                self.array = open_node(path, mode="r+", missing="fill")
+            if place is not self._out:
+                self.array = open_node(path, mode="r+")
         elif self._fingerprint is None and mark_of(self.array):
-            del retried_array(self.array).attrs[MARK]  # of the scores that these replace
+            del self.array.attrs[MARK]  # of the scores that these replace
         else:
             self.keep()
         self._started = True
@@ -297,7 +294,8 @@ class Output(Resumable):
 
     def write(self, start: int, scores: np.ndarray) -> None:
         """Write scores of the rows from `start` on."""
-        self.grid.write(retried_array(self.array), start, scores)
+        with writing(self.array):
+            self.grid.write(self.array, start, scores)
 
     @property
     def keeps(self) -> bool:
@@ -335,7 +333,9 @@ class Output(Resumable):
     def keep(self) -> None:
         """Bring the attribute of the array up to date."""
         if self.keeps:
-            retried_array(self.array).update_attributes(self._mark())
+            array: Any = self.array
+            with writing(array):
+                array.update_attributes(self._mark())
             self._was_kept()
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
@@ -390,7 +390,7 @@ def _existing(out: Any) -> Any:
     if path is not None and not replacing.exists(path):
         return None
     try:
-        return open_node(out, mode="r+", missing="fill")
+        return open_node(out, mode="r+")
     except (SourceError, SourceNotFoundError):  # creating an array reports what is wrong
         return None
 

@@ -133,7 +133,7 @@ def _score_source(asked: Scoring, rows: RowSource, out: Any) -> Any:
     with only_writer(out):
         output = Output(out, rows, asked, kept)
         output.check()
-        slab_rows, planned = plan_rows(
+        slab_rows = plan_rows(
             Rows(rows, keys),
             allowed,
             held,
@@ -150,7 +150,7 @@ def _score_source(asked: Scoring, rows: RowSource, out: Any) -> Any:
             if out is None or output.shareable:
                 with placing(rows):
                     return dask.score_store(asked, rows, output, slab_rows)
-        return _score_slabs(asked, planned.X, output, slab_rows)
+        return _score_slabs(asked, rows, output, slab_rows)
 
 
 def _score_slabs(asked: Scoring, rows: RowSource, output: Output, slab_rows: int) -> Any:

@@ -438,8 +438,7 @@ class DriftMonitor(Saved):
             check_lengths(source)
             rows = replace(rows, X=source, y=np.ma.masked_all(source.n_rows, np.int64))
         read = in_process(rows, at_once=True)
-        slab_rows, read = plan_rows(read, allowed_bytes(None))
-        with reading(read, slab_rows) as slabs:
+        with reading(read, plan_rows(read, allowed_bytes(None))) as slabs:
             yield from map(self._checked, slabs)
 
     def _checked(self, slab: Slab) -> Window:

@@ -512,8 +512,8 @@ class _Scores:
 
     def _read(self, held: int, what: str) -> AbstractContextManager[Iterator[Slab]]:
         held += self.lifted_bytes
-        slab_rows, rows = plan_rows(self.rows, self.allowed, held, copies=1)
-        return read_slabs(rows, slab_rows, what, self.search.verbose)
+        slab_rows = plan_rows(self.rows, self.allowed, held, copies=1)
+        return read_slabs(self.rows, slab_rows, what, self.search.verbose)
 
     def accumulate(self) -> ClassMoments:
         """Add all rows to the moments of their folds, in one pass, and return those of all rows."""

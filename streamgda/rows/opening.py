@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import Any, Literal, NamedTuple, Unpack, overload
+from typing import Any, NamedTuple, Unpack, overload
 
 from streamgda.errors import InvalidParameterError, SourceError
 from streamgda.rows.polygons import is_polygon_file, open_polygons
@@ -17,11 +17,10 @@ from streamgda.runtime.parameters import (
     ColumnNames,
     TableOptions,
     as_flag,
-    as_number,
     refuse,
     require,
 )
-from streamgda.runtime.retry import raised_as, with_retries
+from streamgda.runtime.retry import raised_as
 from streamgda.storage.opening import check_exists, local_path, named, open_node
 
 
@@ -31,9 +30,7 @@ def open_arrays(
     y: str | None,
     *,
     features: str | Sequence[str] | None = None,
-    missing: str = "error",
     storage_options: Mapping[str, Any] | None = None,
-    retry_for: float | None = None,
 ) -> tuple[Any, Any]:
     """Return the arrays of rows and labels of a zarr group, or an array of rows and None.
 
@@ -43,12 +40,11 @@ def open_arrays(
     """
     import zarr  # noqa: PLC0415
 
-    options: Any = {"missing": missing, "storage_options": storage_options}
-    node = open_node(path, retry_for=retry_for, **options)
+    node = open_node(path, storage_options=storage_options)
     path = named(path)
     if isinstance(node, zarr.Group):
-        rows = _member(node, path, X, "rows", retry_for)
-        labels = None if y is None else _member(node, path, y, "labels", retry_for)
+        rows = _member(node, path, X, "rows")
+        labels = None if y is None else _member(node, path, y, "labels")
     elif y is None:
         rows, labels = node, None
     else:
@@ -64,10 +60,10 @@ def open_arrays(
     return rows, labels
 
 
-def _member(group: Any, path: Any, name: str, what: str, retry_for: float | None) -> Any:
+def _member(group: Any, path: Any, name: str, what: str) -> Any:
     # The array is opened by its name, because some stores cannot list their contents.
     with raised_as(SourceError, f"{path}: {name!r} cannot be opened"):
-        node = with_retries(lambda: group.get(name), retry_for)
+        node = group.get(name)
     if node is not None and hasattr(node, "shape"):
         return node
     if node is not None:
@@ -166,9 +162,6 @@ def is_table_path(out: Any) -> bool:
 # --- kinds of files -------------------------------------------------------------------------------
 
 
-_SECONDS = "a number of seconds, 0 or more"
-
-
 class FileKind(NamedTuple):
     """A kind of files.
 
@@ -196,9 +189,7 @@ KINDS: tuple[FileKind, ...] = (
     FileKind(is_polygon_file, open_polygons, ("label", "all_touched")),
     _TABLES,
     FileKind(is_geotiff, open_geotiff, ()),
-    FileKind(
-        lambda path: True, open_arrays, ("features", "missing", "storage_options", "retry_for")
-    ),
+    FileKind(lambda path: True, open_arrays, ("features", "storage_options")),
 )
 
 
@@ -221,10 +212,8 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
     *,
     label: str | int | None = None,
     features: ColumnNames | None = None,
-    missing: Literal["error", "fill"] = "error",
     all_touched: bool = False,
     storage_options: Mapping[str, Any] | None = None,
-    retry_for: float | None = None,
     **table: Unpack[TableOptions],
 ) -> tuple[Any, Any]:
     """Open the rows and the labels of a zarr group or another file for reading.
@@ -246,19 +235,11 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
         Names or numbers of the columns of features, for tables; by default all but the labels and
         what pandas wrote as an index. A column of lists is all features. For a zarr array such as
         a cube of bands, name or number of the dimension of the features.
-    missing : {"error", "fill"}
-        Meaning of a missing chunk (or shard): an error when it is read, or rows of the array's
-        fill value, because zarr omits chunks that hold nothing else (unless it is opened with
-        ``config={"write_empty_chunks": True}``). Chunks that are missing within a shard are read
-        as the fill value, too: zarr does not tell of them.
     all_touched : bool
         For polygons: label the pixels that only polygons of one class touch, too, and not only
         those whose centre is in a polygon.
     storage_options : dict, optional
         Options of the file system of a URL: credentials, an endpoint.
-    retry_for : float, optional
-        Seconds for which each failed request to a zarr store elsewhere is retried, a minute by
-        default. A refusal (403, an unknown host) is not retried.
     **table
         Options of tables: `drop` (columns that are left out), and of text `format`, `header`,
         `delimiter`, `na_values`, `keep_default_na`, `encoding`, `decimal` and `comment`; see
@@ -304,9 +285,7 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
         "label": label,
         "features": features,
         "all_touched": as_flag("all_touched", all_touched) or None,
-        "missing": None if missing == "error" else missing,
         "storage_options": storage_options,
-        "retry_for": None if retry_for is None else as_number("retry_for", retry_for, _SECONDS, 0),
         **table,
     }
     options = {name: value for name, value in given.items() if value is not None}

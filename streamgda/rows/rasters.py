@@ -42,9 +42,9 @@ from streamgda.rows.grids import (
 from streamgda.rows.in_memory import as_array
 from streamgda.rows.polygons import PolygonGrid, Polygons
 from streamgda.rows.sources import RowSource
-from streamgda.rows.stores import is_reference, retried_array
+from streamgda.rows.stores import is_reference
 from streamgda.runtime.parameters import refuse, require
-from streamgda.runtime.retry import raised_as, with_retries
+from streamgda.runtime.retry import raised_as
 from streamgda.storage.opening import check_exists
 from streamgda.storage.replacing import replacing
 
@@ -102,7 +102,7 @@ class GridRows(RowSource):
         InvalidParameterError
             If there is no such dimension.
         """
-        X = retried_array(X.array if isinstance(X, GridRows) else X)
+        X = X.array if isinstance(X, GridRows) else X
         if hasattr(X, "data_vars"):
             names = ", ".join(map(str, X.data_vars))
             raise InvalidDataError(
@@ -329,7 +329,7 @@ class RasterRows(GridRows):
     def _box(self, box: Box) -> np.ndarray:
         where = ", ".join(f"{part.start} to {part.stop - 1}" for part in box)
         with raised_as(ReadError, f"{self.title}: {where} cannot be read"):
-            return with_retries(lambda: self._read(box))
+            return self._read(box)
 
     def _read(self, box: Box) -> np.ndarray:
         """Return part of the grid: its rows in C order."""

@@ -21,7 +21,7 @@ from streamgda.rows.arrays import as_slab, concatenated
 from streamgda.rows.grids import Grid
 from streamgda.runtime.interruption import Lock
 from streamgda.runtime.parameters import shown
-from streamgda.runtime.retry import raised_as, with_retries
+from streamgda.runtime.retry import raised_as
 from streamgda.storage.opening import refuse_half_written
 
 _PLURALS = {"y": "labels", "sample_weight": "weights"}
@@ -224,10 +224,6 @@ class RowSource:
         """Return the array and the chunk or block that hold a row, or an empty string."""
         return ""
 
-    def reading_ahead(self, n_rows: int) -> Self:
-        """Return a source that requests so many rows beyond those that are read."""
-        return self
-
     def release(self) -> None:
         """Release memory that reading has taken and that can be read again."""
 
@@ -410,8 +406,8 @@ class ForwardRows(RowSource):
     """Base of adapters for rows that are read forwards, block by block.
 
     A subclass implements `_blocks`. Reading resumes where the last read ended, and starts again
-    at the `_origin` of any other row, except for rows of the last block. Rows are read again after
-    temporary failures. `close` closes the iterator.
+    at the `_origin` of any other row, except for rows of the last block. `close` closes the
+    iterator.
 
     Sources made by `map` and `window`, copies and pickles have separate iterators.
     """
@@ -429,7 +425,7 @@ class ForwardRows(RowSource):
     def _slice(self, start: int, stop: int) -> np.ndarray:
         origin = self._origin(start) if start < stop else start
         with raised_as(ReadError, f"{self.title}: rows {start} to {stop - 1} cannot be read"):
-            parts = with_retries(lambda: self._cursor.read(start, stop, origin, self._blocks))
+            parts = self._cursor.read(start, stop, origin, self._blocks)
         n_rows = sum(map(len, parts))
         if n_rows < stop - start:
             raise ReadError(

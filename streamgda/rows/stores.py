@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
+import contextlib
 import math
 import pickle
-import re
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -18,31 +18,22 @@ from streamgda.rows.arrays import as_slab
 from streamgda.rows.grids import nodata_of, warn_if_scaled
 from streamgda.rows.names import ATTRIBUTE, as_names
 from streamgda.rows.sources import RowSource
-from streamgda.runtime.retry import brief, with_retries
-from streamgda.storage.opening import innermost, named, path_of
-
-if TYPE_CHECKING:
-    from streamgda.storage.remote import Requests
+from streamgda.runtime.retry import brief
+from streamgda.storage.opening import is_remote, named, path_of
 
 _FEW_CHUNKS = 16  # whose sizes are looked up
 _LARGE_BYTES = 1 << 25  # of an array whose chunks are
 _REFERENCE_BYTES = 1_000_000  # a store whose pickle is larger holds the rows themselves
+_CONCURRENCY, _ZARRS_OWN = "async.concurrency", 10  # zarr's configuration, and its default
+_REMOTE_REQUESTS = 128  # chunks requested at a time from a store that is not local
 
 
 @dataclass(frozen=True)
 class StoredRows(RowSource):
-    """Rows of an array in a store, which is read in whole chunks.
+    """Rows of an array in a store, which is read in whole chunks, or in any slabs without chunks.
 
-    Attributes
-    ----------
-    ahead : int
-        Rows that may be requested from a remote store beyond those that are read.
-    requests : Requests, optional
-        What has been requested.
+    A chunk that the store lacks holds the fill value, as in zarr itself.
     """
-
-    ahead: int = 0
-    requests: Requests | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def accepts(cls, X: Any) -> bool:
@@ -59,15 +50,16 @@ class StoredRows(RowSource):
                 f"{name} is a {type(X).__name__} of arrays; expected an array. Pass one of its "
                 f"entries: {', '.join(sorted(map(str, X))) or 'it has none':.500}"
             )
-        X = retried_array(X)
         warn_if_scaled(X, name)
         shape = tuple(X.shape or ())  # of HDF5 without values, it is None
-        chunks = X.chunks or shape
+        dtype = X.dtype if isinstance(X.dtype, np.dtype) else np.dtype(X.dtype)
+        chunks = X.chunks
+        if not chunks:  # contiguous HDF5
+            return cls(X, shape, dtype, name)
         n_rows = max([1, *shape[:1]])
         unit = min(max([1, *chunks[:1]]), n_rows)
         shard = min(max([unit, *(getattr(X, "shards", None) or chunks)[:1]]), n_rows)
         columns = math.prod(-(-n // max(1, c)) for n, c in zip(shape[1:], chunks[1:], strict=True))
-        dtype = X.dtype if isinstance(X.dtype, np.dtype) else np.dtype(X.dtype)
         return cls(X, shape, dtype, name, unit, shard, max(1, columns))
 
     @property
@@ -134,19 +126,14 @@ class StoredRows(RowSource):
     def get(self, index: Any) -> np.ndarray:
         """Return part of the array: the only place where stores are read.
 
-        Temporary failures are retried.
-
         Raises
         ------
         ReadError
             If it cannot be read.
         """
-
-        def read() -> np.ndarray:
-            return as_slab(self.values[index])
-
         try:
-            return self._with_missing(self._requested(index, read))
+            with many_requests(self.values):
+                return self._with_missing(as_slab(self.values[index]))
         except (MemoryError, InvalidDataError):
             raise
         except Exception as error:  # each store and codec has its own exceptions
@@ -155,59 +142,6 @@ class StoredRows(RowSource):
             found = every[rows] if isinstance(rows, slice) and every[rows] else every
             first, last = sorted((found[0], found[-1]))
             raise self._explained(error, first, last + 1) from cause_of(error)
-
-    def _requested(self, index: Any, read: Callable[[], np.ndarray]) -> np.ndarray:
-        """Call a function that reads part of the array; request the chunks of a remote one first.
-
-        Those of the rows that follow are requested, too.
-        """
-        if not hasattr(getattr(self.values, "store", None), "request"):
-            return with_retries(read)
-        from streamgda.storage.remote import Requests  # noqa: PLC0415  (it needs zarr)
-
-        requests = self.requests or Requests(self._requested_bytes)
-        return requests.read(self.values.store, self._keys(index), read)
-
-    def _keys(self, index: Any) -> Iterator[str]:
-        """Yield the keys of the chunks, or whole shards, of part of the array and of what follows.
-
-        An index other than slices of consecutive rows and columns has none.
-        """
-        parts = index if isinstance(index, tuple) else (index,)
-        shape, chunks = self.values.shape, self.values.shards or self.values.chunks
-        if not all(isinstance(part, slice) and part.step in (None, 1) for part in parts):
-            return
-        ranges = []
-        parts = (*parts, *[slice(None)] * (len(shape) - len(parts)))
-        for axis, (part, size, chunk) in enumerate(zip(parts, shape, chunks, strict=True)):
-            start, stop, _ = part.indices(size)
-            if not axis and self.ahead:
-                stop = min(stop + self.ahead, self.start + self.shape[0])
-            if self.values.shards:  # zarr reads parts of a shard that is not wanted as a whole
-                ranges.append(range(-(-start // chunk), stop // chunk))
-            else:
-                ranges.append(range(start // chunk, -(-stop // chunk)))
-        for place in itertools.product(*ranges):
-            yield f"{self.values.path}/{self.values.metadata.encode_chunk_key(place)}".lstrip("/")
-
-    def reading_ahead(self, n_rows: int) -> Self:
-        """Return a source that requests so many rows beyond those that are read."""
-        if not hasattr(getattr(self.values, "store", None), "request"):
-            return self
-        from streamgda.storage.remote import MOST, Requests  # noqa: PLC0415  (it needs zarr)
-
-        most = 2 * MOST * self._requested_bytes // max(1, self.row_bytes)
-        return replace(self, ahead=min(n_rows, most), requests=Requests(self._requested_bytes))
-
-    @property
-    def _requested_bytes(self) -> int:
-        """Bytes of a chunk, or of a whole shard."""
-        return int(self.values.dtype.itemsize) * math.prod(self.values.shards or self.values.chunks)
-
-    def close(self) -> None:
-        """Drop what was requested and not read."""
-        if self.requests is not None:
-            self.requests.end()
 
     def _with_missing(self, part: np.ndarray) -> np.ndarray:
         """Return labels, groups or weights with those masked that the array marks as missing.
@@ -227,57 +161,82 @@ class StoredRows(RowSource):
         return part
 
     def _explained(self, error: Exception, start: int, stop: int) -> ReadError:
-        """Return an error that names the chunk that has failed, or the first that fails again."""
-        from streamgda.storage.remote import RequestError  # noqa: PLC0415  (it needs zarr)
+        """Return an error that names the chunk that cannot be read, if one fails again.
 
-        end = self.values.shape[0]
-        if isinstance(error, RequestError):
-            at = map(int, re.findall(r"\d+", error.key.removeprefix(self.values.path)))
-            stored = zip(
-                at, self.values.shards or self.values.chunks, self.values.chunks, strict=True
+        Halves of the rows, and then of the features, are read until one chunk is left.
+        """
+        where = f"rows {start} to {stop - 1}"
+        if self.values.chunks:
+            height, width = self.unit, [*self.values.chunks, 1][1]
+            row = self._failing(
+                range(start // height, -(-stop // height)),
+                lambda some: slice(some.start * height, some.stop * height),
             )
-            chunk = tuple(n * held // size for n, held, size in stored)  # the first of a shard
-            first = chunk[0] * self.unit
-            return self._unreadable(chunk, first, min(first + self.unit, end), error.reason)
-        for first in range(start // self.unit * self.unit, stop, self.unit):
-            rows = slice(first, min(first + self.unit, end))
-            for column in range(self.columns):
-                try:
-                    self.values[self._chunk(rows, column)]
-                except Exception as again:  # as above
-                    chunk = (first // self.unit, column)[: len(self.shape)]
-                    return self._unreadable(chunk, first, rows.stop, brief(again))
-        return ReadError(f"{self.title}: rows {start} to {stop - 1} cannot be read: {brief(error)}")
+            rows = slice(row * height, min((row + 1) * height, self.values.shape[0]))
 
-    def _unreadable(self, chunk: tuple[int, ...], first: int, stop: int, why: str) -> ReadError:
-        where = f"chunk {chunk}, rows {first} to {stop - 1}"
-        return ReadError(f"{self.title}: {where}, cannot be read: {why}")
+            def box(some: range) -> Any:
+                columns = slice(some.start * width, some.stop * width)
+                return rows if self.columns == 1 else (rows, columns)
 
-    def _chunk(self, rows: slice, column: int) -> slice | tuple[slice, slice]:
-        if self.columns == 1:
-            return rows
-        width = self.values.chunks[1]
-        return rows, slice(column * width, (column + 1) * width)
+            column = self._failing(range(self.columns), box)
+            again = self._failure(box(range(column, column + 1)))
+            if again is not None:
+                chunk = (row, column)[: len(self.shape)]
+                where, error = f"chunk {chunk}, rows {rows.start} to {rows.stop - 1},", again
+        return ReadError(f"{self.title}: {where} cannot be read: {brief(error)}")
+
+    def _failing(self, chunks: range, box: Callable[[range], Any]) -> int:
+        """Return the first of the chunks in a line that cannot be read; the last if all can."""
+        while len(chunks) > 1:
+            half = len(chunks) // 2
+            failed = self._failure(box(chunks[:half])) is not None
+            chunks = chunks[:half] if failed else chunks[half:]
+        return chunks[0]
+
+    def _failure(self, index: Any) -> Exception | None:
+        """Return the error of reading part of the array; None if it can be read."""
+        try:
+            with many_requests(self.values):
+                self.values[index]
+        except Exception as error:  # as above
+            return error
+        return None
 
 
-def retried_array(array: Any) -> Any:
-    """Return a zarr array in a remote store with requests that are retried; others as given."""
-    if not type(array).__module__.startswith("zarr."):
-        return array
+_reading = threading.Lock()
+_readers = 0  # threads that read remote stores
+_raised = contextlib.ExitStack()  # restores zarr's configuration after the last of them
+
+
+@contextlib.contextmanager
+def many_requests(array: Any) -> Iterator[None]:
+    """Enter a context in which zarr requests many chunks of a remote array at a time.
+
+    zarr requests ten, which suits a disk, and limits chunks of 128 kB from 50 ms away to 25 MB a
+    second. Any other number in zarr's configuration stays.
+    """
+    global _readers  # noqa: PLW0603  (zarr's configuration is one for all threads, too)
+    if not is_remote(array):
+        yield
+        return
     import zarr  # noqa: PLC0415
 
-    from streamgda.storage.remote import retried  # noqa: PLC0415  (it needs zarr)
-
-    place = retried(array.store_path)
-    if place.store is array.store:
-        return array
-    found = array.async_array
-    return zarr.Array(zarr.AsyncArray(found.metadata, place, found.config))
+    with _reading:
+        _readers += 1
+        if zarr.config.get(_CONCURRENCY) == _ZARRS_OWN:
+            _raised.enter_context(zarr.config.set({_CONCURRENCY: _REMOTE_REQUESTS}))
+    try:
+        yield
+    finally:
+        with _reading:
+            _readers -= 1
+            if not _readers:
+                _raised.close()
 
 
 def is_reference(array: Any) -> bool:
     """Return whether an array can be pickled as a reference to a store on disk or elsewhere."""
-    if type(innermost(getattr(array, "store", None))).__name__ == "MemoryStore":
+    if type(getattr(array, "store", None)).__name__ == "MemoryStore":
         return False
     try:
         pickled = pickle.dumps(array)

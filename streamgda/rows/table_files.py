@@ -10,11 +10,11 @@ import contextlib
 import pickle
 import struct
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 from urllib.parse import unquote
 
 import numpy as np
@@ -46,12 +46,9 @@ from streamgda.rows.sources import ForwardRows, RowSource
 from streamgda.rows.text_files import Contents, Label, NoRowsError, Text, label_in, number_in
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import ColumnNames, refuse
-from streamgda.runtime.retry import brief, is_temporary, raised_as, with_retries
+from streamgda.runtime.retry import brief, raised_as
 from streamgda.storage.opening import local_path
 from streamgda.storage.replacing import replacing
-
-if TYPE_CHECKING:
-    from streamgda.rows.remote_files import Range, RemoteFiles, Scan
 
 _SHOWN = 20  # names of columns in an error message
 _BLOCK_BYTES = 1 << 24  # of rows that are decoded at a time
@@ -74,7 +71,6 @@ _NUMBERED = (  # where columns have numbers for names
     " (its first line holds numbers, so that columns have no names: give their numbers, or "
     "header=True)"
 )
-_AHEAD_BYTES = 1 << 24  # that are requested beyond what is read, where all of it is returned
 _MAGIC = b"ARROW1"  # at the end of an Arrow file
 _FOOTER = 1 << 16  # bytes of its end that are read first
 # Where a block of Arrow starts, and the bytes of its metadata and body; where a buffer starts.
@@ -111,15 +107,8 @@ class TableFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Parquet:
-    """Parquet: a piece is a row group, of which each column is decoded page by page.
+    """Parquet: a piece is a row group, of which each column is decoded page by page."""
 
-    Attributes
-    ----------
-    remote : RemoteFiles, optional
-        Remote files, of which the columns of a row group are requested at once.
-    """
-
-    remote: RemoteFiles | None = None
     name: ClassVar[str] = "parquet"
     piece: ClassVar[str] = "row group"
 
@@ -127,8 +116,6 @@ class Parquet:
         """Return the rows of each piece, and the schema, as the end of the file describes them."""
         with filesystem.open_input_file(path) as opened, pq.ParquetFile(opened) as file:
             about = file.metadata
-            if self.remote is not None:
-                self.remote.metadata[path] = about
             sizes = [about.row_group(number).num_rows for number in range(about.num_row_groups)]
             decoding: dict[str, int] = {}
             if sizes:
@@ -153,14 +140,6 @@ class Parquet:
         # The allocator rounds the sizes of large arrays.
         return 5 * pages // 4 + min(_BUFFER, column.total_compressed_size) + _COLUMN_BYTES
 
-    def ranges(self, file: TableFile, filesystem: Any, first: int, names: Any) -> list[Range]:
-        """Return the bytes of columns of a remote file from a row group on, in order."""
-        assert self.remote is not None
-        if file.path not in self.remote.metadata:
-            self.contents(file.path, filesystem, None)
-        numbers = range(first, self.remote.metadata[file.path].num_row_groups)
-        return [each for n in numbers for each in self.remote.columns(file.path, n, names)]
-
     def batches(
         self,
         file: TableFile,
@@ -168,23 +147,17 @@ class Parquet:
         first: int,
         kinds: Mapping[str, Any],
         n_rows: int,
-        scan: Scan | None = None,
     ) -> Iterator[Iterator[Any]]:
         """Yield the record batches of each row group from the first on."""
         options = {"columns": [*kinds], "use_threads": threads.n_threads() > 1}
         # Buffers of a few pages, where whole row groups would be read by default.
         own: dict[str, Any] = {"pre_buffer": False, "buffer_size": _BUFFER}
         own["page_checksum_verification"] = True
-        if scan is None or self.remote is None:
-            place = filesystem.open_input_file(file.path)
-        else:
-            own |= {"buffer_size": 0, "metadata": self.remote.metadata[file.path]}
-            place = scan.opened(file.path)
-        with place as opened, pq.ParquetFile(opened, **own) as groups:
+        with (
+            filesystem.open_input_file(file.path) as opened,
+            pq.ParquetFile(opened, **own) as groups,
+        ):
             for group in range(first, groups.num_row_groups):
-                if scan is not None and self.remote is not None:
-                    held = self.remote.columns(file.path, group, kinds)
-                    scan.advance(file.path, held[0].start, held[-1].stop)
                 yield groups.iter_batches(n_rows, row_groups=[group], **options)
                 # What decoding the group has freed would stay beside the next one.
                 pa.default_memory_pool().release_unused()
@@ -303,14 +276,8 @@ class Arrow:
     """Arrow or Feather: a piece is a record batch, which is decoded as a whole.
 
     A file in the format of streams is one piece.
-
-    Attributes
-    ----------
-    remote : RemoteFiles, optional
-        Remote files, of which the columns of a record batch are requested at once.
     """
 
-    remote: RemoteFiles | None = None
     name: ClassVar[str] = "ipc"
     piece: ClassVar[str] = "record batch"
 
@@ -340,16 +307,6 @@ class Arrow:
         pieces = [sum(sizes)] if found is None else sizes
         return Contents(pieces, schema, decoding, kept, largest, stored)
 
-    def ranges(self, file: TableFile, filesystem: Any, first: int, names: Any) -> list[Range]:
-        """Return the bytes of columns of a remote file from a record batch on, in order."""
-        from streamgda.rows.remote_files import joined  # noqa: PLC0415  (it needs zarr)
-
-        found = self._described(file.path, filesystem)
-        if found is None:
-            return []
-        numbers = range(first, len(found.sizes))
-        return [each for n in numbers for each in joined(file.path, found.spans(n, names))]
-
     def batches(
         self,
         file: TableFile,
@@ -357,7 +314,6 @@ class Arrow:
         first: int,
         kinds: Mapping[str, Any],
         n_rows: int,
-        scan: Scan | None = None,
     ) -> Iterator[Iterator[Any]]:
         """Yield slices of each record batch from the first on."""
 
@@ -365,32 +321,17 @@ class Arrow:
             batch.validate(full=True)  # places of texts beyond their bytes would end the process
             return (batch[start : start + n_rows] for start in range(0, len(batch), n_rows))
 
-        found = None if scan is None else self._described(file.path, filesystem)
-        if scan is None or found is None:
-            place = filesystem.open_input_file(file.path)
-        else:
-            place = scan.opened(file.path, found.end, found.size)
         fields = [file.schema.get_field_index(name) for name in kinds]
-        with self._opened(place, fields) as batches:
+        with self._opened(filesystem.open_input_file(file.path), fields) as batches:
             if not hasattr(batches, "num_record_batches"):
                 yield (part for batch in batches for part in slices(batch))
                 return
             for number in range(first, batches.num_record_batches):
-                if scan is not None and found is not None:
-                    spans = [*found.spans(number, kinds)]
-                    scan.advance(file.path, spans[0][0], spans[-1][1])
                 yield slices(batches.get_batch(number))
 
     def _described(self, path: str, filesystem: Any) -> Batches | None:
-        """Return the batches of a file, which are remembered if it is remote; None for streams."""
-        remote = self.remote
-        if remote is not None and path in remote.metadata:
-            return remote.metadata[path]
+        """Return the batches of a file; None for streams."""
         size = filesystem.get_file_info(path).size
-        if remote is not None:
-            found = Batches.of(size, partial(remote.read, path), partial(remote.read_all, path))
-            remote.metadata[path] = found
-            return found
         with filesystem.open_input_file(path) as opened:
 
             def read(start: int, stop: int) -> bytes:
@@ -489,21 +430,12 @@ class Table:
                 f"{', '.join(text)} given, and {title} is no text; expected only for .csv, .tsv, "
                 f".txt and .data, or any name with format='csv'"
             )
-        remote = None
-        if kind != "csv" and local_path(path) is None:
-            from streamgda.rows.remote_files import RemoteFiles  # noqa: PLC0415  (it needs zarr)
-
-            remote = RemoteFiles.at(str(path), storage_options)
-        form: Any = (
-            Text(**text) if kind == "csv" else {"parquet": Parquet, "ipc": Arrow}[kind](remote)
-        )
-
-        seconds = 0.0 if filesystem.type_name == "local" else None  # of retries
+        form: Any = Text(**text) if kind == "csv" else {"parquet": Parquet, "ipc": Arrow}[kind]()
 
         def contents_of(path: str) -> Contents | None:
             with raised_as(SourceError, f"{path} cannot be opened"):
                 try:
-                    return with_retries(lambda: form.contents(path, filesystem, label), seconds)
+                    return form.contents(path, filesystem, label)
                 except NoRowsError:
                     if not folder:
                         raise
@@ -658,9 +590,7 @@ class Table:
     def _place(self, file: TableFile, piece: int) -> str:
         return f"{file.path}: {self.format.piece} {piece}" if self.format.piece else file.path
 
-    def batches(
-        self, origin: int, kinds: Mapping[str, Any], n_rows: int, ahead: int = 0
-    ) -> Iterator[Any]:
+    def batches(self, origin: int, kinds: Mapping[str, Any], n_rows: int) -> Iterator[Any]:
         """Yield the record batches of columns from the first row of a piece on.
 
         Parameters
@@ -670,8 +600,6 @@ class Table:
             The columns, and the types as which those of a text are read.
         n_rows : int
             Rows of a batch, at most.
-        ahead : int
-            Bytes of remote files that may be requested beyond those that are read.
 
         Raises
         ------
@@ -680,21 +608,10 @@ class Table:
         """
         first, piece = self._pieces[self._piece(origin)]
         files = self.files[self.files.index(first) :]
-        parts = [(file, piece if file is first else 0, _stored(file, kinds)) for file in files]
-        with contextlib.ExitStack() as stack:
-            scan: tuple[Scan, ...] = ()
-            if self.remote is not None:
-                ranges = [self.format.ranges(f, self.filesystem, *part) for f, *part in parts]
-                one = self.remote.scan(list(chain.from_iterable(ranges)), ahead)
-                scan = (stack.enter_context(contextlib.closing(one)),)
-            for file, start, stored in parts:
-                pieces = self.format.batches(file, self.filesystem, start, stored, n_rows, *scan)
-                yield from self._of_file(file, start, kinds, pieces)
-
-    @property
-    def remote(self) -> RemoteFiles | None:
-        """Remote files that are requested ahead, if they are."""
-        return getattr(self.format, "remote", None)
+        for file in files:
+            start, stored = piece if file is first else 0, _stored(file, kinds)
+            pieces = self.format.batches(file, self.filesystem, start, stored, n_rows)
+            yield from self._of_file(file, start, kinds, pieces)
 
     def _of_file(
         self, file: TableFile, first: int, kinds: Mapping[str, Any], pieces: Any
@@ -708,15 +625,9 @@ class Table:
                         found += batch.num_rows
                         yield _complete(batch, file, kinds)
                         del batch  # not held while the next one is decoded
-                except (MemoryError, StreamGDAError) as error:
-                    if not hasattr(error, "reason"):
-                        raise
-                    raise ReadError(  # of a request
-                        f"{self._place(file, number)} cannot be read: {error.reason}"
-                    ) from cause_of(error)
+                except (MemoryError, StreamGDAError):
+                    raise
                 except Exception as error:  # pyarrow and file systems have many kinds
-                    if self.filesystem.type_name != "local" and is_temporary(error):
-                        raise
                     raise ReadError(
                         f"{self._place(file, number)} cannot be read: {brief(error)}"
                     ) from cause_of(error)
@@ -837,13 +748,10 @@ class TableRows(ForwardRows):
     values : Table
     fields : tuple of str
         Names of the columns.
-    ahead : int
-        Bytes of remote files that may be requested beyond those that are read.
     """
 
     apart = True
     fields: tuple[str, ...] = ()
-    ahead: int = 0
 
     def __repr__(self) -> str:
         """Return the path, the shape and the first names of the columns."""
@@ -859,7 +767,7 @@ class TableRows(ForwardRows):
         if isinstance(rows, slice):
             start, stop, step = rows.indices(len(self))
             if step > 0:
-                return self._at_once(start, max(start, stop))[::step]
+                return self.read(start, max(start, stop))[::step]
         elif isinstance(rows, int | np.integer) and -len(self) <= rows < len(self):
             row = int(rows) % len(self)
             return self.read(row, row + 1)[0]
@@ -868,21 +776,6 @@ class TableRows(ForwardRows):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Return all rows in memory."""
         return np.asarray(self.whole(), dtype)
-
-    def whole(self) -> np.ndarray:
-        """Return all rows."""
-        try:
-            return self._at_once(0, self.n_rows)
-        finally:
-            self.close()
-
-    def _at_once(self, start: int, stop: int) -> Any:
-        """Return rows that are all in memory then, of which many pieces may be requested ahead."""
-        if self.values.remote is None or stop - start <= self.values.largest_piece:
-            return self.read(start, stop)
-        ahead = max((stop - start) * self.row_bytes, _AHEAD_BYTES)
-        with contextlib.closing(replace(self, ahead=ahead)) as rows:
-            return rows.read(start, stop)
 
     @property
     def ndim(self) -> int:
@@ -944,8 +837,6 @@ class TableRows(ForwardRows):
         """Return the bytes in flight while `n_rows` are processed and as many are read ahead."""
         table, block = self.values, self._block_rows
         decoding = table.fixed + sum(table.decoding.get(name, 0) for name in self.fields)
-        if table.remote is not None:  # whose columns of a row group are held as they are stored
-            decoding += table.largest_piece * self.row_bytes
         if not table.whole:
             # Freed blocks of a row group, and of those before on other threads.
             decoding += min(_POOL_BYTES, _POOL_BLOCKS * block * self.row_bytes)
@@ -957,10 +848,6 @@ class TableRows(ForwardRows):
             decoding += table.whole * table.stored
             return decoding + self.row_bytes * (held + copied)
         return decoding + max(self.row_bytes, table.stored) * held + self.row_bytes * copied
-
-    def reading_ahead(self, n_rows: int) -> Self:
-        """Return a source that requests so many rows beyond those that are read."""
-        return self if self.values.remote is None else replace(self, ahead=n_rows * self.row_bytes)
 
     def _origin(self, row: int) -> int:
         return self.values.origin(row)
@@ -976,7 +863,7 @@ class TableRows(ForwardRows):
         return kinds
 
     def _blocks(self, start: int) -> Iterator[np.ndarray]:
-        for batch in self.values.batches(start, self._kinds, self._block_rows, self.ahead):
+        for batch in self.values.batches(start, self._kinds, self._block_rows):
             yield self._block(batch)
             del batch
 
@@ -1004,7 +891,7 @@ class KeyRows(TableRows):
     kinds: Mapping[str, Any] = field(default_factory=dict)
 
     def _blocks(self, start: int) -> Iterator[Any]:
-        return self.values.batches(start, self.kinds, self._block_rows, self.ahead)
+        return self.values.batches(start, self.kinds, self._block_rows)
 
     def _joined(self, parts: list[Any]) -> Any:
         schema = pa.schema([*self.kinds.items()])
@@ -1138,14 +1025,12 @@ def _locate(path: Any, storage_options: Mapping[str, Any] | None) -> tuple[Any, 
 def _files(filesystem: Any, name: str, title: str, format: str | None) -> tuple[list[str], bool]:
     """Return the files of a table in order, and whether they are in a folder."""
     with raised_as(SourceError, f"{title} cannot be opened"):
-        info = with_retries(lambda: filesystem.get_file_info(name))
+        info = filesystem.get_file_info(name)
         if info.type == fs.FileType.NotFound:
             raise SourceNotFoundError(f"{title} does not exist")
         if info.is_file:
             return [info.path], False
-        inside = with_retries(
-            lambda: filesystem.get_file_info(fs.FileSelector(name, recursive=True))
-        )
+        inside = filesystem.get_file_info(fs.FileSelector(name, recursive=True))
     paths = sorted(i.path for i in inside if i.is_file and is_part(i.path, name))
     if not paths:
         raise SourceError(f"{title} is a folder without tables; expected .parquet, .arrow or .csv")

@@ -100,10 +100,6 @@ class RowsWithTargets(RowSource):
         of_target = column is not None and column >= self.X.shape[1]
         return str(self.y.place(row) if of_target else self.X.place(row, column))
 
-    def reading_ahead(self, n_rows: int) -> Self:
-        """Return a source that requests so many rows beyond those that are read."""
-        return replace(self, X=self.X.reading_ahead(n_rows), y=self.y.reading_ahead(n_rows))
-
     def release(self) -> None:
         """Release memory that reading has taken and that can be read again."""
         self.X.release()

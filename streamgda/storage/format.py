@@ -23,9 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.errors import FormatError, InvalidParameterError, ReadError, SourceError, cause_of
+from streamgda.errors import FormatError, InvalidParameterError, SourceError, cause_of
 from streamgda.runtime.parameters import shown
-from streamgda.runtime.retry import brief, is_temporary
 from streamgda.storage import opening
 
 FORMAT = "streamgda"
@@ -166,8 +165,6 @@ def read(store: Any, kind: str | None = None) -> tuple[str, dict[str, Any], dict
             binding = {} if head["version"] == 3 else {_BINDING: checksum}
             arrays = {n: _array(group, n, binding, *spec) for n, spec in head["arrays"].items()}
         except Exception as error:  # a store may raise any kind, and so may impossible numbers
-            if is_temporary(error):
-                raise ReadError(f"{group} cannot be read: {brief(error)}") from cause_of(error)
             raise FormatError(f"{group} is damaged: {error!r}") from cause_of(error)
         return str(head["kind"]), dict(head["attributes"]), arrays
 
@@ -198,8 +195,6 @@ def _opened(store: Any) -> Iterator[tuple[Any, Any]]:
             group = Guarded(found, inside)
             attributes = group.metadata().get("attributes")
         except Exception as error:  # the kind depends on the store
-            if opening.local_path(store) is None and is_temporary(error):
-                raise ReadError(f"{store} cannot be read: {brief(error)}") from cause_of(error)
             message = f"{store} is not a zarr group that can be read: {error!r}"
             raise FormatError(message) from cause_of(error)
         yield group, attributes

@@ -1,6 +1,6 @@
 """Zarr stores that check what they read, that end with what is written, and of zip files in memory.
 
-They guard against foreign data, malicious metadata and missing chunks.
+They guard against foreign data and malicious metadata.
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ from zarr.storage import LocalStore, MemoryStore, StorePath, WrapperStore, ZipSt
 
 from streamgda.errors import FormatError
 from streamgda.runtime.interruption import uninterrupted
-from streamgda.runtime.retry import with_retries
 from streamgda.storage.format import MOST_METADATA
 from streamgda.storage.opening import as_target, path_of
-from streamgda.storage.remote import METADATA, RequestError, retried
 from streamgda.storage.replacing import replacing
 
+METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 _PROTOTYPE = default_buffer_prototype()
 _WIDEST = 1 << 20  # most bytes, or bits, of an element
 _UNIX = 3  # the system that all zip files name, so that their bytes are the same on every system
@@ -77,11 +76,6 @@ class _Bounded(WrapperStore):
             size = self._sizes.get(key, 0)
         elif most > unseen:
             size = await self._store.getsize(key)
-        elif type(self._store).__module__.startswith("icechunk"):  # it refuses longer ranges
-            try:
-                size = await self._store.getsize(key)
-            except (FileNotFoundError, KeyError):  # `exists` does not know all keys
-                return None
         value = None
         if size is None or size <= most:
             request = RangeByteRequest(0, most + 1) if size is None else None
@@ -133,7 +127,7 @@ class Guarded(_Bounded):
     def metadata(self, name: str = "") -> dict[str, Any]:
         """Return the metadata of an array in the group, or of the group itself."""
         key = f"{name}/zarr.json".lstrip("/")
-        value = with_retries(lambda: sync(self._metadata(self._start + key, _PROTOTYPE)))
+        value = sync(self._metadata(self._start + key, _PROTOTYPE))
         if value is None:
             raise FormatError(f"{key} is missing")
         found = json.loads(value.to_bytes())
@@ -143,7 +137,7 @@ class Guarded(_Bounded):
 
     def chunk(self, key: str, n_bytes: int) -> bytes:
         """Return a chunk of an array, which must have this length."""
-        value = with_retries(lambda: sync(self._value(self._start + key, _PROTOTYPE, n_bytes)))
+        value = sync(self._value(self._start + key, _PROTOTYPE, n_bytes))
         if value is None:
             raise FormatError(f"chunk {key} is missing")
         if len(value) != n_bytes:
@@ -202,30 +196,6 @@ def _check_elements(metadata: Any, key: str) -> None:
             _check_elements(entry, key)
 
 
-class Complete(WrapperStore):
-    """A store that raises an error for a missing chunk, for which zarr would read fill values."""
-
-    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
-        """Return the value of a key.
-
-        Raises
-        ------
-        RequestError
-            If it is a chunk that does not exist.
-        """
-        value = await super().get(key, prototype, byte_range)
-        if not value and key.rpartition("/")[2] not in METADATA:  # None, or empty
-            reason = (
-                f"{key} is missing (zarr leaves out chunks of fill values; if all rows there are "
-                f"such, open the store with missing='fill')"
-            )
-            raise RequestError(reason, key, reason)
-        return value
-
-    def __str__(self) -> str:
-        return str(self._store)
-
-
 class _BoundedFile(io.FileIO):
     """A file of which no more is read at a time than a table of contents can have."""
 
@@ -266,7 +236,7 @@ def replaced_group(
     target, path = as_target(store, "store"), path_of(store)
     check(path or store)
     if path is None:
-        yield zarr.create_group(retried(target), overwrite=True, **options)
+        yield zarr.create_group(target, overwrite=True, **options)
         return
     with replacing(path) as partial:
         packed = grows and path.suffix == ".zip"

@@ -16,13 +16,13 @@ from streamgda.errors import (
     InvalidParameterError,
     SourceError,
     SourceNotFoundError,
-    StreamGDAError,
+    WriteError,
     cause_of,
     printable,
 )
 from streamgda.runtime.interruption import uninterrupted
 from streamgda.runtime.parameters import check_type, shown
-from streamgda.runtime.retry import brief, is_of_network, raised_as, with_retries
+from streamgda.runtime.retry import brief, raised_as
 from streamgda.storage.replacing import exists
 
 Result = TypeVar("Result")
@@ -42,28 +42,21 @@ _CHUNK = rf"c(/[0-9]+)*({_PARTIAL})?"
 def open_node(
     store: Any,
     *,
-    missing: str = "error",
     storage_options: Mapping[str, Any] | None = None,
     guard: Callable[[Any], Any] | None = None,
     mode: Literal["r", "r+"] = "r",
-    retry_for: float | None = None,
 ) -> Any:
     """Open a zarr group or array.
 
     Parameters
     ----------
-    store : path, URL, zarr store or group, session of Icechunk, or store of obstore
-    missing : {"error", "fill"}
-        Meaning of a missing chunk (or shard): an error when it is read, or rows of the array's
-        fill value, because zarr omits chunks that hold nothing else.
+    store : path, URL, zarr store or group
     storage_options : dict, optional
         Options of the file system of a URL: credentials, an endpoint.
     guard : callable, optional
         Wraps the zarr store in another one; see `streamgda.storage.guards`.
     mode : {"r", "r+"}
         "r+" allows writing to an existing node.
-    retry_for : float, optional
-        Seconds for which each failed request is retried, a minute by default.
 
     Returns
     -------
@@ -76,29 +69,15 @@ def open_node(
     SourceError
         If it is not zarr, or cannot be opened.
     """
-    if missing not in ("fill", "error"):
-        raise InvalidParameterError(f"missing={missing!r}; expected 'fill' or 'error'")
-
-    def opened() -> Any:
+    try:
         import zarr  # noqa: PLC0415
 
-        from streamgda.storage.guards import Complete  # noqa: PLC0415  (it needs zarr)
-        from streamgda.storage.remote import by_zarrs, retried  # noqa: PLC0415
-
         found, inside = locate(store, storage_options, read_only=mode == "r")
-        if guard is not None:
-            guarded = guard(found)
-        else:
-            guarded = Complete(found) if missing == "error" and not by_zarrs() else found
-        opened = retried(guarded, retry_for)
         try:
-            return zarr.open(opened, path=inside, mode=mode)
+            return zarr.open(found if guard is None else guard(found), path=inside, mode=mode)
         except BaseException:
             close(store, found)
             raise
-
-    try:
-        return with_retries(opened, retry_for)
     except (SourceNotFoundError, SourceError):
         raise
     except FileNotFoundError as error:
@@ -146,7 +125,7 @@ def as_target(store: Any, name: str) -> Any:
 
     Parameters
     ----------
-    store : path, URL, zarr store or group, session of Icechunk, store of obstore or fsspec
+    store : path, URL, zarr store or group
     name : str
         Name of the parameter, in errors.
 
@@ -159,12 +138,10 @@ def as_target(store: Any, name: str) -> Any:
     """
     import zarr  # noqa: PLC0415
 
-    found = zarr_store(store, read_only=False)
-    found = found.store_path if isinstance(found, zarr.Group) else local_path(found) or found
+    found = store.store_path if isinstance(store, zarr.Group) else local_path(store) or store
     kinds = (str, os.PathLike, dict, zarr.abc.store.Store, zarr.storage.StorePath)
-    if type(found).__name__ != "FSMap":  # of fsspec
-        expected = "an array of numpy or zarr, or a path or zarr store to create one in"
-        check_type(name, found, kinds, expected)
+    expected = "an array of numpy or zarr, or a path or zarr store to create one in"
+    check_type(name, found, kinds, expected)
     if isinstance(found, dict):
         _check_names(found)
     inner = found.store if isinstance(found, zarr.storage.StorePath) else found
@@ -174,10 +151,7 @@ def as_target(store: Any, name: str) -> Any:
             f"written; pass a path or another store"
         )
     if getattr(inner, "read_only", False) or getattr(store, "read_only", False):
-        raise SourceError(
-            f"{name} is a read-only {type(inner).__name__}; open it for writing (a session of "
-            f"Icechunk by repository.writable_session, again after each commit)"
-        )
+        raise SourceError(f"{name} is a read-only {type(inner).__name__}; open it for writing")
     return found
 
 
@@ -331,8 +305,6 @@ def _keys(store: Any, inside: str) -> Iterator[str]:
     root = getattr(store, "root", None)
     if isinstance(root, Path):
         yield from contents(root / inside)
-    elif isinstance(store, Mapping):  # of fsspec
-        yield from store
     elif getattr(store, "supports_listing", False):
         from zarr.buffer import default_buffer_prototype  # noqa: PLC0415
         from zarr.core.sync import sync  # noqa: PLC0415
@@ -343,14 +315,7 @@ def _keys(store: Any, inside: str) -> Iterator[str]:
             await store.get("zarr.json", default_buffer_prototype())  # opens it
             return [key async for key in store.list_prefix(start)]
 
-        try:
-            keys = sync(listed())
-        except Exception as error:
-            # Icechunk holds nodes only, and none is here.
-            if all(kind.__name__ != "IcechunkError" for kind in type(error).__mro__):
-                raise
-            keys = []
-        yield from (key.removeprefix(start) for key in keys)
+        yield from (key.removeprefix(start) for key in sync(listed()))
 
 
 def named(store: Any) -> str:
@@ -362,39 +327,12 @@ def named(store: Any) -> str:
 # --- the one way to a zarr store ----------------------------------------------------------------
 
 
-def zarr_store(store: Any, *, read_only: bool = True) -> Any:
-    """Return the zarr store of a session or a store of obstore, and anything else as it is.
-
-    Neither Icechunk nor obstore is imported.
-
-    Raises
-    ------
-    SourceError
-        For a dataset of xarray, which is no store.
-    """
-    import zarr  # noqa: PLC0415
-
-    if isinstance(store, str | os.PathLike | zarr.Group | zarr.Array | zarr.storage.StorePath):
-        return store
-    if isinstance(getattr(store, "store", None), zarr.abc.store.Store):  # a session of Icechunk
-        return store.store
-    if any(kind.__module__.startswith("obstore.") for kind in type(store).__mro__):
-        return zarr.storage.ObjectStore(store, read_only=read_only)
-    if hasattr(store, "data_vars"):
-        raise SourceError(
-            f"a {type(store).__name__} of xarray is no store: pass its arrays themselves, or the "
-            f"ManifestStore of a virtual one, which a parser of VirtualiZarr returns"
-        )
-    return store
-
-
 def locate(
     store: Any, storage_options: Mapping[str, Any] | None = None, *, read_only: bool = True
 ) -> tuple[Any, str]:
     """Return a zarr store and the path of a node in it; parameters as of `open_node`."""
     import zarr  # noqa: PLC0415
 
-    store = zarr_store(store, read_only=read_only)
     if isinstance(store, zarr.Group | zarr.Array):
         store = store.store_path
     if isinstance(store, zarr.storage.StorePath):
@@ -412,12 +350,7 @@ def locate(
         return zarr.storage.LocalStore(path, read_only=read_only), ""
     if isinstance(store, str):
         options = dict(storage_options or {})
-        if re.match(r"s3a?://", store):  # whose client makes ten requests at a time
-            from streamgda.storage.remote import MOST  # noqa: PLC0415  (it needs zarr)
-
-            options.setdefault("config_kwargs", {"max_pool_connections": MOST})
-        url = zarr.storage.FsspecStore.from_url(store, options, read_only=read_only)
-        return url, ""
+        return zarr.storage.FsspecStore.from_url(store, options, read_only=read_only), ""
     return store, ""
 
 
@@ -430,16 +363,23 @@ def writing(store: Any) -> Iterator[None]:
     WriteError
         In place of the errors of networks and their clients.
     """
-    try:
+    if not is_remote(store):
         yield
-    except (StreamGDAError, MemoryError):
-        raise
-    except Exception as error:  # the kind depends on the store
-        from streamgda.storage.remote import is_remote, not_written  # noqa: PLC0415  (it needs zarr)
+        return
+    with raised_as(WriteError, f"{named(store)} cannot be written"):
+        yield
 
-        if not (is_of_network(error) and is_remote(store)):
-            raise
-        raise not_written(store, error) from cause_of(error)
+
+def is_remote(store: Any) -> bool:
+    """Return whether a store, or a node in one, is neither on a local disk nor in memory."""
+    if isinstance(store, str):
+        return local_path(store) is None
+    found = getattr(store, "store", store)
+    if not hasattr(found, "supports_writes"):  # not one of zarr
+        return False
+    from zarr.storage import LocalStore, MemoryStore, ZipStore  # noqa: PLC0415
+
+    return not isinstance(found, LocalStore | MemoryStore | ZipStore)
 
 
 def undisturbed(store: Any, function: Callable[..., Result], *arguments: Any) -> Result:
@@ -485,23 +425,21 @@ def _identity(store: Any) -> tuple[int, int] | None:
 
 
 def local_path(store: Any) -> Path | None:
-    """Return the local path that a store was given as, if it was; ``file://`` is before some.
+    """Return the local path that a store was given as, if it was.
 
     Raises
     ------
     InvalidParameterError
         For a text that cannot be a path.
     """
-    if isinstance(store, str):
-        store = store.removeprefix("file://")
     if not isinstance(store, str | os.PathLike) or "://" in str(store):
         return None
     if store == "" or "\0" in str(store):
         raise InvalidParameterError(f"{str(store)!r} is not a path: it is empty, or holds a NUL")
     if re.match(r"[a-z][a-z0-9+.-]+:/", str(store)):
         raise InvalidParameterError(
-            f"{store} is a URL that was made a path, which has lost a slash; expected a path on "
-            f"this machine, or a URL as a text"
+            f"{named(store)} is a URL that was made a path, which has lost a slash; expected a "
+            f"path on this machine, or a URL as a text"
         )
     return Path(store)
 

@@ -2,15 +2,11 @@
 
 import json
 import os
-import shutil
 import zipfile
 
 import numpy as np
 import pytest
 import zarr
-
-import streamgda
-from streamgda import GaussianNB
 
 N_ROWS, D = 1000, 3
 RANDOM = np.random.default_rng(0)
@@ -40,30 +36,6 @@ def refused(ended, *told):
 
 
 # --- chunks that are not there ----------------------------------------------------------------
-
-
-def test_missing_chunks_are_rows_or_errors(command, rows, tmp_path):
-    GaussianNB().fit(X, Y).save(tmp_path / "nb")
-    (rows / "X" / "c" / "4" / "0").unlink()
-    commands = {
-        "fit": [rows, "--kind", "gnb", "--out", tmp_path / "fitted"],
-        "select": [rows, "--grid", "covariance_type=diag", "--cv", "2", "--out", tmp_path / "s"],
-        "evaluate": [rows, "--model", tmp_path / "nb"],
-        "predict": [rows, "--model", tmp_path / "nb", "--out", tmp_path / "labels"],
-        "convert": [rows, "--out", tmp_path / "copy"],
-    }
-    for name, arguments in commands.items():
-        told = ["X/c/4/0 is missing"]
-        told += [] if name == "convert" else ["chunk (4, 0), rows 400 to 499"]
-        refused(command(name, *arguments), *told)
-    for name, arguments in commands.items():
-        shutil.rmtree(tmp_path / "labels.partial", ignore_errors=True)
-        assert command(name, *arguments, "--missing", "fill")[0] == 0
-    filled = X.copy()
-    filled[400:500] = 0
-    found = streamgda.load(tmp_path / "fitted").theta_
-    np.testing.assert_allclose(found, GaussianNB().fit(filled, Y).theta_, rtol=1e-12)
-    assert command("fit", *commands["fit"], "--missing", "perhaps")[0] == 2
 
 
 # --- rows that cannot be used -----------------------------------------------------------------

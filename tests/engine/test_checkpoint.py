@@ -35,7 +35,6 @@ from streamgda.errors import (
     SourceError,
 )
 from streamgda.rows.sources import ForwardRows
-from streamgda.runtime import retry
 from streamgda.storage import format as storage_format
 from streamgda.storage import saved
 from streamgda.storage.opening import mark_of
@@ -438,11 +437,6 @@ def test_scores_go_to_a_zip_file_unmarked(tmp_path, fitted):
         labels = zarr.open_array(store)
         assert mark_of(labels) is None  # it could not be made complete
         np.testing.assert_array_equal(labels[:], fitted.predict(X))
-
-
-@pytest.fixture(autouse=True)
-def without_pauses(monkeypatch):
-    monkeypatch.setattr(retry, "SECONDS", 0)
 
 
 def batches(X=X, y=Y, fail=None):

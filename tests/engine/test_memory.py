@@ -234,8 +234,8 @@ def test_scores_are_part_of_the_budget():
     with pytest.raises(MemoryBudgetError):  # of those that are gathered
         engine.score(model.posterior, X, columns=3, max_memory="200MB")
     rows = Rows(as_source(X))
-    narrow = plan_rows(rows, 400 * MB, out_row_bytes=8)[0]
-    assert plan_rows(rows, 400 * MB, out_row_bytes=800)[0] < narrow
+    narrow = plan_rows(rows, 400 * MB, out_row_bytes=8)
+    assert plan_rows(rows, 400 * MB, out_row_bytes=800) < narrow
 
 
 @pytest.mark.filterwarnings("ignore:9 of 100 features are constant")
@@ -302,11 +302,11 @@ def test_a_subclass_that_predicts_otherwise_is_scored_by_that():
 def test_scores_in_flight_are_part_of_the_budget():
     """Those being computed and written, and their encoded form, beside the rows of a slab."""
     rows = Rows(as_source(Stored((10**6, 100), (1000, 100), np.float64)))
-    best = plan_rows(rows, 10**12)[0]
+    best = plan_rows(rows, 10**12)
 
     def fits(allowed, out_row_bytes):
         try:
-            return plan_rows(rows, allowed, out_row_bytes=out_row_bytes)[0] == best
+            return plan_rows(rows, allowed, out_row_bytes=out_row_bytes) == best
         except MemoryBudgetError:
             return False
 

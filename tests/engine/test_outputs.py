@@ -64,7 +64,7 @@ def in_arrow(X):
 @pytest.mark.parametrize("out_row_bytes", [0, 8, 80])
 def test_slabs_of_rows_in_memory_have_mebibytes(kind, out_row_bytes):
     rows = as_source(kind(np.ones((800_000, 6))))
-    n_rows = plan.plan_rows(containers.Rows(rows), 10**12, out_row_bytes=out_row_bytes)[0]
+    n_rows = plan.plan_rows(containers.Rows(rows), 10**12, out_row_bytes=out_row_bytes)
     assert 30 * MIB < n_rows * max(48, out_row_bytes) < 40 * MIB
 
 

@@ -19,7 +19,6 @@ from streamgda.datasets import convert
 from streamgda.engine import plan, progress
 from streamgda.engine.dask import cluster
 from streamgda.errors import printable
-from streamgda.runtime import retry
 
 pytestmark = pytest.mark.filterwarnings("ignore:[Uu]nclosed:ResourceWarning")  # zarr's
 
@@ -48,7 +47,6 @@ def server(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def quick_and_talkative(server, monkeypatch):
     server.behave()
-    monkeypatch.setattr(retry, "SECONDS", 0)
     monkeypatch.setattr(progress, "_LINE_EVERY", 0)
     monkeypatch.setattr(plan, "_SLAB_BYTES", 1)
 

@@ -17,10 +17,8 @@ from streamgda import (
     GaussianModel,
     GaussianNB,
     SlidingWindow,
-    open_store,
 )
-from streamgda.datasets import convert
-from streamgda.errors import SourceError, SourceNotFoundError
+from streamgda.errors import SourceError
 from streamgda.moments import ClassMoments
 from streamgda.storage import format as storage_format
 from streamgda.storage import replacing as replacement
@@ -52,29 +50,12 @@ def stores(tmp_path):
     yield str(tmp_path / "string")
     yield tmp_path / "file.zip"
     yield tmp_path / "not" / "yet" / "there.zip"
-    yield f"file://{tmp_path}/url"
-    yield f"file://{tmp_path}/url.zip"
     yield zarr.storage.MemoryStore()
     yield zarr.storage.LocalStore(tmp_path / "local")
     root = zarr.create_group(zarr.storage.MemoryStore())
     yield root.create_group("inside")
     yield root.create_group("inside/deeper")
     yield zarr.create_group(tmp_path / "outer").create_group("inner")
-
-
-def test_addresses_of_local_files_are_paths(tmp_path):
-    X, y = np.arange(12.0).reshape(6, 2), [0, 1] * 3
-    convert(X, f"file://{tmp_path}/rows", labels=y)
-    rows, labels = open_store(f"file://{tmp_path}/rows")
-    model = GaussianNB().fit(rows, labels)
-    model.predict(rows, out=f"file://{tmp_path}/labels")
-    model.predict(rows, out=f"file://{tmp_path}/labels.parquet")
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["labels", "labels.parquet", "rows"]
-    with pytest.raises(SourceNotFoundError, match=rf"^{tmp_path}/none does not exist"):
-        open_store(f"file://{tmp_path}/none")
-    (tmp_path / "note").write_text("")
-    with pytest.raises(OSError, match="note"):  # and no advice about credentials
-        model.save(f"file://{tmp_path}/note/model")
 
 
 @pytest.mark.parametrize("dtype", ["float64", "uint8"])
