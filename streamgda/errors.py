@@ -185,6 +185,10 @@ class PrecisionWarning(UserWarning):
     """Digits that statistics from elsewhere have lost, because they were not centred."""
 
 
+class SingularCovarianceWarning(UserWarning):
+    """Classes are left out of predictions, as they have no invertible covariance yet."""
+
+
 class ConstantFeatureWarning(UserWarning):
     """Features that are constant over all data and left out of the density."""
 

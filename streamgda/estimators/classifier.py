@@ -1,0 +1,1022 @@
+"""Classifiers: `MomentClassifier` for all, and `GaussianClassifier` for those with Gaussians."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Self, Unpack
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
+from sklearn.base import ClassifierMixin, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from streamgda.errors import (
+    ConstantFeatureWarning,
+    InvalidDataError,
+    InvalidParameterError,
+    MemoryBudgetError,
+    SingularCovarianceError,
+    SingularCovarianceWarning,
+    UnsupportedError,
+)
+from streamgda.estimators.base import MomentEstimator, Reading, validated_rows
+from streamgda.models.covariances import (
+    NO_ROWS,
+    Covariances,
+    Regularisation,
+    Summary,
+    auto_amounts,
+    check_priors,
+    estimate,
+    inverse_roots,
+)
+from streamgda.models.gaussians import Gaussians
+from streamgda.models.loo import leave_one_out
+from streamgda.moments import ClassMoments
+from streamgda.rows import Rows, as_source
+from streamgda.rows.arrays import SKIP_OR_FILL
+from streamgda.rows.invalid_rows import CHECK_SUMS, as_matrix, labels_to_count
+from streamgda.rows.labels import as_labels, coded_labels, find, label_of_none, without_mask
+from streamgda.rows.lifted import lifted
+from streamgda.rows.sources import Slab, check_lengths
+from streamgda.runtime.memory import allowed_bytes, readable, spare_memory
+from streamgda.runtime.parameters import (
+    BELOW_ONE,
+    LEAST,
+    as_flag,
+    as_integer,
+    as_number,
+    refuse,
+    shown,
+)
+
+
+class MomentClassifier(ClassifierMixin, MomentEstimator):
+    """Base of the classifiers, whose models are `streamgda.models.scoring.ClassModel`.
+
+    Subclasses have the parameters `temperature` and `feature_map`.
+    """
+
+    temperature: float
+    _least_classes = 1  # of which `fit` needs rows
+
+    def _check_parameters(self) -> None:
+        as_number("temperature", self.temperature, "a number above 0", LEAST)
+
+    def _check_fit(self, model: Any) -> None:
+        seen = np.count_nonzero(self.moments_.class_count)
+        if seen < self._least_classes:
+            raise InvalidDataError(
+                f"The number of classes has to be greater than one; got {seen} class "
+                f"({self.classes_[0]!s}) with rows. Give rows of at least one other class"
+            )
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Class labels, sorted, shape (n_classes,)."""
+        return self.moments_.classes
+
+    @property
+    def class_count_(self) -> np.ndarray:
+        """Rows of each class, or their total weight, float64, shape (n_classes,)."""
+        return self.moments_.class_count.astype(np.float64)
+
+    def _by_class(self, name: str, method: str, X: Any, reading: Any, **options: Any) -> Any:
+        classes = self.model_.classes
+        return self._map(name, method, X, reading, columns=classes.size, classes=classes, **options)
+
+    def predict(self, X: Any, **reading: Unpack[Reading]) -> Any:
+        """Return the most probable class of each row.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask.array.Array or data frame, shape (n_rows, n_features)
+            Rows.
+        **reading
+            How rows are read and results are written: `features`, `nodata`, `on_invalid`, `fill`,
+            `on_missing`, `out`, `keys`, `max_memory`; see `streamgda.estimators.base.Reading`.
+
+        Returns
+        -------
+        ndarray, shape (n_rows,); or `out`; or a lazy dask array
+            Labels.
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            For rows, an `out` or a `fill` that cannot be used.
+
+        Examples
+        --------
+        >>> from streamgda import BernoulliNB
+        >>> nb = BernoulliNB().fit([[0, 1], [0, 1], [1, 0], [1, 1]], ["ant", "ant", "bee", "bee"])
+        >>> nb.predict([[0, 1], [1, 0]])
+        array(['ant', 'bee'], dtype='<U3')
+        """
+        return self._map("predict", "predict", X, reading, labels=self.model_.classes)
+
+    def predict_proba(self, X: Any, **reading: Unpack[Reading]) -> Any:
+        """Return the probabilities of the classes.
+
+        Parameters
+        ----------
+        X, **reading : see `predict`
+            Rows.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes); or as for `predict`
+            Probabilities.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> nb = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1])
+        >>> nb.predict_proba([[2.0], [4.5]]).round(3)
+        array([[1. , 0. ],
+               [0.5, 0.5]])
+        """
+        options = self._tempered
+        return self._by_class("predict_proba", "posterior", X, reading, **options)
+
+    def predict_log_proba(self, X: Any, **reading: Unpack[Reading]) -> Any:
+        """Return the logarithms of the probabilities of the classes.
+
+        They are exact even where probabilities are rounded to zero.
+
+        Parameters
+        ----------
+        X, **reading : see `predict`
+            Rows.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes); or as for `predict`
+            Logarithms of probabilities.
+        """
+        options = self._tempered
+        return self._by_class("predict_log_proba", "log_posterior", X, reading, **options)
+
+    @property
+    def _tempered(self) -> dict[str, float]:
+        self._check_parameters()
+        return {"temperature": float(self.temperature)}
+
+    def predict_joint_log_proba(self, X: Any, **reading: Unpack[Reading]) -> Any:
+        """Return the joint log-likelihoods of rows and classes, ln p(x, y=k).
+
+        Parameters
+        ----------
+        X, **reading : see `predict`
+            Rows.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes); or as for `predict`
+            Joint log-likelihoods.
+        """
+        return self._by_class("predict_joint_log_proba", "joint", X, reading)
+
+    def score_samples(self, X: Any, **reading: Unpack[Reading]) -> Any:
+        """Return the log-density of each row, ln p(x).
+
+        Parameters
+        ----------
+        X, **reading : see `predict`
+            Rows.
+
+        Returns
+        -------
+        ndarray, shape (n_rows,); or as for `predict`
+            Log-densities.
+        """
+        return self._map("score_samples", "log_density", X, reading)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, **reading: Unpack[Reading]) -> float:
+        """Return the share of rows whose class is predicted correctly.
+
+        Parameters
+        ----------
+        X : see `predict`
+            Rows.
+        y : array-like, zarr.Array or dask.array.Array, shape (n_rows,)
+            True labels.
+        sample_weight : array-like, shape (n_rows,), optional
+            Weights of the rows.
+        **reading
+            How rows are read, and which of them count; see `fit`.
+
+        Returns
+        -------
+        float
+            Accuracy.
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            For rows, labels, weights or options that cannot be used.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> X, y = [[1.0], [3.0], [6.0], [8.0]], ["ant", "ant", "bee", "bee"]
+        >>> GaussianNB().fit(X, y).score([[2.0], [5.0]], ["ant", "ant"])
+        0.5
+        """
+        check_is_fitted(self)
+        given: dict[str, Any] = {**reading}
+        scoring = {name: given.pop(name) for name in ("max_memory",) if name in given}
+        rows = Rows.of(X, y, sample_weight, **given)
+        if rows.y is None:
+            raise InvalidParameterError("y is missing; give one label for each row")
+        rule, filled = rows.rule, rows.rule is not CHECK_SUMS or rows.weight is not None
+        if filled:  # Invalid rows that do not count are no error.
+            scoring |= {"on_invalid": "fill", "fill": label_of_none(self.classes_)}
+            scoring |= {} if rule.nodata is None else {"nodata": rule.nodata}
+        predicted = as_source(self.predict(rows.X, **scoring)).whole()
+        if isinstance(rows.y, np.ndarray) and rows.y.ndim == 2:
+            rows = replace(rows, y=np.ravel(rows.y))
+        opened = rows.opened()
+        labels = rule.as_labels(opened.y.whole())
+        check_lengths(as_source(predicted), as_source(np.asarray(labels), "y"))
+        weight = None if opened.weight is None else opened.weight.whole()
+        counts, weights, _ = labels_to_count(labels, weight, rule)
+        codes = find(predicted, self.classes_)
+        bad = np.flatnonzero(counts & (codes < 0))
+        if bad.size and rule.action == "raise":
+            raise InvalidDataError(
+                f"Input X has an invalid row: row {bad[0]}; it holds NaN, infinity or "
+                f"nodata={rule.nodata}; {SKIP_OR_FILL}",
+                *("X", int(bad[0])),
+            )
+        counts &= codes >= 0
+        if not counts.any():
+            raise InvalidDataError(NO_ROWS)
+        right = find(without_mask(labels)[counts], self.classes_) == codes[counts]
+        return float(np.average(right, weights=weights[counts] if weights.size else None))
+
+    def calibrate(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Set the temperature with which the labels of other rows are most probable.
+
+        Parameters
+        ----------
+        X, y : see `score`
+            Rows that the estimator was not fitted to, and their labels.
+        sample_weight : array-like, shape (n_rows,), optional
+            Weights of the rows.
+
+        Returns
+        -------
+        estimator
+            The estimator itself, with another parameter `temperature`, which counts at once.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows that cannot be used, such as labels that are not among the classes.
+
+        Notes
+        -----
+        The temperature is sought between 1/16 and 4096. Rows whose true class has no density are
+        left out.
+
+        References
+        ----------
+        C. Guo, G. Pleiss, Y. Sun and K. Q. Weinberger: On calibration of modern neural networks,
+        ICML 2017, section 4.2.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_digits
+        >>> from sklearn.metrics import log_loss
+        >>> from streamgda import GaussianNB
+        >>> X, y = load_digits(return_X_y=True)
+        >>> X = X[:, X[:900].std(axis=0) > 0]
+        >>> nb = GaussianNB(var_smoothing=1e-3).fit(X[:900], y[:900])
+        >>> before = log_loss(y[1300:], nb.predict_proba(X[1300:]))
+        >>> nb.calibrate(X[900:1300], y[900:1300]).temperature > 1
+        True
+        >>> log_loss(y[1300:], nb.predict_proba(X[1300:])) < before / 2
+        True
+        """
+        joint = np.asarray(as_source(self.predict_joint_log_proba(X)).whole())
+        labels = coded_labels(as_source(y, "y").whole())
+        check_lengths(as_source(joint), as_source(np.asarray(labels), "y"))
+        codes = _codes(np.asarray(labels), self.classes_)
+        weights = np.ones(codes.size)
+        if sample_weight is not None:
+            weights = np.asarray(as_source(sample_weight, "sample_weight").whole(), float)
+        at = np.flatnonzero(np.isfinite(joint[np.arange(codes.size), codes]) & (weights > 0))
+        if not at.size:
+            raise InvalidDataError("no row has a density above zero in its class")
+        joint, codes, weights = joint[at], codes[at], weights[at]
+        joint = joint - joint.max(axis=1, keepdims=True)
+
+        def loss(log_temperature: float) -> float:
+            logs = log_softmax(joint * np.exp(-log_temperature), axis=1)
+            return float(-weights @ logs[np.arange(codes.size), codes])
+
+        bounds = (-np.log(16), np.log(4096))
+        found = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-9})
+        self.temperature = float(np.exp(found.x))
+        return self
+
+    def to_sklearn(self) -> Any:
+        """Return a fitted estimator of scikit-learn with the same predictions.
+
+        Other libraries support it: skl2onnx converts it to ONNX, skops and MLflow store it, and it
+        can be pickled for a machine without this package. It has those parameters of this estimator
+        that scikit-learn has, and no moments.
+
+        Returns
+        -------
+        sklearn.base.BaseEstimator
+            The estimator of scikit-learn of the same name; for `GaussianDiscriminantAnalysis` with
+            covariance type ``"full"``, ``"tied"`` or ``"diag"`` a `QuadraticDiscriminantAnalysis`,
+            a `LinearDiscriminantAnalysis` or a `GaussianNB`.
+
+        Raises
+        ------
+        UnsupportedError
+            If scikit-learn has no estimator with these predictions.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import LinearDiscriminantAnalysis
+        >>> X, y = load_iris(return_X_y=True)
+        >>> lda = LinearDiscriminantAnalysis(n_components=1).fit(X, y).to_sklearn()
+        >>> lda
+        LinearDiscriminantAnalysis(n_components=1)
+        >>> type(lda).__module__, lda.predict(X[:2])
+        ('sklearn.discriminant_analysis', array([0, 0]))
+        """
+        self.model_  # noqa: B018  (raises an error before fit)
+        self._refuse_map("to_sklearn returns an estimator of features as they are")
+        if self.temperature != 1:
+            raise UnsupportedError(
+                f"temperature={shown(self.temperature)}, and scikit-learn's estimators have no "
+                f"temperature: call set_params(temperature=1.0) first"
+            )
+        exported, attributes = self._counterpart()
+        known, own = exported.get_params(deep=False), self.get_params(deep=False)
+        exported.set_params(**{n: v for n, v in own.items() if n in known and n not in attributes})
+        attributes = {
+            "classes_": self.classes_,
+            "n_features_in_": self.n_features_in_,
+            **attributes,
+        }
+        if hasattr(self, "feature_names_in_"):
+            attributes["feature_names_in_"] = self.feature_names_in_
+        for name, value in attributes.items():
+            setattr(exported, name, value.copy() if isinstance(value, np.ndarray) else value)
+        return exported
+
+    def _counterpart(self) -> tuple[Any, dict[str, Any]]:
+        """Return an estimator of scikit-learn, and the attributes that make it fitted."""
+        raise NotImplementedError
+
+    def _refuse_map(self, why: str) -> None:
+        """Raise `UnsupportedError` if rows are behind a feature map."""
+        if self.moments_.feature_map is not None:
+            raise UnsupportedError(
+                f"{why}: fit an estimator without feature_map to feature_map.transform(X)"
+            )
+
+    def _drawing(
+        self, n_samples: Any, random_state: Any, y: Any
+    ) -> tuple[np.ndarray, np.random.RandomState]:
+        """Return the codes of the rows to draw, and random numbers."""
+        check_is_fitted(self)
+        self._refuse_map("sample draws rows, and a feature map has no inverse")
+        n_samples = as_integer("n_samples", n_samples, "at least 1 row, an integer", 1)
+        needed = 8 * n_samples * (self.n_features_in_ + 2)
+        if needed > 2 * spare_memory():
+            raise MemoryBudgetError(
+                f"n_samples={n_samples} of {self.n_features_in_} features need "
+                f"{readable(needed)} of memory, and {readable(2 * spare_memory())} are available; "
+                f"draw fewer at a time"
+            )
+        random, count = _as_random(random_state), self.class_count_
+        if y is None:
+            priors = self._priors_to_draw()
+            return random.choice(count.size, n_samples, p=priors / priors.sum()), random
+        labels = as_labels([y] if np.ndim(y) == 0 else y)
+        if np.ndim(y) and labels.size != n_samples:
+            raise InvalidParameterError(f"y has {labels.size} labels for {n_samples} samples")
+        codes = np.broadcast_to(_codes(labels, self.classes_, InvalidParameterError), n_samples)
+        if not count[codes].all():
+            label = self.classes_[codes[count[codes] == 0][0]]
+            raise InvalidParameterError(f"class {label!s} has no rows, and no distribution")
+        return codes, random
+
+    def _priors_to_draw(self) -> np.ndarray:
+        return np.asarray(self.model_.priors)
+
+
+def _as_random(random_state: Any) -> np.random.RandomState:
+    try:
+        return check_random_state(random_state)
+    except ValueError as error:
+        raise InvalidParameterError(str(error)) from None
+
+
+def _codes(labels: np.ndarray, classes: np.ndarray, kind: Any = InvalidDataError) -> np.ndarray:
+    """Return the numbers of the classes of labels; raise an error for other labels."""
+    codes = find(labels, classes)
+    if codes.min(initial=0) < 0:
+        at = int((codes < 0).argmax())
+        raise kind(f"y[{at}] is {labels[at]!s}, which is not among the classes {classes!s:.200}")
+    return codes
+
+
+class GaussianClassifier(MomentClassifier):
+    """Base of the Gaussian classifiers, which define covariance type and regularisation."""
+
+    _SOLVERS: tuple[str, ...] = ()
+    _any_sum_of_priors = False
+    _advice = "Regularise (reg_param, shrinkage, pooling or var_smoothing above 0)"
+    priors: Any
+    tol: float = 1e-4
+    store_covariance = False
+    covariance_estimator: Any = None
+    shrinkage: Any = None
+
+    def _regularisation(self) -> Regularisation:
+        raise NotImplementedError
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        solver, estimator = getattr(self, "solver", None), self.covariance_estimator
+        if self._SOLVERS and not (isinstance(solver, str) and solver in self._SOLVERS):
+            raise refuse("solver", solver, f"one of {', '.join(map(repr, self._SOLVERS))}")
+        if estimator is not None and not hasattr(estimator, "fit"):
+            raise refuse("covariance_estimator", estimator, "an object with a method fit, or None")
+        as_flag("store_covariance", self.store_covariance)
+        as_number("tol", self.tol, "a number >= 0", 0)
+        self._regularisation().check(self._shown_type())
+        if solver == "svd":
+            others = " or ".join(f"solver={name!r}" for name in self._SOLVERS if name != "svd")
+            if self.shrinkage is not None:
+                raise UnsupportedError(
+                    f"shrinkage not supported with 'svd' solver: shrinkage="
+                    f"{shown(self.shrinkage)} needs {others}"
+                )
+            if estimator is not None:
+                raise InvalidParameterError(
+                    f"covariance_estimator is not supported with solver='svd', covariance "
+                    f"estimator is not supported with svd solver. Try another solver: {others}"
+                )
+        if estimator is not None and self.shrinkage not in (None, 0):
+            raise InvalidParameterError(
+                "covariance_estimator and shrinkage parameters are not None. Only one of the two "
+                "can be set."
+            )
+        if self.priors is not None:
+            check_priors(
+                self.priors,
+                np.arange(np.size(self.priors)),
+                np.ones(np.size(self.priors)),
+                normalised=not self._any_sum_of_priors,
+            )
+
+    def _shown_type(self) -> str:
+        """Return the covariance type of the model, which may need other moments."""
+        return self._covariance_type()
+
+    def _needs_all_rows(self) -> str | None:
+        if self.covariance_estimator is not None:
+            return "covariance_estimator"
+        return (
+            "shrinkage='auto'"
+            if isinstance(self.shrinkage, str) and self.shrinkage == "auto"
+            else None
+        )
+
+    # --- what needs all rows at once ----------------------------------------------------------
+
+    def _find(self, rows: Rows) -> Any:
+        """Return the amounts of shrinkage of the classes, or their covariances."""
+        needed = self._needs_all_rows()
+        if needed is None:
+            return None
+        X, labels = _whole(rows, needed, self.moments_)
+        parts = [X[labels == label] for label in self.moments_.classes]
+        if self.covariance_estimator is None:
+            return auto_amounts(parts)
+        return np.array([_found_by(self.covariance_estimator, part) for part in parts])
+
+    def _checked_found(self, found: np.ndarray) -> Any:
+        k, d = self.moments_.class_count.size, self.moments_.n_features
+        amounts = self.covariance_estimator is None
+        if self._needs_all_rows() is None or found.shape != ((k,) if amounts else (k, d, d)):
+            raise ValueError("what was found beside its moments does not fit them")
+        if not np.isfinite(found).all() or (amounts and ((found < 0) | (found > 1)).any()):
+            raise ValueError("its amounts of shrinkage are not from 0 to 1")
+        return found
+
+    # --- the model ----------------------------------------------------------------------------
+
+    def _priors_of(self, summary: Summary) -> np.ndarray:
+        """Return the priors of the classes, by default their shares of the rows."""
+        normalised = not self._any_sum_of_priors
+        return check_priors(self.priors, summary.classes, summary.count, normalised=normalised)
+
+    def _weights(self, summary: Summary) -> np.ndarray | None:
+        """Return the weights of the classes' covariances in a pooled one, if they are given."""
+        return None
+
+    def _covariances(self, summary: Summary, found: Any, features: Any = None) -> Covariances:
+        """Return the covariances that moments determine with these parameters."""
+        how = self._regularisation()
+        if found is not None and found.ndim == 3:
+            S, at = found, slice(None) if features is None else features
+            weights = None
+            if self._shown_type() == "tied":
+                p = summary.count / summary.count.sum()
+                weights = self._weights(summary)
+                S = np.tensordot(p if weights is None else weights, S, axes=1)[None]
+            S = S if features is None else S[:, at][:, :, at]
+            divisors = np.where(summary.count > 0, summary.count, 1.0)
+            divisors = divisors.sum(keepdims=True) if len(S) == 1 else divisors
+            return Covariances(np.array(S), divisors, np.zeros(len(S)), 0.0)
+        return estimate(
+            summary,
+            self._shown_type(),
+            how,
+            features,
+            amounts=found,
+            priors=self._weights(summary),
+        )
+
+    def _make_model(self, moments: ClassMoments, found: Any) -> Gaussians:
+        summary = Summary.of(moments)
+        priors = self._priors_of(summary)
+        features = np.flatnonzero(summary.variances > 0)
+        if not features.size:
+            raise InvalidDataError(
+                f"all {summary.variances.size} features are constant over all rows, "
+                f"{summary.count.sum():g} sample(s); they do not distinguish the classes"
+            )
+        covariances = self._covariances(summary, found, features)
+        model = self._of_covariances(summary, features, priors, covariances)
+        self._report(summary, model)
+        return model
+
+    def _of_covariances(
+        self,
+        summary: Summary,
+        features: np.ndarray,
+        priors: np.ndarray,
+        covariances: Covariances,
+    ) -> Gaussians:
+        """Return the model of covariances of the features that vary."""
+        roots = inverse_roots(covariances.values, self.tol, overwrite=True)
+        kind, d = self._shown_type(), features.size
+        one_variance = "spherical" in kind
+        if kind.startswith("tied") and roots.ranks[0] < d:
+            raise SingularCovarianceError(
+                f"the pooled covariance is singular: rank {roots.ranks[0]} of {d}. "
+                f"{self._advice}, {_OTHERS}"
+            )
+        return Gaussians.of(summary, features, priors, roots, covariances.divisors, one_variance)
+
+    def _singular(self, model: Gaussians) -> tuple[np.ndarray, str]:
+        """Return the classes with rows that have no density, and what the error says of them."""
+        count = self.class_count_
+        without = np.setdiff1d(np.flatnonzero(count > 0), model.alive)
+        if not without.size:
+            return without, ""
+        d = model.features.size
+        named = [
+            f"class {self.classes_[k]!s} (rank {model.ranks[k]} of {d}, {count[k]:g} "
+            f"{'row' if count[k] == 1 else 'rows'})"
+            for k in without[:10]
+        ]
+        more = f" and {without.size - 10} more" if without.size > 10 else ""
+        what = (
+            f"the covariance of {without.size} of {count.size} classes is singular: "
+            f"{', '.join(named)}{more}"
+        )
+        alone = without[count[without] == 1]
+        if alone.size:
+            what += f"; y has only 1 sample in class {self.classes_[alone[0]]!s}"
+        return without, f"{what}. {self._advice}, {_OTHERS}"
+
+    def _report(self, summary: Summary, model: Gaussians) -> None:
+        """Warn of what the model leaves out."""
+        constant = np.setdiff1d(np.arange(model.n_features), model.features)
+        if constant.size and self.moments_.feature_map is None:
+            names = self.moments_.feature_names or range(model.n_features)
+            listed = ", ".join(str(names[j]) for j in constant[:10])
+            listed += ", ..." if constant.size > 10 else ""
+            self._warn_once(
+                ConstantFeatureWarning,
+                constant.tolist(),
+                f"{constant.size} of {model.n_features} features are constant over all rows and "
+                f"are left out of the density: {listed}",
+            )
+
+    def _check_fit(self, model: Gaussians) -> None:
+        super()._check_fit(model)
+        without, message = self._singular(model)
+        if without.size:
+            message += ". To sample such classes, call partial_fit(X, y) in place of fit"
+            raise SingularCovarianceError(message, self.classes_[without].tolist())
+
+    @property
+    def constant_features_(self) -> np.ndarray:
+        """Features that are constant over all rows and left out of the density."""
+        return np.setdiff1d(np.arange(self.model_.n_features), self.model_.features)
+
+    @property
+    def _all_covariances(self) -> Covariances:
+        """Covariances of all features, including constant ones."""
+        self.model_  # noqa: B018  (its errors come first)
+        return self._covariances(Summary.of(self.moments_), self._found)
+
+    def _map(self, name: str, method: str, X: Any, reading: Any = None, **options: Any) -> Any:
+        model = self.model_
+        without, message = self._singular(model)
+        if without.size:
+            classes = self.classes_[without].tolist()
+            if not model.alive.size:
+                raise SingularCovarianceError(message, classes)
+            self._warn_once(
+                SingularCovarianceWarning,
+                classes,
+                f"predictions leave out classes that have no invertible covariance yet: {message}",
+            )
+        return super()._map(name, method, X, reading, **options)
+
+    # --- answers ------------------------------------------------------------------------------
+
+    def predict(
+        self,
+        X: Any,
+        *,
+        reject: float = 0.0,
+        reject_label: Any = None,
+        **reading: Unpack[Reading],
+    ) -> Any:
+        """Return the most probable class of each row, or a label for rejected rows.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask.array.Array or data frame, shape (n_rows, n_features)
+            Rows.
+        reject : float in [0, 1)
+            Rows are rejected if their p-value (see `p_values`) for the predicted class is below
+            `reject`. If the classes are Gaussian, about this share of their rows is rejected.
+        reject_label : label, optional
+            Label of rejected rows. It has the type of the class labels and is not one of them; by
+            default -1, an empty string or NaT.
+        **reading
+            How rows are read and results are written: `features`, `nodata`, `on_invalid`, `fill`,
+            `on_missing`, `out`, `keys`, `max_memory`; see `streamgda.estimators.base.Reading`.
+
+        Returns
+        -------
+        ndarray, shape (n_rows,); or `out`; or a lazy dask array
+            Labels.
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            For rows, an `out`, or a parameter that cannot be used.
+
+        Examples
+        --------
+        >>> from streamgda import QuadraticDiscriminantAnalysis
+        >>> X, y = [[1.0], [3.0], [6.0], [9.0]], ["ant", "ant", "bee", "bee"]
+        >>> qda = QuadraticDiscriminantAnalysis().fit(X, y)
+        >>> qda.predict([[2.0], [50.0]])
+        array(['ant', 'bee'], dtype='<U3')
+        >>> qda.predict([[2.0], [500.0]], reject=0.01, reject_label="neither")
+        array(['ant', 'neither'], dtype='<U7')
+        """
+        reject = as_number("reject", reject, "a number from 0 to below 1", 0, BELOW_ONE)
+        if not reject:
+            return super().predict(X, **reading)
+        labels = self.model_.labels_with(reject_label)
+        options: dict[str, Any] = {"reject": reject, "label": labels[-1]}
+        return self._map("predict", "predict_or_reject", X, reading, labels=labels, **options)
+
+    def mahalanobis(self, X: Any, y: Any = None, **reading: Unpack[Reading]) -> Any:
+        """Return the squared Mahalanobis distance to each class, or to the given one.
+
+        Parameters
+        ----------
+        X : see `predict`
+            Rows.
+        y : array-like, shape (n_rows,), optional
+            Class of each row: only the distance to it is computed. With many classes, such as a
+            Gaussian for each position of an image, this takes a small part of the time.
+        **reading : see `predict`
+            How rows are read and results are written.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes), or (n_rows,) with `y`; or as for `predict`
+            Squared distances; NaN for a class without a density.
+
+        Examples
+        --------
+        >>> from streamgda import QuadraticDiscriminantAnalysis
+        >>> qda = QuadraticDiscriminantAnalysis().fit([[1.0], [3.0], [6.0], [9.0]], [0, 0, 1, 1])
+        >>> qda.mahalanobis([[2.0], [5.0]]).round(2)
+        array([[ 0.  , 13.44],
+               [ 9.  ,  2.78]])
+        """
+        if y is None:
+            return self._by_class("mahalanobis", "distances", X, reading)
+        return self._map("mahalanobis", "own_distances", X, reading, codes=self._codes_of(X, y))
+
+    def score_samples(self, X: Any, y: Any = None, **reading: Unpack[Reading]) -> Any:
+        """Return the log-density of each row, ln p(x), or that in its own class, ln p(x | y).
+
+        Parameters
+        ----------
+        X : see `predict`
+            Rows.
+        y : array-like, shape (n_rows,), optional
+            Class of each row.
+        **reading : see `predict`
+            How rows are read and results are written.
+
+        Returns
+        -------
+        ndarray, shape (n_rows,); or as for `predict`
+            Log-densities.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> nb = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1])
+        >>> nb.score_samples([[2.0], [7.0]]).round(3)
+        array([-1.612, -1.612])
+        """
+        if y is None:
+            return super().score_samples(X, **reading)
+        codes = self._codes_of(X, y)
+        return self._map("score_samples", "own_log_density", X, reading, codes=codes)
+
+    def _codes_of(self, X: Any, y: Any) -> np.ndarray:
+        """Return the numbers of the classes of rows."""
+        check_is_fitted(self)
+        source = as_source(Rows.of(X).X)
+        labels = np.asarray(coded_labels(as_source(source.laid_out(y, "y"), "y").whole()))
+        check_lengths(source, as_source(labels, "y"))
+        return _codes(labels, self.classes_)
+
+    def p_values(self, X: Any, **reading: Unpack[Reading]) -> Any:
+        r"""Return the share of each class that is further from its mean than the row.
+
+        A row whose p-values are small for all classes is an outlier. The distribution of the
+        squared distance takes into account that means and covariances are estimates. With n rows of
+        a class and d features, of whose covariance S has nu degrees of freedom (one less than the
+        rows of the class, or all rows less the classes), :math:`n/(n+1)\,(x-m)^T S^{-1} (x-m)` is
+        Hotelling's :math:`T^2`: its product with (nu - d + 1) / (nu d) is F(d, nu - d + 1). Of
+        variances it is a sum of d variables F(1, nu), in whose place a gamma variable with the same
+        mean and variance is taken: a p-value below 0.01 has a probability of 0.010 to 0.012.
+        Covariances that are regularised give larger p-values.
+
+        Parameters
+        ----------
+        X, **reading : see `predict`
+            Rows.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes); or as for `predict`
+            P-values; NaN for a class without a density.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import QuadraticDiscriminantAnalysis
+        >>> X, y = load_iris(return_X_y=True)
+        >>> qda = QuadraticDiscriminantAnalysis().fit(X[::2], y[::2])
+        >>> qda.p_values(X[1:100:50]).round(4)
+        array([[0.577 , 0.    , 0.    ],
+               [0.    , 0.7738, 0.0155]])
+        """
+        return self._by_class("p_values", "p_values", X, reading)
+
+    def sample(
+        self, n_samples: int = 1, random_state: Any = None, y: Any = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Draw rows from the Gaussians of the classes.
+
+        This needs no inverse of a covariance: rows of a class with a singular covariance vary in
+        the directions in which the class does. (`fit` raises for such classes, `partial_fit` does
+        not.)
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows.
+        random_state : int, RandomState instance or None
+            Seed.
+        y : label, or array-like of labels of shape (n_samples,); optional
+            Classes of the rows; by default drawn from the priors.
+
+        Returns
+        -------
+        X : ndarray of float64, shape (n_samples, n_features)
+            Rows. Features that are constant over all rows have their value.
+        y : ndarray, shape (n_samples,)
+            Labels.
+
+        Raises
+        ------
+        InvalidParameterError
+            For a class that has no rows, or a number of samples below one.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import QuadraticDiscriminantAnalysis
+        >>> qda = QuadraticDiscriminantAnalysis().fit(*load_iris(return_X_y=True))
+        >>> X, y = qda.sample(1000, random_state=0)
+        >>> X.shape, (qda.predict(X) == y).mean() > 0.95
+        ((1000, 4), np.True_)
+        """
+        codes, random = self._drawing(n_samples, random_state, y)
+        summary = Summary.of(self.moments_)
+        varying = np.flatnonzero(summary.variances > 0)
+        S = self._covariances(summary, self._found, varying).values
+        X = self.moments_.means[codes]
+        for k in np.unique(codes):
+            at, own = np.flatnonzero(codes == k), S[min(k, len(S) - 1)]
+            z = random.standard_normal((at.size, varying.size))
+            if own.ndim == 2:
+                values, axes = np.linalg.eigh(own)
+                z = z @ (axes * np.sqrt(np.maximum(values, 0))).T
+            else:
+                z = z * np.sqrt(own)
+            X[np.ix_(at, varying)] += z
+        return X, self.classes_[codes]
+
+    def _priors_to_draw(self) -> np.ndarray:
+        return self._priors_of(Summary.of(self.moments_))
+
+    # --- leave-one-out ------------------------------------------------------------------------
+
+    def leave_one_out_proba(self, X: Any, y: Any, *, priors: str = "counted") -> np.ndarray:
+        r"""Return the probability of each class by the model fitted without the row.
+
+        The result is that of as many fits as there are rows, each without one of them, to rounding.
+        Without a row x, the scatter of its class of n rows loses
+        :math:`\frac{n}{n-1}\,\delta\delta^T`, with :math:`\delta = x - m`.
+
+        Parameters
+        ----------
+        X : array-like, zarr.Array, dask.array.Array or data frame, shape (n_rows, n_features)
+            Rows that the estimator was fitted to, without weights: all of them, or some. They are
+            read as a whole.
+        y : array-like, shape (n_rows,)
+            Their labels in the fit.
+        priors : {"counted", "fixed"}
+            Priors without the row: the classes' shares of the other rows, or those of the fit to
+            all rows, as in ``lda`` and ``qda`` of R's package MASS with ``CV=TRUE``. It makes no
+            difference where the estimator has `priors`.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes)
+            Probabilities. That of a class is zero for its only row, with counted priors.
+
+        Raises
+        ------
+        InvalidDataError
+            For rows or labels that cannot be those of the fit.
+        SingularCovarianceError
+            If a covariance is singular without one of the rows, which is named.
+        UnsupportedError
+            Where a row changes the covariances in more than one direction: rules for the shrinkage,
+            `pooling`, a `covariance_estimator`, `priors` that weight covariances (solvers
+            ``"lsqr"`` and ``"eigen"``), dropped directions; and for weighted rows.
+
+        References
+        ----------
+        B. D. Ripley: Pattern Recognition and Neural Networks, Cambridge University Press, 1996.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import QuadraticDiscriminantAnalysis
+        >>> X, y = load_iris(return_X_y=True)
+        >>> qda = QuadraticDiscriminantAnalysis().fit(X, y)
+        >>> qda.leave_one_out_proba(X, y)[70].round(3)
+        array([0.   , 0.152, 0.848])
+        >>> qda.predict_proba(X)[70].round(3)
+        array([0.   , 0.328, 0.672])
+        """
+        return np.exp(self._log_proba_without(X, y, priors))
+
+    def leave_one_out_score(self, X: Any, y: Any, *, priors: str = "counted") -> float:
+        """Return the share of rows that the model fitted without them classifies correctly.
+
+        Parameters
+        ----------
+        X, y, priors : see `leave_one_out_proba`
+            Rows that the estimator was fitted to, with their labels.
+
+        Returns
+        -------
+        float
+            Accuracy.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_wine
+        >>> from streamgda import QuadraticDiscriminantAnalysis
+        >>> X, y = load_wine(return_X_y=True)
+        >>> qda = QuadraticDiscriminantAnalysis().fit(X, y)
+        >>> round(qda.score(X, y), 3), round(qda.leave_one_out_score(X, y), 3)
+        (0.994, 0.994)
+        """
+        scores = self._log_proba_without(X, y, priors)
+        return float((scores.argmax(axis=1) == self._codes_of(X, y)).mean())
+
+    def _check_removable(self) -> None:
+        """Raise `UnsupportedError` if removing a row changes what has no formula."""
+        how, what = self._regularisation(), self._needs_all_rows()
+        if what is None and isinstance(how.shrinkage, str):
+            what = f"shrinkage={how.shrinkage!r}"
+        if what or how.pooling:
+            raise UnsupportedError(
+                f"leave-one-out has no formula for {what or 'pooling'}, by which a row changes the "
+                f"covariances in more than one direction; use a number for shrinkage, or folds"
+            )
+        if self.moments_.class_count.dtype.kind == "f":
+            raise UnsupportedError("leave-one-out has no formula for weighted rows; use folds")
+
+    def _log_proba_without(self, X: Any, y: Any, priors: str) -> np.ndarray:
+        if priors not in ("counted", "fixed"):
+            raise refuse("priors", priors, "'counted' or 'fixed'")
+        model = self.model_
+        self._check_removable()
+        codes, summary = self._codes_of(X, y), Summary.of(self.moments_)
+        given = np.bincount(codes, minlength=summary.classes.size)
+        if (given > summary.count).any():
+            k = int((given > summary.count).argmax())
+            raise InvalidDataError(
+                f"class {self.classes_[k]!s} has {given[k]} rows here, and {summary.count[k]:g} in "
+                f"the fit; give rows and labels that the estimator was fitted to"
+            )
+        rows = as_source(validated_rows(self, Rows.of(X).X)).whole()
+        rows = as_matrix(rows)
+        lifting = self._maps_of_rows()
+        rows = np.asarray(rows if lifting is None else lifted(rows, lifting)[:], np.float64)
+        if not np.isfinite(rows).all():
+            raise InvalidDataError("X holds NaN or infinity, which no rows of a fit have")
+        fixed = model.priors if self.priors is not None or priors == "fixed" else None
+        kind, how = self._shown_type(), self._regularisation()
+        logs = leave_one_out(summary, kind, how, rows, codes, fixed)
+        return log_softmax(logs / self.temperature, axis=1) if self.temperature != 1 else logs
+
+
+_OTHERS = "leave out features that depend on others, or give more rows of each class"
+
+
+def _whole(rows: Rows, needed: str, moments: ClassMoments) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows that count, behind their map, and their labels, all in memory."""
+    source = as_source(rows.X)
+    if rows.weight is not None:
+        raise InvalidParameterError(
+            f"{needed} takes no sample_weight; leave out one of them, or use shrinkage='oas'"
+        )
+    size = source.shape[0] * source.shape[1] * 8
+    if not (size <= allowed_bytes(None)):
+        raise InvalidParameterError(
+            f"{needed} needs all rows in memory, and these would take {readable(size)}; use "
+            f"shrinkage='oas', which follows from sums over the rows"
+        )
+    opened = rows.opened()
+    slab = Slab(opened.X.whole(), opened.y.whole())
+    X, labels, *_ = rows.rule.counted(slab)
+    lifting = moments._lifting
+    X = np.asarray(X if lifting is None else lifted(X, lifting)[:])
+    return (X if X.dtype.kind == "f" else X.astype(np.float64)), np.asarray(labels)
+
+
+def _found_by(estimator: Any, rows: np.ndarray) -> np.ndarray:
+    """Return the covariance that a copy of an estimator finds of rows."""
+    copied = clone(estimator, safe=False)
+    copied.fit(rows)
+    if not hasattr(copied, "covariance_"):
+        raise InvalidParameterError(
+            f"{type(estimator).__name__} does not have a covariance_ attribute after fit; "
+            f"expected an estimator such as those of sklearn.covariance"
+        )
+    covariance, d = np.atleast_2d(np.asarray(copied.covariance_, np.float64)), rows.shape[1]
+    if covariance.shape != (d, d) or not np.isfinite(covariance).all():
+        raise InvalidParameterError(
+            f"the covariance_ of {type(estimator).__name__} has shape {covariance.shape}; "
+            f"expected finite numbers in shape {(d, d)}"
+        )
+    return covariance

@@ -1,0 +1,418 @@
+"""Covariances of classes from their moments: pooling, shrinkage, smoothing, and inverses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from scipy import linalg
+
+from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.moments import ClassMoments, held_sums
+from streamgda.runtime import threads
+from streamgda.runtime.parameters import as_number, as_numbers, refuse
+
+_MATRICES = ("full", "tied")
+
+
+def is_pooled(covariance_type: str) -> bool:
+    """Return True if all classes share one covariance."""
+    return covariance_type.startswith("tied")
+
+
+@dataclass(frozen=True)
+class Regularisation:
+    r"""Parameters that regularise covariances, applied in the order of the attributes.
+
+    Attributes
+    ----------
+    ddof : int
+        Subtracted from the count of each class.
+    pooling : float in [0, 1]
+        Friedman's :math:`\lambda`: :math:`((1-\lambda) S_k + \lambda S_w) / ((1-\lambda) n_k +
+        \lambda n)`, with scatters S (Regularized discriminant analysis, JASA 1989).
+    shrinkage : float in [0, 1], "auto", "oas" or None
+        Amount a of :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`, or a rule for it. With
+        ``"auto"``, the features of each class are scaled to unit variance meanwhile.
+    reg_param : float in [0, 1]
+        Amount r of :math:`(1-r) \Sigma + r I`.
+    var_smoothing : float >= 0
+        Fraction of the largest variance of a feature over all rows, added to every variance.
+    """
+
+    ddof: float = 0
+    pooling: float = 0.0
+    shrinkage: float | str | None = None
+    reg_param: float = 0.0
+    var_smoothing: float = 0.0
+
+    def check(self, covariance_type: str) -> Self:
+        """Raise `InvalidParameterError` for values out of range; return these parameters."""
+        for name in ("pooling", "reg_param"):
+            as_number(name, getattr(self, name), "a number between 0 and 1", 0, 1)
+        for name in ("var_smoothing", "ddof"):
+            as_number(name, getattr(self, name), "a number >= 0", 0)
+        rule = self.shrinkage
+        if not isinstance(rule, str):
+            expected = "a number between 0 and 1, 'auto' or 'oas'"
+            as_number("shrinkage", 0 if rule is None else rule, expected, 0, 1)
+        elif rule not in ("auto", "oas"):
+            raise refuse("shrinkage", rule, "a number between 0 and 1, 'auto' or 'oas'")
+        elif covariance_type not in _MATRICES:
+            raise InvalidParameterError(
+                f"shrinkage={rule!r} is computed from covariances between features, which "
+                f"covariance_type={covariance_type!r} does not have; use 'full' or 'tied', or a "
+                f"number"
+            )
+        elif self.pooling and covariance_type == "full":
+            raise InvalidParameterError(
+                f"shrinkage={rule!r} is that of a class's own covariance, and "
+                f"pooling={self.pooling} mixes it with the others'; use one of them, or a number "
+                f"for shrinkage"
+            )
+        return self
+
+
+class Summary(NamedTuple):
+    """Moments as arrays, with means that are exact at any distance from zero.
+
+    Attributes
+    ----------
+    classes, count : ndarray, shape (n_classes,)
+    rows : ndarray of float64, shape (n_classes,)
+        Effective numbers of rows, the counts where nothing is weighted.
+    origin : ndarray, shape (n_features,)
+    offsets : ndarray, shape (n_classes, n_features)
+        Means less the origin; zero for classes without rows.
+    scatter : ndarray
+        Shape (groups, n_features, n_features), or (groups, n_features) without covariances.
+    variances : ndarray, shape (n_features,)
+        Variances over all rows; zero for features with one value.
+    """
+
+    classes: np.ndarray
+    count: np.ndarray
+    rows: np.ndarray
+    origin: np.ndarray
+    offsets: np.ndarray
+    scatter: np.ndarray
+    variances: np.ndarray
+
+    @classmethod
+    def of(cls, moments: ClassMoments) -> Self:
+        """Return the summary of moments; raise `InvalidDataError` if they hold no rows."""
+        if moments.n_features is None:
+            raise InvalidDataError(NO_ROWS)
+        sums = held_sums(moments).centred()
+        count, seen = sums.count.astype(float), sums.count > 0
+        if not seen.any():
+            raise InvalidDataError(NO_ROWS)
+        origin = sums.mean[seen.argmax()]
+        offsets = np.where(seen[:, None], (sums.mean - origin) + sums.mean_low, 0.0)
+        scatter = sums.structure.whole(sums.packed)
+        within = scatter if scatter.ndim == 2 else np.einsum("gii->gi", scatter)
+        gaps = offsets[seen] - count[seen] @ offsets[seen] / count.sum()
+        gaps[:, (offsets[seen] == offsets[seen][0]).all(axis=0)] = 0.0
+        variances = (within.sum(axis=0) + count[seen] @ gaps**2) / count.sum()
+        rows = count if sums.squares is None else sums.effective_count(lambda each: each)
+        return cls(moments.classes, count, np.asarray(rows), origin, offsets, scatter, variances)
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Mean of all rows less the origin."""
+        return np.asarray(self.count @ self.offsets / self.count.sum())
+
+
+NO_ROWS = "every sample_weight is zero, or every row is unlabelled or invalid: no row is left"
+
+
+class Covariances(NamedTuple):
+    """Regularised covariances.
+
+    Attributes
+    ----------
+    values : ndarray
+        Shape (groups, d, d), or (groups, d) of variances; NaN for groups without rows.
+    divisors : ndarray, shape (groups,)
+        Numbers by which scatters were divided.
+    shrinkage : ndarray, shape (groups,), or (n_classes,) if class covariances are averaged
+    epsilon : float
+        Amount that `var_smoothing` added.
+    """
+
+    values: np.ndarray
+    divisors: np.ndarray
+    shrinkage: np.ndarray
+    epsilon: float
+
+
+def estimate(
+    summary: Summary,
+    covariance_type: str,
+    how: Regularisation,
+    features: Any = None,
+    *,
+    amounts: np.ndarray | None = None,
+    priors: np.ndarray | None = None,
+) -> Covariances:
+    """Estimate regularised covariances from moments.
+
+    Parameters
+    ----------
+    summary : Summary
+        Of moments that hold what `covariance_type` needs: a matrix for each class is enough for
+        all, and is needed for a pooled covariance with `amounts` or `priors`.
+    covariance_type : str
+    how : Regularisation
+    features : ndarray of int, optional
+        Features of the result, by default all.
+    amounts : ndarray, shape (n_classes,), optional
+        Amounts that ``shrinkage="auto"`` found for the classes.
+    priors : ndarray, shape (n_classes,), optional
+        Weights of the classes' covariances in a pooled one, by default their shares of the rows.
+
+    Returns
+    -------
+    Covariances
+    """
+    n, S = summary.count, summary.scatter
+    matrix, pooled = covariance_type in _MATRICES, is_pooled(covariance_type)
+    n_features = S.shape[-1]
+    features = np.arange(n_features) if features is None else features
+    if S.ndim == 3 and not matrix:
+        S = np.einsum("gii->gi", S)[:, features]
+    elif features.size == n_features:
+        S = S.copy()
+    else:
+        S = S[np.ix_(np.arange(len(S)), *[features] * (S.ndim - 1))]
+    weights = np.where(n > 0, n - how.ddof, 0.0)
+    groups, rows = n, summary.rows
+    averaged = pooled and len(S) == n.size and (amounts is not None or priors is not None)
+    if pooled and not averaged:
+        S = S.sum(axis=0, keepdims=True) if len(S) > 1 else S
+        weights, groups, rows = (each.sum(keepdims=True) for each in (weights, n, rows))
+    elif how.pooling and not pooled:
+        whole = S.sum(axis=0)
+        S *= 1 - how.pooling
+        S += how.pooling * whole
+        weights = (1 - how.pooling) * weights + how.pooling * weights.sum()
+    S /= _each(np.where(weights > 0, weights, np.inf), S)
+    S[groups == 0] = np.nan
+    one_variance = "spherical" in covariance_type
+    shrunk = amounts if amounts is not None else _amounts(S, rows, n_features, how.shrinkage)
+    variances = np.einsum("gii->gi", S) if matrix else S
+    d = features.size if one_variance else n_features
+    if amounts is not None:  # of features that are scaled to unit variance
+        share = np.count_nonzero(variances, axis=1, keepdims=True) / d
+        sphere = share * np.where(variances == 0, 1.0, variances)
+    elif one_variance or shrunk.any():
+        sphere = np.repeat(variances.sum(axis=1, keepdims=True) / d, features.size, axis=1)
+    if one_variance:
+        S[...] = sphere
+    elif shrunk.any():
+        S *= _each(1 - shrunk, S)
+        variances += shrunk[:, None] * sphere
+    if averaged:
+        p = n / n.sum() if priors is None else priors / priors.sum()
+        seen = p > 0
+        S = np.tensordot(p[seen], S[seen], axes=1)[None]
+        variances = np.einsum("gii->gi", S) if matrix else S
+        weights = weights.sum(keepdims=True)
+    epsilon = float(how.var_smoothing * summary.variances.max())
+    if how.reg_param:
+        S *= 1 - how.reg_param
+        variances += how.reg_param
+    variances += epsilon
+    return Covariances(S, weights, shrunk, epsilon)
+
+
+def _each(numbers: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return a number for each covariance in a shape that broadcasts with all of them."""
+    return numbers.reshape(-1, *[1] * (values.ndim - 1))
+
+
+def _amounts(S: np.ndarray, rows: np.ndarray, d: int, shrinkage: Any) -> np.ndarray:
+    """Return the amount of shrinkage of each covariance.
+
+    ``"oas"`` is that of Chen, Wiesel, Eldar and Hero (IEEE TSP 2010, eq. 23, less its 2/d), as in
+    `sklearn.covariance.oas`, with effective numbers of rows.
+    """
+    if shrinkage != "oas":
+        return np.full(len(S), 0.0 if shrinkage is None else float(shrinkage))
+    squares, trace = np.einsum("gij,gij->g", S, S), np.einsum("gii->g", S) ** 2
+    spread = (rows + 1) * (squares - trace / d)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.where(spread > 0, np.minimum(1.0, (squares + trace) / spread), 1.0)
+    return np.where(np.isnan(squares), 0.0, found)
+
+
+def auto_amounts(rows_of_classes: list[np.ndarray]) -> np.ndarray:
+    """Return Ledoit and Wolf's amounts for the rows of each class, scaled to unit variance."""
+    from sklearn.covariance import ledoit_wolf_shrinkage  # noqa: PLC0415
+    from sklearn.preprocessing import scale  # noqa: PLC0415
+
+    return np.array(
+        [
+            ledoit_wolf_shrinkage(scale(rows), assume_centered=True) if len(rows) > 1 else 0.0
+            for rows in rows_of_classes
+        ]
+    )
+
+
+# --- inverses ---------------------------------------------------------------------------------
+
+
+class Roots(NamedTuple):
+    """Roots of inverse covariances.
+
+    Attributes
+    ----------
+    values : ndarray
+        W of shape (groups, r, d), lower triangular where no direction was dropped, with W'W the
+        inverse; or one over the variances, shape (groups, d).
+    log_determinants : ndarray, shape (groups,)
+    ranks : ndarray of int, shape (groups,)
+        Ranks of the covariances, d where they have an inverse.
+    """
+
+    values: np.ndarray
+    log_determinants: np.ndarray
+    ranks: np.ndarray
+
+
+def inverse_roots(S: np.ndarray, tol: float, *, overwrite: bool = False) -> Roots:
+    """Return the roots of inverses; those of singular covariances have no meaning.
+
+    Parameters
+    ----------
+    S : ndarray, shape (groups, d, d) or (groups, d)
+    tol : float
+        A covariance is singular if, scaled to unit variances, it has an eigenvalue of at most
+        ``tol**2``, or of no more than rounding errors.
+    overwrite : bool
+        The roots replace the covariances.
+    """
+    d, roots = S.shape[-1], S if overwrite else S.copy()
+    if S.ndim == 2:
+        good = S >= _LEAST_VARIANCE
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            logs = np.log(S).sum(axis=1)
+            np.divide(1, S, out=roots)
+        return Roots(roots, logs, np.count_nonzero(good, axis=1))
+    logs, ranks = np.zeros(len(S)), np.full(len(S), d)
+
+    def invert(g: int) -> None:
+        roots[g], logs[g], ranks[g] = _inverse_root(S[g], tol)
+
+    calls = ((g,) for g in range(len(S)))
+    (threads.run_serial_blas if len(S) > 1 else threads.run)(invert, calls)
+    return Roots(roots, logs, ranks)
+
+
+_LEAST_VARIANCE = np.finfo(np.float64).tiny
+
+
+def _scales(S: np.ndarray) -> np.ndarray:
+    """Return standard deviations, one where a variance is zero or has lost its digits."""
+    variances = S.diagonal()
+    return np.sqrt(np.where(variances >= _LEAST_VARIANCE, variances, 1.0))
+
+
+def _limit(tol: float, d: int) -> float:
+    """Return the largest eigenvalue of a correlation matrix that counts as zero."""
+    return max(tol**2, d * float(np.finfo(float).eps))
+
+
+def _inverse_root(S: np.ndarray, tol: float) -> tuple[np.ndarray, float, int]:
+    """Return the inverse of the Cholesky factor, the log-determinant and the rank."""
+    d, scales = len(S), _scales(S)
+    limit, correlation = _limit(tol, d), S / scales[:, None] / scales
+    if not np.isfinite(correlation).all():
+        return correlation, np.nan, 0
+    root, info = linalg.lapack.dpotrf(correlation.T, lower=1)
+    if not info:
+        root, info = linalg.lapack.dtrtri(root, lower=1, overwrite_c=1)
+    # The square of the 2-norm of the inverse is at most the sum of its squares; eigenvalues are
+    # only computed where that leaves a doubt.
+    if info or not np.vdot(root, root) * limit < 1:
+        rank = int(np.count_nonzero(linalg.eigvalsh(correlation) > limit))
+        if info or rank < d:
+            return correlation, np.nan, min(rank, d - 1)
+    logs = 2 * np.log(scales).sum() - 2 * np.log(root.diagonal()).sum()
+    return root / scales, float(logs), d
+
+
+def pseudo_root(S: np.ndarray, tol: float, scaled: bool) -> tuple[np.ndarray, float]:
+    """Return W, shape (rank, d), with W'W a pseudo-inverse, and its log-determinant.
+
+    Parameters
+    ----------
+    S : ndarray, shape (d, d)
+    tol : float
+        See `inverse_roots`.
+    scaled : bool
+        Drop directions of features that are scaled to unit variance, as scikit-learn's solver
+        ``"svd"``; otherwise of the features as they are, which is the Moore-Penrose inverse.
+    """
+    scales = _scales(S) if scaled else np.ones(len(S))
+    values, axes = linalg.eigh(S / scales[:, None] / scales)
+    kept = values > _limit(tol, len(S)) * (1.0 if scaled else max(values[-1], 0.0))
+    axes = axes[:, kept]
+    root = (axes / np.sqrt(values[kept])).T / scales
+    with np.errstate(divide="ignore"):
+        return root, float(-2 * np.log(linalg.svdvals(root)).sum())
+
+
+def describe_singular(
+    classes: np.ndarray, ranks: np.ndarray, d: int, count: np.ndarray, advice: str
+) -> str:
+    """Return the message for class covariances that are singular, of these classes and ranks."""
+    named = [
+        f"class {label!s} (rank {rank} of {d}, {n:g} {'row' if n == 1 else 'rows'})"
+        for label, rank, n in zip(classes[:10], ranks, count, strict=False)
+    ]
+    more = f" and {classes.size - 10} more" if classes.size > 10 else ""
+    alone = f"; y has only 1 sample in class {classes[count == 1][0]!s}" if 1 in count else ""
+    return f"singular: {', '.join(named)}{more}{alone}. {advice}"
+
+
+def check_priors(
+    priors: Any,
+    classes: np.ndarray,
+    count: np.ndarray,
+    name: str = "priors",
+    *,
+    normalised: bool = True,
+) -> np.ndarray:
+    """Return the priors of the classes, by default their shares of the rows.
+
+    Raises
+    ------
+    InvalidParameterError
+        For priors of another number of classes, negative ones, and a sum that is not one if they
+        are to be normalised, or else not positive and finite.
+    """
+    if priors is None:
+        return np.asarray(count / count.sum())
+    values = as_numbers(name, priors, f"one number for each of the {classes.size} classes")
+    if values.shape != classes.shape:
+        raise InvalidParameterError(
+            f"{name} has shape {values.shape}; expected one for each of the {classes.size} classes "
+            f"{classes.tolist()[:20]}. Number of priors must match number of classes"
+        )
+    if not (values >= 0).all():
+        raise InvalidParameterError(
+            f"{name} must be non-negative; got {values.tolist()}. Priors must be non-negative and "
+            f"sum to one"
+        )
+    total = values.sum()
+    if normalised and not np.isclose(total, 1.0):
+        raise InvalidParameterError(
+            f"The sum of the priors should be 1; got {total:.6g}. Divide them by their sum"
+        )
+    if not 0 < total < np.inf:
+        raise InvalidParameterError(
+            f"the sum of {name} is {total:g}; expected finite numbers, at least one above zero"
+        )
+    return values

@@ -1,0 +1,377 @@
+"""`Gaussians`: classes with Gaussian densities, which score rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from scipy import special
+
+from streamgda.errors import UnsupportedError
+from streamgda.kernels.panels import diagonal_scores, largest, triangle_scores
+from streamgda.models.covariances import Roots, Summary
+from streamgda.models.scoring import ClassModel
+from streamgda.rows.arrays import row_type
+from streamgda.rows.labels import with_label
+
+_LOG_2PI = np.log(2 * np.pi)
+_FLOAT64_FEATURES = 12  # so few are multiplied in float64 whatever the rows are
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussians(ClassModel):
+    """Gaussian densities of classes, with their priors.
+
+    Classes that are not in `alive`, as they have no rows or no invertible covariance, have scores
+    of -inf, and distances of NaN.
+
+    Attributes
+    ----------
+    classes, priors : ndarray, shape (n_classes,)
+    n_features : int
+        Width of the rows.
+    features : ndarray of int, shape (d,)
+        Features of the densities.
+    origin : ndarray, shape (d,)
+        Subtracted from rows first, so that nothing is lost far from zero.
+    centres : ndarray, shape (n_classes, d)
+        Class means less the origin.
+    alive : ndarray of int
+        Numbers of the classes that have a density.
+    roots : ndarray, shape (n_alive or 1, r, d), or (n_alive or 1, d)
+        W with W'W the inverse covariance, lower triangular if there is one for each class; or one
+        over the variances.
+    log_determinants : ndarray, shape (n_alive or 1,)
+    degrees, unbiased : ndarray, shape (n_classes,)
+        Degrees of freedom of the covariances, and the factors that make Hotelling's T2 of squared
+        distances.
+    ranks : ndarray of int
+        Ranks of the covariances, also of those without an inverse.
+    one_variance : bool
+        The variances of a class are one.
+    """
+
+    classes: np.ndarray
+    priors: np.ndarray
+    n_features: int
+    features: np.ndarray
+    origin: np.ndarray
+    centres: np.ndarray
+    alive: np.ndarray
+    roots: np.ndarray
+    log_determinants: np.ndarray
+    degrees: np.ndarray
+    unbiased: np.ndarray
+    ranks: np.ndarray
+    one_variance: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        summary: Summary,
+        features: np.ndarray,
+        priors: np.ndarray,
+        roots: Roots,
+        divisors: np.ndarray,
+        one_variance: bool = False,
+    ) -> Self:
+        """Return the model of moments with these roots of its covariances."""
+        n, pooled = summary.rows, len(roots.values) == 1 and summary.classes.size > 1
+        seen, d = summary.count > 0, features.size
+        good = roots.ranks == d if not pooled else np.ones(1, bool)
+        alive = np.flatnonzero(seen & good)
+        kept = slice(None) if pooled or len(alive) == len(good) else alive
+        degrees = np.where(seen, n - 1, 0.0)
+        counts = np.where(seen, summary.count, 0.0)
+        if pooled:
+            degrees = np.full(n.size, degrees.sum())
+            expected = (counts * (n - 1) / np.maximum(n, 1)).sum()
+        else:
+            expected = counts * (n - 1) / np.maximum(n, 1)
+        unbiased = expected / np.where(divisors > 0, divisors, np.inf) * (n / (n + 1))
+        return cls(
+            summary.classes,
+            priors,
+            summary.offsets.shape[1],
+            features,
+            summary.origin[features],
+            np.ascontiguousarray(summary.offsets[:, features]),
+            alive,
+            np.ascontiguousarray(roots.values[kept]),
+            roots.log_determinants[kept],
+            degrees,
+            np.broadcast_to(unbiased, n.shape),
+            roots.ranks,
+            one_variance,
+        )
+
+    @property
+    def takes_sparse(self) -> bool:  # type: ignore[override]
+        """True for variances, by which sparse rows are scored as they are."""
+        return self.roots.ndim == 2
+
+    @property
+    def pooled(self) -> bool:
+        """True if all classes share one covariance."""
+        return len(self.roots) == 1 and (self.classes.size > 1 or self.roots.ndim == 3)
+
+    @property
+    def rank(self) -> int:
+        """Number of directions of the densities."""
+        return self.roots.shape[1]
+
+    # --- scores of a block of rows ------------------------------------------------------------
+
+    @cached_property
+    def _constants(self) -> np.ndarray:
+        """Scores at the centres, of the classes that are alive."""
+        with np.errstate(divide="ignore"):
+            logs = np.log(self.priors[self.alive])
+        return np.asarray(logs - 0.5 * (self.log_determinants + self.rank * _LOG_2PI))
+
+    @cached_property
+    def _centres(self) -> np.ndarray:
+        return np.ascontiguousarray(self.centres[self.alive])
+
+    def _among_all(self, scores: np.ndarray, fill: float) -> np.ndarray:
+        """Return scores of the classes that are alive among those of all."""
+        if self.alive.size == self.classes.size:
+            return scores
+        every = np.full((self.classes.size, scores.shape[1]), fill)
+        every[self.alive] = scores
+        return every
+
+    def _floating(self, X: np.ndarray) -> Any:
+        few = self.features.size <= _FLOAT64_FEATURES or self.roots.ndim == 2
+        return np.float64 if few else row_type(X.dtype).floating
+
+    def _scores(self, X: Any, scale: float, constants: np.ndarray) -> np.ndarray:
+        """Return ``constants[k] + scale * squared distance`` of the classes that are alive."""
+        if not isinstance(X, np.ndarray):
+            return self._sparse_scores(X, scale, constants)
+        out = np.empty((constants.size, len(X)))
+        if self.roots.ndim == 2:
+            given = self.features, self.origin, self._centres, self.roots
+            diagonal_scores(X, *given, scale, constants, out)
+            return out
+        if self.pooled:
+            white, centres = self._white(X)
+            d, unit = white.shape[1], np.ones((1, white.shape[1]))
+            given = np.arange(d), np.zeros(d), centres, unit
+            diagonal_scores(white, *given, scale, constants, out)
+            return out
+        dtype = self._floating(X)
+        given = self.features, self.origin, self._centres, self._rounded_roots(dtype)
+        triangle_scores(X, *given, scale, constants, out)
+        if dtype != np.float64 and not np.isfinite(out[np.isfinite(constants)]).all():
+            given = self.features, self.origin, self._centres, self.roots
+            triangle_scores(X, *given, scale, constants, out)
+        return out
+
+    def _rounded_roots(self, dtype: Any) -> np.ndarray:
+        if dtype == np.float64:
+            return self.roots
+        return self._float32_roots
+
+    @cached_property
+    def _float32_roots(self) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            return self.roots.astype(np.float32)
+
+    def _centred(self, X: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
+        """Return the features of the densities, less the origin."""
+        some = X if self.features.size == X.shape[1] else X[:, self.features]
+        return (some - self.origin).astype(dtype, copy=False)
+
+    def _white(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return rows and centres in coordinates in which the shared covariance is the unit."""
+        root = self.roots[0]
+        dtype = self._floating(X)
+        white = self._centred(X, dtype) @ root.T.astype(dtype, copy=False)
+        return np.ascontiguousarray(white, np.float64), np.ascontiguousarray(self._centres @ root.T)
+
+    def _sparse_scores(self, X: Any, scale: float, constants: np.ndarray) -> np.ndarray:
+        """Return `_scores` of sparse rows, with the squares multiplied out."""
+        k = constants.size
+        precisions, linear = np.zeros((2, k, self.n_features))
+        means = self._centres + self.origin
+        precisions[:, self.features] = self.roots
+        linear[:, self.features] = self.roots * means
+        squares = X.power(2) @ precisions.T - 2 * (X @ linear.T)
+        zeros = (np.broadcast_to(self.roots, means.shape) * means**2).sum(axis=1)
+        return np.ascontiguousarray((constants + scale * (squares + zeros)).T)
+
+    def _joint(self, X: Any) -> np.ndarray:
+        return self._among_all(self._scores(X, -0.5, self._constants), -np.inf)
+
+    def _relative(self, X: Any) -> np.ndarray:
+        if not (self.pooled and self.roots.ndim == 3):
+            return self._joint(X)
+        weights, intercepts = self.linear
+        dtype = self._floating(X)
+        scores = weights.astype(dtype, copy=False) @ self._centred(X, dtype).T
+        scores = scores + intercepts[:, None]
+        return self._among_all(scores, -np.inf)
+
+    def _distances(self, X: Any) -> np.ndarray:
+        return self._among_all(self._scores(X, 1.0, np.zeros(self.alive.size)), np.nan)
+
+    @cached_property
+    def linear(self) -> tuple[np.ndarray, np.ndarray]:
+        """Weights, shape (n_alive, d), and intercepts of the scores of rows less the origin.
+
+        They belong to a shared covariance, and leave out what is the same for all classes.
+        """
+        white = self._centres @ self.roots[0].T
+        with np.errstate(divide="ignore"):
+            logs = np.log(self.priors[self.alive])
+        return white @ self.roots[0], logs - 0.5 * (white**2).sum(axis=1)
+
+    # --- answers ------------------------------------------------------------------------------
+
+    def discriminants(self, X: Any, first_row: int = 0) -> np.ndarray:
+        """Return the scores but for what is the same for all classes, shape (n_rows, n_classes)."""
+
+        def scores_of(block: Any) -> np.ndarray:
+            scores = self._relative(block)
+            if not (self.pooled and self.roots.ndim == 3):
+                scores += 0.5 * self.rank * _LOG_2PI
+            return scores
+
+        return self._answer(X, first_row, scores_of, _copied, self.classes.size)
+
+    def log_odds(self, X: Any, first_row: int = 0) -> np.ndarray:
+        """Return the score of the last class less that of the first."""
+
+        def finish(scores: np.ndarray, out: np.ndarray) -> None:
+            np.subtract(scores[-1], scores[0], out=out)
+
+        return self._answer(X, first_row, self._relative, finish)
+
+    def distances(self, X: Any, first_row: int = 0) -> np.ndarray:
+        """Return squared Mahalanobis distances, shape (n_rows, n_classes)."""
+        return self._answer(X, first_row, self._distances, _copied, self.classes.size)
+
+    def own_distances(self, X: Any, first_row: int = 0, *, codes: np.ndarray) -> np.ndarray:
+        """Return the squared distance of each row to the mean of its own class.
+
+        `codes` are the numbers of the classes of all rows, of which these begin at `first_row`.
+        """
+        return self._own(X, first_row, codes, 1.0, np.zeros(self.alive.size))
+
+    def own_log_density(self, X: Any, first_row: int = 0, *, codes: np.ndarray) -> np.ndarray:
+        """Return the log-density of each row in its own class; `codes` as of `own_distances`."""
+        constants = -0.5 * (self.log_determinants + self.rank * _LOG_2PI)
+        return self._own(X, first_row, codes, -0.5, np.broadcast_to(constants, self.alive.shape))
+
+    def _own(
+        self, X: Any, first_row: int, codes: np.ndarray, scale: float, constants: np.ndarray
+    ) -> np.ndarray:
+        X = np.asarray(self._rows(X, first_row))
+        codes = codes[first_row : first_row + len(X)]
+        out = np.full(len(X), np.nan)
+        order = np.argsort(codes, kind="stable")
+        starts = np.searchsorted(codes[order], self.alive, "left")
+        ends = np.searchsorted(codes[order], self.alive, "right")
+        for k, start, end in zip(range(self.alive.size), starts, ends, strict=True):
+            if start < end:
+                at = order[start:end]
+                t = self._centred(X[at]) - self._centres[k]
+                root = self.roots[min(k, len(self.roots) - 1)]
+                squares = ((t @ root.T) ** 2).sum(axis=1) if root.ndim == 2 else t**2 @ root
+                out[at] = constants[k] + scale * squares
+        return out
+
+    def p_values(self, X: Any, first_row: int = 0) -> np.ndarray:
+        """Return the share of each class that is further from its mean, (n_rows, n_classes)."""
+
+        def finish(distances: np.ndarray, out: np.ndarray) -> None:
+            out[...] = self._tail(distances, np.arange(self.classes.size)[:, None]).T
+
+        return self._answer(X, first_row, self._distances, finish, self.classes.size)
+
+    def _tail(self, distances: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Return p-values of squared distances to the classes of these numbers.
+
+        Of rows that the model has not seen, T2 of matrices is Hotelling's, and that of variances is
+        a sum of F(1, nu), whose first two moments are those of a gamma variable.
+        """
+        d, nu, T2 = self.rank, self.degrees[codes], distances * self.unbiased[codes]
+        if self.roots.ndim == 3:
+            nu = np.maximum(nu, d)
+            return special.fdtrc(d, nu - d + 1, T2 * (nu - d + 1) / (nu * d))
+        if self.one_variance:
+            return special.fdtrc(d, np.maximum(nu, 1) * d, T2 / d)
+        nu = np.maximum(nu, 5.0)
+        mean, variance = d * nu / (nu - 2), 2 * d * nu**2 * (nu - 1) / ((nu - 2) ** 2 * (nu - 4))
+        return special.gammaincc(mean**2 / variance, np.maximum(T2, 0) * mean / variance)
+
+    def predict_or_reject(
+        self, X: Any, first_row: int = 0, *, reject: float, label: Any
+    ) -> np.ndarray:
+        """Return classes, and a label for rows whose p-value for their class is below `reject`."""
+        labels, n = self.labels_with(label), self.classes.size
+
+        def finish(distances: np.ndarray, out: np.ndarray) -> None:
+            constants = np.full(n, -np.inf)
+            constants[self.alive] = self._constants
+            codes = np.empty(out.size, np.int64)
+            scores = constants[:, None] - 0.5 * distances
+            largest(np.where(np.isnan(scores), -np.inf, scores), codes)
+            own = distances[codes, np.arange(out.size)]
+            codes[~(self._tail(own, codes) >= reject)] = n
+            labels.take(codes, out=out, mode="clip")
+
+        return self._answer(X, first_row, self._distances, finish, dtype=labels.dtype)
+
+    def labels_with(self, label: Any) -> np.ndarray:
+        """Return the classes, and last the label of rejected rows, in the type that holds all."""
+        return with_label(self.classes, "reject_label", label)
+
+    def transform(
+        self, X: Any, first_row: int = 0, *, directions: np.ndarray, offsets: np.ndarray
+    ) -> np.ndarray:
+        """Return ``(x - origin) @ directions - offsets``, for directions of shape (d, n)."""
+
+        def scores_of(block: np.ndarray) -> np.ndarray:
+            return (self._centred(block) @ directions - offsets).T
+
+        return self._answer(X, first_row, scores_of, _copied, offsets.size)
+
+    # --- rows with gaps -----------------------------------------------------------------------
+
+    def marginal(self, observed: np.ndarray) -> Self:
+        """Return the model of rows of which only some features count, given by their numbers."""
+        at = np.flatnonzero(np.isin(self.features, observed))
+        if self.roots.ndim == 2:
+            roots, logs = self.roots[:, at], -np.log(self.roots[:, at]).sum(axis=1)
+        elif self.rank < self.features.size:
+            raise UnsupportedError(
+                "on_missing='marginal' needs covariances with an inverse, and directions of "
+                "features that depend on each other are dropped; leave out such features"
+            )
+        else:
+            factors = self._factors[:, at].swapaxes(1, 2)
+            lower = np.linalg.qr(factors, mode="r").swapaxes(1, 2)
+            diagonal = np.einsum("gii->gi", lower)
+            logs = 2 * np.log(np.abs(diagonal)).sum(axis=1)
+            roots = np.linalg.inv(lower * np.sign(diagonal)[:, None, :])
+        return replace(
+            self,
+            features=self.features[at],
+            origin=self.origin[at],
+            centres=np.ascontiguousarray(self.centres[:, at]),
+            roots=np.ascontiguousarray(np.tril(roots) if roots.ndim == 3 else roots),
+            log_determinants=logs,
+        )
+
+    @cached_property
+    def _factors(self) -> np.ndarray:
+        """Matrices L with LL' the covariances."""
+        return np.linalg.inv(self.roots)
+
+
+def _copied(scores: np.ndarray, out: np.ndarray) -> None:
+    out[...] = scores.T

@@ -1,0 +1,175 @@
+"""`ClassModel`: scores of rows in blocks on all threads, and the answers that follow from them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from streamgda.errors import InvalidDataError
+from streamgda.kernels.panels import largest
+from streamgda.kernels.posteriors import log_sums, posteriors
+from streamgda.rows.arrays import as_kernel_rows, row_type
+from streamgda.rows.invalid_rows import as_matrix, refuse_not_finite
+from streamgda.rows.sparse import CompressedRows
+from streamgda.runtime import threads
+
+# Values of the rows and scores of a block; blocks of many features have some rows, for the sake of
+# the matrices, and those of few rows are scored at once.
+_BLOCK_VALUES = 1 << 18
+_BLOCK_ROWS = 384
+_FEW_VALUES = 1 << 15
+
+Finish = Callable[[np.ndarray, np.ndarray], None]  # called as ``finish(scores, part of out)``
+
+
+def scratch_bytes(n_features: int) -> int:
+    """Return the most bytes of the blocks that are scored at a time, in several copies."""
+    return threads.n_threads() * 24 * max(_BLOCK_VALUES, _BLOCK_ROWS * n_features)
+
+
+def in_blocks(work: Callable[[int, int], None], n_rows: int, row_values: int) -> None:
+    """Call ``work(start, stop)`` for all rows, in blocks on all threads, each with serial BLAS."""
+    step = max(_BLOCK_VALUES // row_values, _BLOCK_ROWS)
+    if n_rows * row_values > _FEW_VALUES:
+        step = min(step, max(_BLOCK_ROWS // 4, -(-n_rows // threads.n_threads())))
+    if n_rows <= step:
+        work(0, n_rows)
+        return
+    calls = ((start, min(start + step, n_rows)) for start in range(0, n_rows, step))
+    threads.run_serial_blas(work, calls)
+
+
+def as_csr(X: CompressedRows) -> Any:
+    """Return sparse rows as scipy's array."""
+    n = X.last - X.first
+    ends = np.cumsum(n)
+    at = np.repeat(X.first - (ends - n), n) + np.arange(n.sum())
+    return sparse.csr_array((X.values[at], X.columns[at], np.append(0, ends)), X.shape)
+
+
+def check_finite(block: Any, first_row: int) -> None:
+    """Raise `InvalidDataError` for NaN and infinity in rows."""
+    values = block.data if sparse.issparse(block) else block
+    if values.dtype.kind == "f":
+        with np.errstate(over="ignore", invalid="ignore"):
+            finite = np.isfinite(values.sum()) or np.isfinite(values).all()
+        if not finite:
+            refuse_not_finite(
+                CompressedRows.of(block) if sparse.issparse(block) else block, first_row
+            )
+
+
+class ClassModel(ABC):
+    """Base of the models of classes: frozen dataclasses whose methods are functions of rows.
+
+    The methods take rows, shape (n_rows, n_features), and `first_row`, the number of the first of
+    them in a larger array, from which errors count. Scores of a block are class by class.
+
+    Attributes
+    ----------
+    classes, priors : ndarray, shape (n_classes,)
+    n_features : int
+    """
+
+    classes: np.ndarray
+    priors: np.ndarray
+    n_features: int
+    takes_sparse = False
+
+    @abstractmethod
+    def _joint(self, X: Any) -> np.ndarray:
+        """Return ``ln p(x, y=k)`` of a block of rows, shape (n_classes, n_rows)."""
+
+    def _relative(self, X: Any) -> np.ndarray:
+        """Return `_joint` but for what is the same for all classes of a row."""
+        return self._joint(X)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes without what follows from them, which keeps pickles small."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays, and of a copy as kernels take them."""
+        return 2 * sum(getattr(value, "nbytes", 0) for value in self.__getstate__().values())
+
+    def _rows(self, block: Any, first_row: int) -> Any:
+        """Return a block of rows as it is scored; raise `InvalidDataError` for NaN and infinity."""
+        if type(block) is CompressedRows:
+            block = as_csr(block)
+        else:
+            block = as_kernel_rows(block, row_type(block.dtype).dtype)
+        check_finite(block, first_row)
+        return block
+
+    def _answer(
+        self,
+        X: Any,
+        first_row: int,
+        scores_of: Callable[[Any], np.ndarray],
+        finish: Finish,
+        columns: int | None = None,
+        dtype: Any = np.float64,
+    ) -> np.ndarray:
+        """Return one number for each row, or `columns` of them."""
+        X = as_matrix(X, first_row, self.takes_sparse)
+        if X.shape[1] != self.n_features:
+            raise InvalidDataError(
+                f"X has {X.shape[1]} features, but this model is expecting {self.n_features} "
+                f"features as input"
+            )
+        n_rows = X.shape[0]
+        out = np.empty((n_rows,) if columns is None else (n_rows, columns), dtype)
+
+        def work(start: int, stop: int) -> None:
+            with np.errstate(over="ignore", invalid="ignore"):
+                block = self._rows(X[start:stop], first_row + start)
+                finish(scores_of(block), out[start:stop])
+
+        if n_rows:
+            width = X.row_elements if type(X) is CompressedRows else X.shape[1]
+            in_blocks(work, n_rows, width + self.classes.size)
+        return out
+
+    # --- answers ------------------------------------------------------------------------------
+
+    def predict(self, X: Any, first_row: int = 0) -> np.ndarray:
+        """Return the class of the largest score of each row."""
+
+        def finish(scores: np.ndarray, out: np.ndarray) -> None:
+            codes = np.empty(out.size, np.int64)
+            largest(scores, codes)
+            self.classes.take(codes, out=out, mode="clip")  # Other modes make a copy.
+
+        return self._answer(X, first_row, self._relative, finish, dtype=self.classes.dtype)
+
+    def posterior(self, X: Any, first_row: int = 0, temperature: float = 1.0) -> np.ndarray:
+        """Return the probabilities of the classes, shape (n_rows, n_classes)."""
+        return self._posterior(X, first_row, temperature, False)
+
+    def log_posterior(self, X: Any, first_row: int = 0, temperature: float = 1.0) -> np.ndarray:
+        """Return the logarithms of the probabilities, exact even where these are rounded to 0."""
+        return self._posterior(X, first_row, temperature, True)
+
+    def _posterior(self, X: Any, first_row: int, temperature: float, logs: bool) -> np.ndarray:
+        def finish(scores: np.ndarray, out: np.ndarray) -> None:
+            posteriors(scores, 1.0 / temperature, logs, out)
+
+        return self._answer(X, first_row, self._relative, finish, self.classes.size)
+
+    def joint(self, X: Any, first_row: int = 0) -> np.ndarray:
+        """Return the joint log-likelihoods, shape (n_rows, n_classes)."""
+        return self._answer(X, first_row, self._joint, _copied, self.classes.size)
+
+    def log_density(self, X: Any, first_row: int = 0) -> np.ndarray:
+        """Return the log-density of each row."""
+        return self._answer(X, first_row, self._joint, log_sums)
+
+
+def _copied(scores: np.ndarray, out: np.ndarray) -> None:
+    out[...] = scores.T
