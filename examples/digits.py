@@ -13,16 +13,12 @@ import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
+from sklearn.metrics import ConfusionMatrixDisplay
 
 from streamgda import GaussianDiscriminantAnalysis, LinearDiscriminantAnalysis, accumulate
 from streamgda.datasets import load_digits
 from streamgda.errors import ConstantFeatureWarning
-from streamgda.plots import (
-    plot_confusion_matrix,
-    plot_decision_boundary,
-    plot_means,
-    plot_samples,
-)
+from streamgda.plots import plot_decision_boundary
 
 X, y = load_digits()
 X, y, test, truth = X[:1200], y[:1200], X[1200:], y[1200:]
@@ -48,22 +44,28 @@ print(f"constant pixels: {len(model.constant_features_)}")
 moments
 
 # %%
-# What the model has learnt: the mean of each digit,
+# What the model has learned: the mean of each digit (first row), and images drawn from the ten
+# Gaussians. Each pixel has noise, but the strokes hold together: the covariances know which pixels
+# go together.
 
-plot_means(model, (8, 8))
-
-# %%
-# and images drawn from the ten Gaussians. Each pixel has noise, but the strokes hold together: the
-# covariances know which pixels go together.
-
-plot_samples(model, (8, 8), n=6, random_state=0)
+drawn = [model.means_]
+drawn += [model.sample(10, random_state=i, y=range(10))[0] for i in range(5)]
+figure, axes = plt.subplots(6, 10, figsize=(8, 5), layout="constrained")
+for ax, image in zip(axes.ravel(), np.vstack(drawn), strict=True):
+    ax.imshow(image.reshape(8, 8), cmap="gray_r", vmin=0, vmax=16)
+    ax.set_axis_off()
 
 # %%
 # LDA, from the same moments, weighs each pixel once: ink on red pixels speaks for the digit, ink on
 # blue ones against it.
 
 lda = LinearDiscriminantAnalysis.from_moments(moments, solver="lsqr", shrinkage=0.1)
-plot_means(lda, (8, 8), weights=True)
+figure, axes = plt.subplots(1, 10, figsize=(8, 1), layout="constrained")
+for ax, weights in zip(axes, lda.coef_, strict=True):
+    ax.imshow(
+        weights.reshape(8, 8), cmap="RdBu_r", vmin=-abs(weights).max(), vmax=abs(weights).max()
+    )
+    ax.set_axis_off()
 
 # %%
 # How often is it right?
@@ -71,8 +73,8 @@ plot_means(lda, (8, 8), weights=True)
 
 predicted = model.predict(test)
 accuracy = float((predicted == truth).mean())
-ax = plot_confusion_matrix(model, test, truth)
-ax.set_title(f"{accuracy:.1%} of the test images are classified correctly")
+display = ConfusionMatrixDisplay.from_estimator(model, test, truth, cmap="Blues", colorbar=False)
+display.ax_.set_title(f"{accuracy:.1%} of the test images are classified correctly")
 print(f"with one covariance for all digits (LDA): {lda.score(test, truth):.1%}")
 
 # %%

@@ -21,8 +21,8 @@ import shapely
 from rasterio.transform import from_origin
 from rasterio.windows import Window
 
-from streamgda import QuadraticDiscriminantAnalysis, accumulate, open_store
-from streamgda.plots import plot_decision_boundary, plot_separability
+from streamgda import QuadraticDiscriminantAnalysis, accumulate, open_store, separability
+from streamgda.plots import plot_decision_boundary
 
 SMALL = os.environ.get("STREAMGDA_EXAMPLES") == "small"
 SIZE, BLOCK, PATCH = (512 if SMALL else 3072), 256, 32
@@ -109,6 +109,7 @@ for ax in panels:
 # the moments, and the plane of best separation shows it.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.8), layout="constrained")
-plot_separability(model, ax=left)
+figure.colorbar(left.imshow(separability(model), cmap="Blues"), label="Jeffries-Matusita distance")
+left.set(xticks=range(5), yticks=range(5), xlabel="class", ylabel="class")
 plot_decision_boundary(model, ax=right)
 temporary.cleanup()

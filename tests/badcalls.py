@@ -153,7 +153,6 @@ SPECIAL = {
     "load": {"store": STORE},
     "open_store": {"X": "X", "y": "y", "label": None},
     "Checkpoint": {"path": WHERE},
-    "plot_confusion_matrix": {"X": X[:9], "y": Y[:9]},
     "save": {"store": {}, "offset": 1},
     "sample": {"y": None},
 }

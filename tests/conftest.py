@@ -199,9 +199,3 @@ def slabs_of_a_chunk(monkeypatch: pytest.MonkeyPatch, a_task_for_each_block: Non
 @pytest.fixture
 def stored(tmp_path: Path) -> tuple[zarr.Group, np.ndarray, np.ndarray]:
     return dask_rows.store(tmp_path / "rows")
-
-
-@pytest.fixture
-def figures_closed() -> Iterator[None]:
-    yield
-    sys.modules["matplotlib.pyplot"].close("all")

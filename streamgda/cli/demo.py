@@ -172,14 +172,18 @@ def _draw(estimator: Any, title: str, test: Labelled, path: Path) -> str:
     except MissingLibraryError as error:
         return f"{error}\n  lets the demo save a picture, too."
     from matplotlib.figure import Figure  # noqa: PLC0415
+    from sklearn.metrics import ConfusionMatrixDisplay  # noqa: PLC0415
 
     side, n = math.isqrt(estimator.n_features_in_), len(estimator.classes_)
     figure = Figure((10, 5), layout="constrained")  # works without a screen
     parts: Any = figure.subfigures(1, 2)
     left, right = parts
-    streamgda.plots.plot_means(estimator, (side, side), left.subplots(-(-n // 3), min(n, 3)))
+    for k, ax in enumerate(left.subplots(-(-n // 3), min(n, 3), squeeze=False).ravel()):
+        ax.set_axis_off()
+        if k < n:
+            ax.imshow(estimator.means_[k].reshape(side, side), cmap="gray_r")
     left.suptitle("class means")
-    streamgda.plots.plot_confusion_matrix(estimator, *test, right.subplots(), colorbar=False)
+    ConfusionMatrixDisplay.from_estimator(estimator, *test, ax=right.subplots(), colorbar=False)
     right.suptitle(title)
     try:
         figure.savefig(path, dpi=150)

@@ -1,29 +1,200 @@
-"""Figures, axes and colours; matplotlib is imported on first use."""
+"""Gaussians of the classes projected on directions, and colours of pictures."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from streamgda.errors import InvalidParameterError
-from streamgda.runtime.parameters import require
+from streamgda.errors import InvalidParameterError, UnsupportedError
+from streamgda.estimators.gaussian import GaussianClassifier
+from streamgda.runtime.parameters import as_integer, as_numbers, check_type, refuse, require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_INSIDE = 10  # classes that a legend within the axes names
-_MOST_IN_LEGEND = 64
-_LEGEND_LINES = 16
-_BRIGHTNESS = np.array([0.299, 0.587, 0.114])  # of red, green and blue
+_RANK = 1e-12  # of the largest variance of scaled features: smaller ones are rounding errors
+_TIE = 1e-9  # weight of the variance within classes, which decides where nothing separates them
 
 
-def means_of(estimator: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return a mask of the classes with rows, and all class means; also of given numbers."""
-    held = estimator._held
-    means = held.means if hasattr(held, "means") else estimator.moments_.means
-    return ~np.isnan(means[:, 0]), means
+@dataclass(frozen=True)
+class Projection:
+    """Gaussians of the classes that have rows, projected on one or two directions.
+
+    Attributes
+    ----------
+    directions : ndarray, shape (n, n_features)
+        Rows are projected by inner products with them.
+    names : list of str
+        Labels of the axes.
+    labels, priors : ndarray, shape (n_classes,)
+        Labels and prior probabilities of the classes.
+    means : ndarray, shape (n_classes, n)
+        Projected means.
+    covariances : ndarray, shape (n_classes, n, n)
+        Projected covariances.
+    """
+
+    directions: np.ndarray
+    names: list[str]
+    labels: np.ndarray
+    priors: np.ndarray
+    means: np.ndarray
+    covariances: np.ndarray
+
+    def log_joint(self, points: np.ndarray) -> np.ndarray:
+        r"""Return :math:`\ln p(z, k)` of points of shape (n_points, n), for each class a column."""
+        roots = np.linalg.cholesky(self.covariances)
+        offsets = (points - self.means[:, None]).transpose(0, 2, 1)
+        distances = (np.linalg.solve(roots, offsets) ** 2).sum(axis=1)
+        log_dets = 2 * np.log(np.einsum("kii->ki", roots)).sum(axis=1)
+        with np.errstate(divide="ignore"):  # priors of zero
+            constants = (
+                np.log(self.priors) - log_dets / 2 - self.means.shape[1] / 2 * np.log(2 * np.pi)
+            )
+        return np.asarray((constants[:, None] - distances / 2).T)
+
+
+def project(
+    estimator: Any, n: int, features: Sequence[int | str] | None, directions: Any
+) -> Projection:
+    """Return the Gaussians of an estimator along `n` features or directions.
+
+    Raises
+    ------
+    InvalidParameterError
+        If both are given, there are not `n` of them, they are unknown or linearly dependent, or a
+        class does not vary along them.
+    """
+    check_type("estimator", estimator, GaussianClassifier, "a Gaussian estimator of this package")
+    check_is_fitted(estimator)
+    if getattr(estimator, "feature_map", None) is not None:
+        raise UnsupportedError(
+            "Gaussians behind a feature map are not drawn; scikit-learn's DecisionBoundaryDisplay "
+            "draws what an estimator predicts"
+        )
+    if features is not None and directions is not None:
+        raise InvalidParameterError("features and directions were given; expected one of them")
+    labels, priors, means, covariances = _gaussians(estimator)
+    width = means.shape[1]
+    if directions is not None:
+        D, names = _given(directions, n, width)
+    elif features is None and width > n == 2:
+        D, names = _separating_plane(priors, means, covariances)
+    else:
+        D, names = _unit_vectors(estimator, range(n) if features is None else features, n, width)
+    projected = (D * covariances[:, None]) @ D.T if covariances.ndim == 2 else D @ covariances @ D.T
+    scales = np.sqrt(np.einsum("kii->ki", projected))
+    if scales.all():
+        scaled = projected / (scales[:, :, None] * scales[:, None])
+    if not scales.all() or np.linalg.eigvalsh(scaled).min() < _RANK:
+        raise InvalidParameterError(
+            f"a class does not vary along {' and '.join(names)}; choose other directions"
+        )
+    covariances = np.broadcast_to(projected, (len(labels), n, n))
+    return Projection(D, names, labels, priors, means @ D.T, covariances)
+
+
+def _gaussians(estimator: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return labels, priors, means and covariances of the classes that have rows.
+
+    Covariances are one for all or one a class: matrices, or variances, shape (..., n_features).
+    """
+    means = estimator.moments_.means
+    seen = ~np.isnan(means[:, 0])
+    values = estimator._covariances.values
+    if values.ndim == 1:  # one variance for all features
+        values = np.broadcast_to(values[:, None], (values.size, means.shape[1]))
+    if len(values) == seen.size:
+        values = values[seen]
+    return estimator.classes_[seen], estimator.model_.priors[seen], means[seen], values
+
+
+def _given(directions: Any, n: int, width: int) -> tuple[np.ndarray, list[str]]:
+    expected = f"{n} of {width} finite numbers, linearly independent"
+    D = as_numbers("directions", directions, expected, finite=True)
+    lengths = np.linalg.norm(D, axis=-1, keepdims=True)
+    if D.shape != (n, width) or not lengths.all() or np.linalg.matrix_rank(D / lengths) < n:
+        raise InvalidParameterError(f"directions of shape {D.shape}; expected {expected}")
+    return D, ["direction"] if n == 1 else ["direction 1", "direction 2"]
+
+
+def _unit_vectors(
+    estimator: Any, features: Sequence[int | str], n: int, width: int
+) -> tuple[np.ndarray, list[str]]:
+    held = [*getattr(estimator, "feature_names_in_", [f"feature {j}" for j in range(width)])]
+    expected = f"{n} different names of features, or indices from 0 to {width - 1}"
+    chosen = [
+        held.index(feature)
+        if feature in held
+        else as_integer("features", feature, expected, 0, width - 1)
+        for feature in features
+    ]
+    if len(set(chosen)) != n or len(chosen) != n:
+        raise refuse("features", features, expected)
+    return np.eye(width)[chosen], [held[j] for j in chosen]
+
+
+def _separating_plane(
+    priors: np.ndarray, means: np.ndarray, covariances: np.ndarray
+) -> tuple[np.ndarray, list[str]]:
+    r"""Return the two directions that separate the classes best, and their names.
+
+    They are Fisher's: the largest :math:`w^T B w / w^T W w`, with the mean W of the covariances,
+    and uncorrelated within classes. Beside the one direction of two classes is the axis of most
+    variance within them.
+    """
+    within = np.average(covariances, axis=0, weights=priors if len(covariances) > 1 else None)
+    within = np.diag(within) if within.ndim == 1 else within
+    scales = np.sqrt(within.diagonal())
+    scales = np.where(scales > 0, scales, np.inf)  # features may have very different units
+    variances, axes = np.linalg.eigh(within / np.outer(scales, scales))
+    kept = variances > _RANK * variances[-1]
+    if kept.sum() < 2:
+        raise InvalidParameterError(
+            "fewer than two directions vary; expected features or directions"
+        )
+    root = axes[:, kept] / np.sqrt(variances[kept]) / scales[:, None]
+    white = np.sqrt(priors)[:, None] * ((means - priors @ means) @ root)
+    between = white.T @ white
+    total = between.trace() or 1.0
+    tie = np.diag(variances[kept]) / variances[kept].sum()
+    strengths, axes = np.linalg.eigh(between + _TIE * total * tie)
+    D = (root @ axes[:, :-3:-1]).T
+    names = [
+        f"Fisher's direction {i}"
+        if strength > 2 * _TIE * total
+        else "principal axis within classes"
+        for i, strength in enumerate(strengths[:-3:-1], start=1)
+    ]
+    largest = np.abs(D * np.where(np.isinf(scales), 0, scales)).argmax(axis=1)
+    return D * np.sign(D[[0, 1], largest])[:, None], names  # the same signs everywhere
+
+
+# --- points, axes and colours -------------------------------------------------------------------
+
+
+def points(
+    estimator: Any, projection: Projection, X: Any, y: Any, most: int | None
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return projected rows, at most so many, and codes of their labels: -1 for unknown ones."""
+    rows = validate_data(estimator, X, reset=False)
+    codes = None
+    if y is not None:
+        y = np.asarray(y)
+        if y.shape != (len(rows),):
+            raise InvalidParameterError(
+                f"y has the shape {y.shape} for {len(rows)} rows of X; expected ({len(rows)},)"
+            )
+        codes = np.where(y[:, None] == projection.labels, np.arange(projection.labels.size), -1)
+        codes = codes.max(axis=1)
+    if most is not None and len(rows) > as_integer("max_points", most, "at least 1, or None", 1):
+        chosen = np.random.default_rng(0).choice(len(rows), most, replace=False)
+        rows, codes = rows[chosen], None if codes is None else codes[chosen]
+    return rows @ projection.directions.T, codes
 
 
 def axes_of(ax: Axes | None) -> Axes:
@@ -32,49 +203,33 @@ def axes_of(ax: Axes | None) -> Axes:
     return plt.subplots(layout="constrained")[1] if ax is None else ax
 
 
-def grid_of(axes: Any, rows: int, columns: int, needed: int, height: float = 1.5) -> np.ndarray:
-    """Return `needed` axes as a flat array, of those given or of a new figure; hide the others.
-
-    Raises
-    ------
-    InvalidParameterError
-        If fewer axes are given.
-    """
-    plt = require("matplotlib.pyplot", "plot", "plots")
-    if axes is None:
-        size = (1.2 * columns, height * rows)
-        _, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
-    axes = np.asarray(axes, object).ravel()
-    if axes.size < needed:
-        raise InvalidParameterError(f"{axes.size} axes given, expected {needed}")
-    for ax in axes[needed:]:
-        ax.set_axis_off()
-    return axes[:needed]
-
-
-def colours_of(n: int) -> np.ndarray:
-    """Return distinct colours, RGB, shape (n, 3).
+def colours_of(colors: Sequence[Any] | None, n: int) -> np.ndarray:
+    """Return the colours of `n` classes, RGB, shape (n, 3).
 
     The first ten are those of Petroff (arXiv:2107.02270), which suit colour-blind readers too.
     """
     import matplotlib as mpl  # noqa: PLC0415
+    from matplotlib.colors import to_rgb  # noqa: PLC0415
 
-    if n <= 10:
-        return np.array(mpl.color_sequences["petroff10"][:n])
-    if n <= 20:
-        return mpl.colormaps["tab20"](np.arange(n))[:, :3]
-    return mpl.colormaps["gist_rainbow"](np.linspace(0, 1, n))[:, :3]
+    if colors is None and n <= 10:
+        colors = mpl.color_sequences["petroff10"][:n]
+    elif colors is None:
+        colors = mpl.colormaps["gist_rainbow"](np.linspace(0, 1, n))
+    try:
+        palette = [to_rgb(colour) for colour in colors]
+    except (TypeError, ValueError):
+        palette = []
+    if len(palette) != n:
+        raise refuse("colors", colors, f"a colour of matplotlib for each of the {n} classes")
+    return np.array(palette)
 
 
 def paper_and_ink(ax: Axes) -> tuple[np.ndarray, np.ndarray]:
-    """Return the colour behind the axes, and black or white, whichever differs more from it."""
-    from matplotlib.colors import to_rgba  # noqa: PLC0415
+    """Return the colours of the background and of text."""
+    import matplotlib as mpl  # noqa: PLC0415
+    from matplotlib.colors import to_rgb  # noqa: PLC0415
 
-    grounds = [ax.get_facecolor(), ax.figure.get_facecolor(), "white"]
-    paper = np.zeros(3)
-    for *colour, alpha in reversed([to_rgba(ground) for ground in grounds]):
-        paper = alpha * np.array(colour) + (1 - alpha) * paper
-    return paper, np.full(3, float(paper @ _BRIGHTNESS < 0.5))
+    return np.array(to_rgb(ax.get_facecolor())), np.array(to_rgb(mpl.rcParams["text.color"]))
 
 
 def mixed(colour: Any, other: Any, share: float) -> np.ndarray:
@@ -82,22 +237,8 @@ def mixed(colour: Any, other: Any, share: float) -> np.ndarray:
     return (1 - share) * np.asarray(colour) + share * np.asarray(other)
 
 
-def add_legend(ax: Axes, n: int, notes: Sequence[Any] = ()) -> None:
-    """Add a legend of `n` classes, unless there are too many, and of further artists.
-
-    It is beside the axes if there are many classes and the figure makes room for it.
-    """
-    handles = [] if n > _MOST_IN_LEGEND else ax.get_legend_handles_labels()[0]
-    handles += notes
-    if not handles:
-        return
-    style: dict[str, Any] = {"title": "class" if len(handles) > len(notes) else None}
-    if len(handles) > MOST_INSIDE + 4:
-        style |= {"ncols": -(-len(handles) // _LEGEND_LINES), "fontsize": "small"}
-    elif notes:
-        style["fontsize"] = "small"
-    if len(handles) > MOST_INSIDE + 4 and ax.figure.get_layout_engine() is not None:
-        style |= {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "borderaxespad": 0}
-    else:
-        style["loc"] = "best"
-    ax.legend(handles=handles, **style)
+def add_legend(ax: Axes, n: int) -> None:
+    """Name up to 40 classes in a legend: beside the axes if they are more than ten."""
+    beside = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "ncols": -(-n // 20)}
+    if n <= 40:
+        ax.legend(title="class", fontsize="small", **beside if n > 10 else {})

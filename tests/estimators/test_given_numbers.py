@@ -319,30 +319,6 @@ def test_models_of_given_numbers(covariance_type):
         streamgda.GaussianModel.from_parameters(numbers[0], numbers[1], numbers[2], [2, 1, 0])
 
 
-def test_pictures_of_given_numbers():
-    """The Gaussians of documents 000 and 004 are drawn without rows."""
-    plots = pytest.importorskip("streamgda.plots")
-    pytest.importorskip("matplotlib").use("Agg")
-    means, matrix = [[0.0, 0.0], [2.0, 1.0]], [[1.0, 0.5], [0.5, 1.0]]
-    lda = LinearDiscriminantAnalysis.from_parameters(
-        means=means, covariance=matrix, priors=[0.5, 0.5], classes=["ant", "bee"]
-    )
-    qda = QuadraticDiscriminantAnalysis.from_parameters(
-        means, [matrix, np.eye(2)], [0.5, 0.5], ["ant", "bee"]
-    )
-    for given in (lda, qda):
-        drawn, labels = given.sample(200, random_state=0)
-        assert given.score(drawn, labels) > 0.8
-        plots.plot_decision_boundary(given)
-        plots.plot_densities(given)
-        plots.plot_spectra(given)
-        assert len(plots.plot_means(given, (1, 2))) == 2
-        assert plots.plot_samples(given, (1, 2), n=3, random_state=0).shape == (2, 3)
-    scores = LinearDiscriminantAnalysis.from_parameters([[1.0, 0.0]], [0.0], ["ant", "bee"])
-    with pytest.raises(UnsupportedError, match=r"coef and intercept|no moments_"):
-        plots.plot_means(scores, (1, 2))
-
-
 def test_given_arrays_can_be_written_to_afterwards():
     """Labels, means and covariances are copied, of models and of moments."""
     labels, shares = np.array(["a", "b"]), np.array([0.5, 0.5])

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from matplotlib import pyplot as plt
 from samples import blobs
 
 from streamgda import (
@@ -15,7 +14,6 @@ from streamgda import (
     GaussianDiscriminantCV,
     GaussianNB,
     LinearDiscriminantAnalysis,
-    plots,
     separability,
 )
 from streamgda.errors import InvalidParameterError, MergeError, SingularCovarianceError
@@ -167,44 +165,3 @@ def test_what_has_no_separability_is_refused():
     with pytest.raises(SingularCovarianceError):
         separability(flat)
     assert separability(flat, reg_param=0.1)[0, 1] > 0
-
-
-# --- pictures and the command ---------------------------------------------------------------------
-
-
-@pytest.fixture
-def many():
-    """Moments of 25 classes with names of different lengths."""
-    rng = np.random.default_rng(0)
-    names = np.array([f"class {k}" if k % 2 else f"k{k}" for k in range(25)])
-    y = np.repeat(names, 20)
-    return ClassMoments().update(rng.normal(size=(500, 3)) + rng.normal(size=(500, 1)), y)
-
-
-def test_heat_map_has_legible_numbers_for_25_classes(many):
-    ax = plots.plot_separability(many, "kullback_leibler")
-    values = separability(many, "kullback_leibler")
-    beside = ~np.eye(25, dtype=bool)
-    assert [text.get_text() for text in ax.texts] == [f"{v:.3g}" for v in values[beside]]
-    assert [label.get_text() for label in ax.get_yticklabels()] == many.classes.tolist()
-    ax.figure.draw_without_rendering()
-    boxes = [text.get_window_extent() for text in ax.texts]
-    cell = ax.get_window_extent().width / 25
-    assert all(box.width < cell for box in boxes)
-    assert all(text.get_fontsize() >= 5 for text in ax.texts)
-    plt.close("all")
-
-
-def test_heat_map_of_classes_without_rows_and_of_very_many(many):
-    moments = many.select_classes(["k0", "k2"]).declare(["none"])
-    mine = plt.figure().subplots()
-    ax = plots.plot_separability(moments, ax=mine, vmax=1.5)
-    assert ax is mine
-    assert len(ax.texts) == 2
-    assert ax.images[0].get_clim() == (0, 1.5)
-    X = np.random.default_rng(0).normal(size=(120, 2))
-    ax = plots.plot_separability(GaussianNB().fit(X, np.repeat(np.arange(40), 3)))
-    assert not ax.texts
-    assert 5 < len(ax.get_xticks()) < 20
-    assert ax.images[0].get_clim() == (0, 2)
-    plt.close("all")

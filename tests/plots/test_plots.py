@@ -1,329 +1,251 @@
-"""Pictures show the results of the estimator: matrices, densities, images, spectra, curves."""
+"""Pictures show the projected Gaussians of an estimator."""
 
 import sys
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
-from figures import NAMES, legend
 from matplotlib.axes import Axes
-from matplotlib.collections import PathCollection, QuadMesh
+from matplotlib.collections import PathCollection
+from matplotlib.contour import ContourSet
+from matplotlib.figure import Figure
 from samples import blobs
 from scipy import stats
 from sklearn.exceptions import NotFittedError
 
 from streamgda import (
-    BernoulliNB,
     GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     plots,
 )
-from streamgda.errors import ConstantFeatureWarning, InvalidDataError, InvalidParameterError
+from streamgda.errors import ConstantFeatureWarning, InvalidParameterError
 
 mpl.use("Agg")
 plt = pytest.importorskip("matplotlib.pyplot")
-pytestmark = pytest.mark.usefixtures("figures_closed")
 
-# --- confusion matrix -----------------------------------------------------------------------------
-
-
-def test_confusion_matrix_shows_the_counts() -> None:
-    X, y = blobs(n_features=2)
-    estimator = LinearDiscriminantAnalysis().fit(X, NAMES[y])
-    predicted = estimator.predict(X)
-    counts = [[((y == i) & (predicted == name)).sum() for name in NAMES] for i in range(3)]
-    ax = plots.plot_confusion_matrix(estimator, X, NAMES[y])
-    assert [int(text.get_text()) for text in ax.texts] == np.ravel(counts).tolist()
-    assert [label.get_text() for label in ax.get_yticklabels()] == NAMES.tolist()
-    np.testing.assert_array_equal(ax.images[0].get_array(), counts)
+TYPES = ["full", "tied", "diag", "tied_diag", "spherical", "tied_spherical"]
+PLANE = np.array([[1.0, 2, 0, -1, 0.5], [0.3, 0, 1, 1, 2]])
 
 
-def test_confusion_matrix_of_shares_in_given_axes() -> None:
-    X, y = blobs(n_features=2)
-    mine = plt.figure().subplots()
-    ax = plots.plot_confusion_matrix(GaussianNB().fit(X, y), X, y, mine, normalize="true")
-    assert ax is mine
-    np.testing.assert_allclose(ax.images[0].get_array().sum(axis=1), 1)
-    assert len(plt.get_fignums()) == 1
+def drawn(estimator, *rows, **options) -> Axes:
+    plot = plots.plot_decision_boundary
+    return plot(estimator, *rows, ax=Figure().subplots(), **{"resolution": 30} | options)
 
 
-def test_confusion_matrix_has_a_row_for_labels_that_the_model_does_not_know() -> None:
-    X, y = blobs(n_features=2)
-    estimator = GaussianNB().fit(X[y < 2], y[y < 2])
-    ax = plots.plot_confusion_matrix(estimator, X, y)
-    shown = ax.images[0].get_array()
-    assert shown.shape == (3, 3)
-    assert not shown[:, 2].any()
-    assert shown[2].sum() == (y == 2).sum()
-    with pytest.raises(InvalidDataError, match="do not mix"):
-        plots.plot_confusion_matrix(estimator, X, NAMES[y])
+def scattered(ax: Axes) -> PathCollection:
+    (found,) = [c for c in ax.collections if isinstance(c, PathCollection)]
+    return found
 
 
-def test_confusion_matrix_of_many_classes_is_colours_without_numbers() -> None:
-    y = np.repeat(np.arange(30), 4)
-    X = y[:, None] * 10.0 + np.random.default_rng(0).normal(size=(120, 2))
-    ax = plots.plot_confusion_matrix(GaussianNB().fit(X, y), X, y)
-    assert not ax.texts
-    assert 5 < len(ax.get_xticks()) < 20
-    ax.figure.draw_without_rendering()
-    _, bar = ax.figure.axes
-    assert any(isinstance(c, QuadMesh) for c in bar.collections)
-
-
-def test_pictures_of_covariances_are_of_gaussians() -> None:
-    X, y = blobs(n_features=2)
-    binary = BernoulliNB().fit(X, y)
-    for plot in (plots.plot_decision_boundary, plots.plot_densities, plots.plot_spectra):
-        with pytest.raises(TypeError, match="type BernoulliNB; expected a Gaussian estimator"):
-            plot(binary)
-    assert not plt.get_fignums()
-    assert len(plots.plot_means(binary, (1, 2))) == 3
-    plots.plot_confusion_matrix(binary, X, y)
-
-
-# --- one direction --------------------------------------------------------------------------------
+def legend(ax: Axes) -> list[str]:
+    return [text.get_text() for text in ax.get_legend().get_texts()]
 
 
 def thresholds(ax: Axes) -> list[float]:
     return [line.get_xdata()[0] for line in ax.lines if line.get_linestyle() == "--"]
 
 
-def changes(z: np.ndarray, largest: np.ndarray) -> np.ndarray:
-    return ((z[1:] + z[:-1]) / 2)[largest[1:] != largest[:-1]]
+def covariance_of(estimator, k: int) -> np.ndarray:
+    values = np.asarray(estimator.covariance_)
+    own = values if estimator.covariance_type.startswith("tied") else values[k]
+    return own if np.ndim(own) == 2 else np.diag(own * np.ones(estimator.n_features_in_))
+
+
+# --- a plane --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("covariance_type", TYPES)
+def test_ellipses_and_colours_are_of_the_projected_gaussians(covariance_type):
+    X, y = blobs(n_features=5)
+    priors = [0.2, 0.5, 0.3]
+    estimator = GaussianDiscriminantAnalysis(covariance_type, priors=priors).fit(X, y)
+    ax = drawn(estimator, X, y, directions=PLANE)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("direction 1", "direction 2")
+    np.testing.assert_allclose(scattered(ax).get_offsets(), X @ PLANE.T)
+    across, up = (np.linspace(*limits, 30) for limits in (ax.get_xlim(), ax.get_ylim()))
+    z = np.array([[a, b] for b in up for a in across])
+    joint = []
+    for k, prior in enumerate(priors):
+        covariance = PLANE @ covariance_of(estimator, k) @ PLANE.T
+        mean = PLANE @ X[y == k].mean(axis=0)
+        joint.append(prior * stats.multivariate_normal(mean, covariance).pdf(z))
+        for deviations, ellipse in enumerate(ax.patches[2 * k : 2 * k + 2], start=1):
+            outline = ellipse.get_patch_transform().transform(ellipse.get_path().vertices)
+            offsets = outline[::3] - mean  # the others are control points of Bézier curves
+            distances = [offset @ np.linalg.solve(covariance, offset) for offset in offsets]
+            np.testing.assert_allclose(np.sqrt(distances), deviations, rtol=2e-3)
+    posterior = np.array(joint).T / np.sum(joint, axis=0)[:, None]
+    shown = np.asarray(ax.images[0].get_array()).reshape(-1, 3)
+    colours, *_ = np.linalg.lstsq(posterior, shown, rcond=None)
+    np.testing.assert_allclose(posterior @ colours, shown, atol=1e-6)
+    assert np.unique(colours.round(2), axis=0).shape == (3, 3)
+
+
+def test_boundaries_are_where_the_prediction_changes():
+    X, y = blobs(n_features=2)
+    estimator = QuadraticDiscriminantAnalysis().fit(X, y)
+    ax = drawn(estimator, parts=["boundaries"], resolution=300)
+    paths = [p for c in ax.collections if isinstance(c, ContourSet) for p in c.get_paths()]
+    vertices = np.vstack([path.vertices for path in paths])
+    pixel = [np.ptp(limits) / 299 for limits in (ax.get_xlim(), ax.get_ylim())]
+    around = np.array([[i, j] for i in (-1, 0, 1) for j in (-1, 0, 1)]) * pixel
+    predicted = [estimator.predict(vertices + step) for step in around]
+    assert len(vertices) > 100
+    assert (np.min(predicted, axis=0) < np.max(predicted, axis=0)).all()  # within a pixel
+    assert not ax.images
+    assert not ax.patches
+
+
+def test_more_features_are_shown_along_the_directions_that_separate_the_classes():
+    X, y = blobs(n_features=5)
+    lda = LinearDiscriminantAnalysis().fit(X, y)
+    ax = drawn(lda, X, y)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("Fisher's direction 1", "Fisher's direction 2")
+    found = np.linalg.lstsq(X, np.asarray(scattered(ax).get_offsets()), rcond=None)[0]
+    cosines = (found * lda.scalings_).sum(axis=0) / np.linalg.norm(found, axis=0)
+    np.testing.assert_allclose(np.abs(cosines), np.linalg.norm(lda.scalings_, axis=0), rtol=1e-6)
+    for ellipse in ax.patches[::2]:  # the covariance within classes is the unit matrix there
+        np.testing.assert_allclose((ellipse.width, ellipse.height), 2, rtol=1e-9)
+    two = LinearDiscriminantAnalysis().fit(X[y < 2], y[y < 2])
+    assert drawn(two).get_ylabel() == "principal axis within classes"
+
+
+def test_units_and_offsets_of_features_make_no_difference():
+    X, y = blobs(n_features=3)
+    for features in ((0, 1), None):
+        one, other = (
+            drawn(LinearDiscriminantAnalysis().fit(X * [1, unit, 1] + [0, offset, 0], y),
+                  features=features, resolution=9).images[0].get_array()
+            for unit, offset in ((1.0, 0.0), (2.0**-40, 2.0**-20))
+        )  # fmt: skip
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_features_have_their_names_on_the_axes():
+    X, y = blobs(n_features=5)
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    estimator = QuadraticDiscriminantAnalysis().fit(frame, y)
+    for chosen in ((3, 1), ("d", "b")):
+        ax = drawn(estimator, frame, y, features=chosen)
+        assert (ax.get_xlabel(), ax.get_ylabel()) == ("d", "b")
+        np.testing.assert_allclose(scattered(ax).get_offsets(), X[:, [3, 1]])
+
+
+def test_points_have_the_colours_of_their_classes_and_unknown_ones_that_of_the_paper():
+    X, y = blobs(n_features=2)
+    X[0] = 60, -60
+    estimator = GaussianNB().fit(X[1:][y[1:] < 2], y[1:][y[1:] < 2])
+    ax = drawn(estimator, X, y, colors=["red", "blue"], s=99)
+    assert legend(ax) == ["0", "1"]
+    faces = scattered(ax).get_facecolors()[:, :3]
+    np.testing.assert_array_equal(faces, np.array([[1, 0, 0], [0, 0, 1], [1, 1, 1]])[y])
+    assert scattered(ax).get_sizes().tolist() == [99]
+    assert (ax.get_xlim()[1], ax.get_ylim()[0]) == (60, -60)
+    assert len(scattered(drawn(estimator, X, max_points=7)).get_offsets()) == 7
+
+
+def test_classes_without_rows_and_with_prior_zero_are_not_in_the_way():
+    X, y = blobs(n_features=2)
+    estimator = GaussianNB().partial_fit(X[y < 2], y[y < 2], classes=[0, 1, 2])
+    assert legend(drawn(estimator)) == ["0", "1"]
+    ax = drawn(GaussianNB(priors=[0.5, 0.5, 0]).fit(X, y))
+    assert np.isfinite(ax.images[0].get_array()).all()
+    assert len(ax.patches) == 6
+
+
+def test_lines_and_text_differ_from_a_dark_background():
+    X, y = blobs(n_features=2)
+    with plt.style.context("dark_background"):
+        ax = drawn(GaussianNB().fit(X, y))
+    edges = [patch.get_edgecolor()[:3] for patch in ax.patches]
+    contours = [c.get_edgecolor()[0][:3] for c in ax.collections]
+    assert min(np.mean(colour) for colour in [*edges, *contours]) > 0.25
+    assert np.asarray(ax.images[0].get_array()).mean() < 0.5
+
+
+# --- a direction ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
-def test_densities_are_of_the_rows_projected_on_a_direction(covariance_type: str) -> None:
+def test_densities_are_of_the_rows_projected_on_a_direction(covariance_type):
     X, y = blobs(n_features=4)
     estimator = GaussianDiscriminantAnalysis(covariance_type, priors=[0.2, 0.5, 0.3]).fit(X, y)
     w = np.array([1.0, -2, 0.5, 0])
-    ax = plots.plot_densities(estimator, X, y, direction=w)
-    values = np.asarray(estimator.covariance_)
-    curves = [line for line in ax.lines if line.get_linestyle() == "-"]
+    ax = plots.plot_densities(estimator, X, y, Figure().subplots(), direction=w)
     joint = []
-    for k, curve in enumerate(curves):
-        own = values if covariance_type == "tied" else values[k]
-        covariance = own if np.ndim(own) == 2 else np.diag(own * np.ones(4))
-        density = stats.norm(X[y == k].mean(axis=0) @ w, np.sqrt(w @ covariance @ w)).pdf
+    for k, curve in enumerate(ax.lines[:3]):
+        deviation = np.sqrt(w @ covariance_of(estimator, k) @ w)
+        density = stats.norm(X[y == k].mean(axis=0) @ w, deviation).pdf
         z = curve.get_xdata()
         joint.append(estimator.priors[k] * density(z))
         np.testing.assert_allclose(curve.get_ydata(), joint[-1], rtol=1e-9)
-    expected = changes(z, np.argmax(joint, axis=0))
+    largest = np.argmax(joint, axis=0)
+    expected = z[1:][largest[1:] != largest[:-1]]
     assert len(expected)
     np.testing.assert_allclose(thresholds(ax), expected, atol=z[1] - z[0])
-    listed = ", ".join(f"{at:.3g}" for at in thresholds(ax))
-    assert legend(ax) == ["0", "1", "2", f"threshold{'s'[: len(expected) > 1]} {listed}"]
-    areas = [bar.get_width() * bar.get_height() for bar in ax.patches]
-    np.testing.assert_allclose(sum(areas), 1)
+    areas = [np.sum(p.get_data().values * np.diff(p.get_data().edges)) for p in ax.patches]
+    np.testing.assert_allclose(areas, np.bincount(y) / len(y))
 
 
-def test_thresholds_of_one_feature_are_where_the_prediction_changes() -> None:
+def test_thresholds_are_where_the_prediction_changes():
     random = np.random.default_rng(0)
     y = random.random(400) < 0.3
     X = np.where(y, random.normal(1, 3, 400), random.normal(0, 1, 400))[:, None]
     estimator = GaussianNB().fit(X, y)
-    ax = plots.plot_densities(estimator)
-    z = np.linspace(*ax.get_xlim(), 10_000)
-    expected = changes(z, estimator.predict(z[:, None]))
-    assert len(expected) == 2  # with different variances
-    np.testing.assert_allclose(thresholds(ax), expected, atol=z[1] - z[0])
-    tied = GaussianDiscriminantAnalysis("tied", priors=[1.0, 0.0]).fit(X, y)
-    assert not thresholds(plots.plot_densities(tied))
+    found = thresholds(plots.plot_densities(estimator, ax=Figure().subplots()))
+    assert len(found) == 2  # with different variances
+    sides = np.add.outer(found, [-1e-6, 1e-6]).reshape(-1, 1)
+    assert estimator.predict(sides).tolist() == [True, False, False, True]
+    never = GaussianDiscriminantAnalysis("tied", priors=[1.0, 0.0]).fit(X, y)
+    assert not thresholds(plots.plot_densities(never, ax=Figure().subplots()))
 
 
-def test_a_direction_that_is_not_there() -> None:
-    X, y = blobs(n_features=2)
-    estimator = GaussianNB().fit(X, y)
-    for arguments in ({"feature": 2}, {"direction": [1.0]}, {"direction": [0.0, 0.0]}, {"X": X}):
-        with pytest.raises(InvalidParameterError, match=r"features|direction|without y"):
-            plots.plot_densities(estimator, **arguments)
-    assert not plt.get_fignums()
-    flat = QuadraticDiscriminantAnalysis().partial_fit(X * [1, 0], y)
-    refused = pytest.raises(InvalidParameterError, match="does not vary")
-    with pytest.warns(ConstantFeatureWarning), refused:
-        plots.plot_densities(flat, feature=1)
-
-
-# --- what scikit-learn's displays do --------------------------------------------------------------
-
-
-def test_further_arguments_are_matplotlibs() -> None:
-    X, y = blobs(n_features=2)
-    estimator = QuadraticDiscriminantAnalysis().fit(X, y)
-    ax = plots.plot_decision_boundary(estimator, X, y, resolution=10, s=99, marker="s")
-    (points,) = [c for c in ax.collections if isinstance(c, PathCollection)]
-    assert points.get_sizes().tolist() == [99]
-    assert plots.plot_spectra(estimator, linestyle=":").lines[0].get_linestyle() == ":"
-    assert plots.plot_densities(estimator, linewidth=7).lines[0].get_linewidth() == 7
-    batches = [(X[:200], y[:200]), (X[200:], y[200:])]
-    curve = plots.plot_learning_curve(GaussianNB(), batches, X, y, label="mine", color="red")
-    assert (legend(curve), curve.lines[0].get_color()) == (["mine"], "red")
-    shown = plots.plot_means(estimator, (1, 2), cmap="viridis", interpolation="nearest")[0]
-    assert shown.images[0].get_cmap().name == "viridis"
-    matrix = plots.plot_confusion_matrix(estimator, X, y, display_labels=NAMES)
-    assert [label.get_text() for label in matrix.get_xticklabels()] == NAMES.tolist()
-
-
-# --- images ---------------------------------------------------------------------------------------
-
-
-def images() -> tuple[np.ndarray, np.ndarray]:
-    X, y = blobs(n_features=12)
-    return X, NAMES[y]
-
-
-def test_means_are_shown_as_images_on_one_scale() -> None:
-    X, y = images()
-    estimator = GaussianNB().fit(X, y)
-    axes = plots.plot_means(estimator, (3, 4))
-    assert [ax.get_title() for ax in axes] == NAMES.tolist()
-    for ax, name in zip(axes, NAMES, strict=True):
-        shown = ax.images[0]
-        np.testing.assert_allclose(shown.get_array(), X[y == name].mean(axis=0).reshape(3, 4))
-        assert shown.get_clim() == (estimator.theta_.min(), estimator.theta_.max())
-
-
-def test_means_of_colour_images_are_scaled_to_colours() -> None:
-    X, y = images()
-    axes = plots.plot_means(GaussianNB().fit(X, y), (2, 2, 3))
-    shown = np.array([ax.images[0].get_array() for ax in axes])
-    assert shown.shape == (3, 2, 2, 3)
-    assert (shown.min(), shown.max()) == (0, 1)
-
-
-def test_weights_are_those_of_the_linear_discriminants() -> None:
-    lda = LinearDiscriminantAnalysis("lsqr").fit(*images())
-    axes = plots.plot_means(lda, (3, 4), weights=True)
-    shown = np.array([ax.images[0].get_array().ravel() for ax in axes])
-    np.testing.assert_allclose(np.diff(shown, axis=0), np.diff(lda.coef_, axis=0))
-    low, high = axes[0].images[0].get_clim()
-    assert -low == high == np.abs(shown).max()
-    with pytest.raises(InvalidParameterError, match="no linear discriminants"):
-        plots.plot_means(GaussianNB().fit(*images()), (3, 4), weights=True)
-
-
-def test_means_go_on_axes_that_are_given() -> None:
-    estimator = GaussianNB().fit(*images())
-    mine = plt.figure().subplots(2, 2)
-    axes = plots.plot_means(estimator, (3, 4), mine)
-    assert axes.tolist() == mine.ravel()[:3].tolist()
-    assert not mine[1, 1].axison
-    with pytest.raises(InvalidParameterError, match="2 axes given, expected 3"):
-        plots.plot_means(estimator, (3, 4), mine[0])
-
-
-def test_samples_are_those_the_estimator_draws() -> None:
-    estimator = QuadraticDiscriminantAnalysis().fit(*images())
-    axes = plots.plot_samples(estimator, (3, 4), n=2, random_state=7)
-    assert axes.shape == (3, 2)
-    drawn, _ = estimator.sample(6, 7, y=np.repeat(NAMES, 2))
-    shown = [ax.images[0].get_array() for ax in axes.ravel()]
-    np.testing.assert_allclose(shown, drawn.reshape(6, 3, 4))
-    assert [ax.get_ylabel() for ax in axes[:, 0]] == NAMES.tolist()
-
-
-def test_samples_are_of_classes_with_rows() -> None:
-    X, y = images()
-    estimator = GaussianNB().partial_fit(X, y, classes=[*NAMES, "dog"])
-    mine = plt.figure().subplots(3, 3)
-    axes = plots.plot_samples(estimator, (4, 3), n=2, axes=mine)
-    assert [ax.get_ylabel() for ax in axes[:, 0]] == NAMES.tolist()
-    assert sum(bool(ax.images) for ax in mine.ravel()) == 6
-
-
-@pytest.mark.parametrize("shape", [(3, 3), (12,), (1, 2, 3, 2)])
-def test_a_shape_that_rows_do_not_have(shape: tuple[int, ...]) -> None:
-    estimator = GaussianNB().fit(*images())
-    for plot in (plots.plot_means, plots.plot_samples):
-        with pytest.raises(InvalidParameterError, match="12 features"):
-            plot(estimator, shape)
-    with pytest.raises(InvalidParameterError, match="n=0"):
-        plots.plot_samples(estimator, (3, 4), n=0)
-
-
-# --- spectra and learning curves ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
-def test_spectra_are_the_variances_along_the_principal_axes(covariance_type: str) -> None:
-    X, y = blobs(n_features=4)
-    estimator = GaussianDiscriminantAnalysis(covariance_type, reg_param=0.1).fit(X, NAMES[y])
-    ax = plots.plot_spectra(estimator)
-    covariances = estimator.covariance_ if covariance_type != "tied" else [estimator.covariance_]
-    assert legend(ax) == (["all"] if covariance_type == "tied" else NAMES.tolist())
-    for line, S in zip(ax.lines, covariances, strict=True):
-        matrix = S if np.ndim(S) == 2 else np.diag(S * np.ones(4))
-        np.testing.assert_allclose(line.get_ydata(), np.linalg.eigvalsh(matrix)[::-1], rtol=1e-9)
-        assert line.get_xdata().tolist() == [1, 2, 3, 4]
-    assert ax.get_yscale() == "log"
-
-
-def test_spectra_leave_out_constant_features() -> None:
-    X, y = blobs(n_features=3)
-    estimator = QuadraticDiscriminantAnalysis().partial_fit(np.hstack([X, X[:, :1]]), y)
-    mine = plt.figure().subplots()
-    assert plots.plot_spectra(estimator, mine) is mine
-    assert np.isfinite(mine.lines[0].get_ydata()).tolist() == [True, True, True, False]
-    assert plots.plot_spectra(estimator, n=2).lines[0].get_xdata().tolist() == [1, 2]
-    with pytest.raises(InvalidParameterError, match="n=0; expected at least 1"):
-        plots.plot_spectra(estimator, n=0)
-
-
-def test_a_learning_curve_is_the_accuracy_so_far() -> None:
-    X, y = blobs(n_features=4)
-    batches = [(X[i : i + 20], y[i : i + 20]) for i in range(0, 200, 20)]
-    ax = plots.plot_learning_curve(GaussianNB(), batches, X[200:], y[200:], n=4)
-    rows, accuracy = ax.lines[0].get_data()
-    assert rows[0] == 20
-    assert rows[-1] == 200
-    assert len(rows) < 8  # points thin out as rows grow in number
-    for n, found in zip(rows.astype(int), accuracy, strict=True):
-        assert found == GaussianNB().fit(X[:n], y[:n]).score(X[200:], y[200:])
-
-
-def test_a_learning_curve_begins_where_a_model_can_be_made() -> None:
-    X, y = blobs(n_features=4)
-    order = np.argsort(y, kind="stable")
-    batches = [(X[i : i + 3], y[i : i + 3]) for i in order.reshape(-1, 5)[:, 0]]
-    ax = plots.plot_learning_curve(QuadraticDiscriminantAnalysis(), batches, X, y)
-    assert 3 < ax.lines[0].get_xdata()[0] <= 180  # three rows of four features are too few
-    for none in ([], [(X[:3], y[:3])]):
-        with pytest.raises(InvalidDataError, match="no model can be computed from the batches"):
-            plots.plot_learning_curve(QuadraticDiscriminantAnalysis(), none, X, y)
-    with pytest.raises(InvalidParameterError, match="n=0"):
-        plots.plot_learning_curve(GaussianNB(), batches, X, y, n=0)
-
-
-# --- matplotlib is optional -----------------------------------------------------------------------
-
-
-def test_without_matplotlib_an_error_says_how_to_install_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    nb = GaussianNB().fit([[0.0, 1], [1, 3], [5, 2], [7, 9]], [0, 0, 1, 1])
-    for name in ("matplotlib", "matplotlib.pyplot"):
-        monkeypatch.setitem(sys.modules, name, None)
-    for plot in (
-        lambda: plots.plot_decision_boundary(nb),
-        lambda: plots.plot_means(nb, (1, 2)),
-    ):
-        with pytest.raises(ImportError, match=r'pip install "streamgda\[plot\]"'):
-            plot()
+# --- errors ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "plot",
+    ("arguments", "match"),
     [
-        lambda estimator: plots.plot_means(estimator, (2, 2)),
-        lambda estimator: plots.plot_samples(estimator, (2, 2)),
-        plots.plot_decision_boundary,
-        lambda estimator: plots.plot_densities(estimator, feature=0),
-        plots.plot_spectra,
-        lambda estimator: plots.plot_confusion_matrix(estimator, [[0.0]], [0]),
+        ({"features": (0, 0)}, "features"),
+        ({"features": (0, "z")}, "features"),
+        ({"features": (1,)}, "features"),
+        ({"directions": [[1.0, 0.0]]}, "directions"),
+        ({"directions": [[1.0, 2.0], [-1e-9, -2e-9]]}, "independent"),
+        ({"directions": [[1.0, 0.0], [0.0, np.nan]]}, "directions"),
+        ({"directions": np.eye(2), "features": (0, 1)}, "one of them"),
+        ({"parts": "points"}, "parts="),
+        ({"parts": ["shade"]}, "parts="),
+        ({"deviations": [-1]}, "deviations="),
+        ({"colors": ["red"]}, "colors="),
+        ({"max_points": 0, "X": np.zeros((2, 2))}, "max_points=0"),
+        ({"X": np.zeros((2, 2)), "y": [1]}, "y has the shape"),
     ],
 )
-def test_estimators_that_are_not_fitted_are_refused(plot):
-    with pytest.raises(NotFittedError, match="is not fitted yet"):
-        plot(QuadraticDiscriminantAnalysis())
+def test_what_cannot_be_drawn(arguments, match):
+    estimator = GaussianNB().fit(*blobs(n_features=2))
+    with pytest.raises(InvalidParameterError, match=match):
+        plots.plot_decision_boundary(estimator, **arguments)
+    plt.close("all")
+
+
+def test_directions_without_variance_and_other_errors(monkeypatch):
+    X, y = blobs(n_features=2)
+    with pytest.warns(ConstantFeatureWarning):
+        flat = QuadraticDiscriminantAnalysis().fit(X * [1, 0], y)
+    for plot in (plots.plot_decision_boundary, lambda e: plots.plot_densities(e, feature=1)):
+        with pytest.raises(InvalidParameterError, match="does not vary"):
+            plot(flat)
+        with pytest.raises(NotFittedError, match="is not fitted yet"):
+            plot(QuadraticDiscriminantAnalysis())
+        with pytest.raises(TypeError, match="a Gaussian estimator"):
+            plot("iris")
+    nb = GaussianNB().fit(X, y)
+    with pytest.raises(InvalidParameterError, match="without y"):
+        plots.plot_densities(nb, X)
+    for name in ("matplotlib", "matplotlib.pyplot"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=r'pip install "streamgda\[plot\]"'):
+        plots.plot_decision_boundary(nb)

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
-from matplotlib.figure import Figure
 from samples import ESTIMATORS, blobs, make
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis as Theirs
 
@@ -37,7 +36,6 @@ from streamgda.errors import (
 )
 from streamgda.models.bernoulli import BernoulliModel
 from streamgda.moments import ClassMoments
-from streamgda.plots import plot_decision_boundary, plot_densities
 from streamgda.storage import format as storage_format
 
 ROWS, LABELS = blobs(60, 3)
@@ -340,7 +338,7 @@ def test_messages_name_features():
         PairwiseMoments().update(missing, LABELS).to_moments()
 
 
-# --- stores, commands and plots -----------------------------------------------------------------
+# --- stores and commands --------------------------------------------------------------------------
 
 
 def test_conversion_keeps_names():
@@ -389,15 +387,3 @@ def test_commands_show_and_check_names(command, stores, tmp_path):
         assert (
             "model.zip expected the same names in another order, 'length', 'width', 'mass'" in err
         )
-
-
-def test_plots_take_names():
-    qda = make("QDA").fit(FRAME, LABELS)
-    axes = Figure().subplots()
-    plot_decision_boundary(qda, FRAME, LABELS, axes, features=["mass", "length"], resolution=5)
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("mass", "length")
-    assert plot_densities(qda, ax=Figure().subplots(), feature="width").get_xlabel() == "width"
-    with pytest.raises(InvalidDataError, match="must be in the same order"):
-        plot_decision_boundary(qda, TURNED, LABELS, Figure().subplots())
-    with pytest.raises(InvalidParameterError, match="names 'height'; expected names"):
-        plot_densities(qda, feature="height")

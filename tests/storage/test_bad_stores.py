@@ -8,7 +8,6 @@ import dask.array as da
 import numpy as np
 import pytest
 import zarr
-from matplotlib.figure import Figure
 from samples import blobs
 from states import bits
 from zarr.storage import MemoryStore
@@ -29,7 +28,6 @@ from streamgda.errors import (
     SourceError,
     SourceNotFoundError,
 )
-from streamgda.plots import plot_densities
 from streamgda.storage import format as storage_format
 from streamgda.storage.saved import state_of
 
@@ -235,9 +233,6 @@ DOORS = {  # everything that reads rows or labels
     "score weights": lambda X, y: GaussianNB().fit(ROWS, LABELS).score(ROWS, LABELS, y),
     "cross-validate": lambda X, y: GaussianDiscriminantCV({"covariance_type": ["diag"]}, cv=2).fit(
         ROWS, y
-    ),
-    "plot": lambda X, y: plot_densities(
-        GaussianNB().fit(ROWS, LABELS), X, y, Figure().subplots(), feature=0
     ),
 }
 
