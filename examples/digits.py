@@ -5,8 +5,7 @@ One pass over the images yields the moments of each digit: a count, a mean, a sc
 model and every number below follows from these moments.
 
 The images are real: 1,797 handwritten digits that scikit-learn has on board, 8 x 8 pixels with 17
-shades. The last third of them is kept for tests. (`load_mnist` reads MNIST, whose figures are in
-the gallery of the documents.)
+shades. The last third of them is kept for tests. (`load_mnist` reads MNIST.)
 """
 
 import warnings

@@ -134,7 +134,13 @@ def plot_decision_boundary(
         paper, ink = paper_and_ink(ax)
         # One call draws all points, so that no class covers the others.
         shown = "grey" if codes is None else np.vstack([palette, paper])[codes]
-        style = {"s": 12, "linewidths": 0.4, "edgecolors": [ink], "alpha": 0.8, "c": shown}
+        style: dict[str, Any] = {
+            "s": 12,
+            "linewidths": 0.4,
+            "edgecolors": [ink],
+            "alpha": 0.8,
+            "c": shown,
+        }
         ax.scatter(positions[:, 0], positions[:, 1], **style | kwargs)
     add_legend(ax, plane.labels.size)
     ax.set(xlabel=plane.names[0], ylabel=plane.names[1])
@@ -163,7 +169,7 @@ def _draw_boundaries(ax: Axes, across: np.ndarray, up: np.ndarray, joint: np.nda
 
 
 def _draw_class(
-    ax: Axes, mean: np.ndarray, covariance: np.ndarray, radii: np.ndarray, colour: Any
+    ax: Axes, mean: Any, covariance: np.ndarray, radii: np.ndarray, colour: Any
 ) -> None:
     """Draw the mean and the ellipses of a class."""
     from matplotlib.patches import Ellipse  # noqa: PLC0415

@@ -97,7 +97,7 @@ def plot_densities(
     line = project(
         estimator,
         1,
-        None if feature is None else [feature],
+        feature,
         None if direction is None else [direction],
     )
     rows = None if X is None else points(estimator, line, X, y, None)
@@ -114,7 +114,8 @@ def plot_densities(
     densities = np.exp(line.log_joint(z[:, None]))
     ink = paper_and_ink(ax)[1]
     for label, density, colour in zip(line.labels, densities.T, palette, strict=True):
-        ax.plot(z, density, **{"color": mixed(colour, ink, 0.2), "label": str(label)} | kwargs)
+        style: dict[str, Any] = {"color": mixed(colour, ink, 0.2), "label": str(label)}
+        ax.plot(z, density, **style | kwargs)
     for threshold in thresholds(line):
         if z[0] < threshold < z[-1]:
             ax.axvline(threshold, color=ink, linestyle="--", linewidth=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -58,9 +57,7 @@ class Projection:
         return np.asarray((constants[:, None] - distances / 2).T)
 
 
-def project(
-    estimator: Any, n: int, features: Sequence[int | str] | None, directions: Any
-) -> Projection:
+def project(estimator: Any, n: int, features: Any, directions: Any) -> Projection:
     """Return the Gaussians of an estimator along `n` features or directions.
 
     Raises
@@ -116,14 +113,15 @@ def _gaussians(estimator: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.n
 def _given(directions: Any, n: int, width: int) -> tuple[np.ndarray, list[str]]:
     expected = f"{n} of {width} finite numbers, linearly independent"
     D = as_numbers("directions", directions, expected, finite=True)
-    lengths = np.linalg.norm(D, axis=-1, keepdims=True)
+    if D.shape == (n, width):
+        lengths = np.linalg.norm(D, axis=1, keepdims=True)
     if D.shape != (n, width) or not lengths.all() or np.linalg.matrix_rank(D / lengths) < n:
         raise InvalidParameterError(f"directions of shape {D.shape}; expected {expected}")
     return D, ["direction"] if n == 1 else ["direction 1", "direction 2"]
 
 
 def _unit_vectors(
-    estimator: Any, features: Sequence[int | str], n: int, width: int
+    estimator: Any, features: Any, n: int, width: int
 ) -> tuple[np.ndarray, list[str]]:
     held = [*getattr(estimator, "feature_names_in_", [f"feature {j}" for j in range(width)])]
     expected = f"{n} different names of features, or indices from 0 to {width - 1}"
@@ -131,7 +129,7 @@ def _unit_vectors(
         held.index(feature)
         if feature in held
         else as_integer("features", feature, expected, 0, width - 1)
-        for feature in features
+        for feature in np.ravel(np.asarray(features, object))
     ]
     if len(set(chosen)) != n or len(chosen) != n:
         raise refuse("features", features, expected)
@@ -203,7 +201,7 @@ def axes_of(ax: Axes | None) -> Axes:
     return plt.subplots(layout="constrained")[1] if ax is None else ax
 
 
-def colours_of(colors: Sequence[Any] | None, n: int) -> np.ndarray:
+def colours_of(colors: Any, n: int) -> np.ndarray:
     """Return the colours of `n` classes, RGB, shape (n, 3).
 
     The first ten are those of Petroff (arXiv:2107.02270), which suit colour-blind readers too.
@@ -239,6 +237,10 @@ def mixed(colour: Any, other: Any, share: float) -> np.ndarray:
 
 def add_legend(ax: Axes, n: int) -> None:
     """Name up to 40 classes in a legend: beside the axes if they are more than ten."""
-    beside = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "ncols": -(-n // 20)}
+    beside: dict[str, Any] = {
+        "loc": "upper left",
+        "bbox_to_anchor": (1.01, 1),
+        "ncols": -(-n // 20),
+    }
     if n <= 40:
         ax.legend(title="class", fontsize="small", **beside if n > 10 else {})

@@ -1,1 +1,0 @@
-"""Gallery: figures and tables of the documents that this package implements, with ours."""
