@@ -2,8 +2,8 @@
 ====================================
 
 A satellite image larger than memory is classified by training fields, whose polygons somebody has
-drawn: it is read, classified and written again line of blocks by line of blocks, so that memory
-holds a few lines of blocks at a time.
+drawn: rioxarray opens it in lines of blocks, and dask reads, classifies and writes a few of them at
+a time.
 
 The scene is synthetic: six bands of noise around the reflectances of five invented land covers, in
 patches of 32 x 32 pixels of ten metres.
@@ -11,26 +11,27 @@ patches of 32 x 32 pixels of ten metres.
 
 import os
 import tempfile
+import threading
 from pathlib import Path
 
 import geopandas
 import matplotlib.pyplot as plt
 import numpy as np
 import rasterio
+import rioxarray
 import shapely
+import xarray as xr
+from rasterio.features import rasterize
 from rasterio.transform import from_origin
-from rasterio.windows import Window
 
-from streamgda import QuadraticDiscriminantAnalysis, accumulate, open_store, separability
+from streamgda import QuadraticDiscriminantAnalysis, accumulate, separability
 from streamgda.plots import plot_decision_boundary
 
 SMALL = os.environ.get("STREAMGDA_EXAMPLES") == "small"
 SIZE, BLOCK, PATCH = (512 if SMALL else 3072), 256, 32
 COVERS = np.array(["forest", "maize", "meadow", "rye", "water"])
 temporary = tempfile.TemporaryDirectory()
-scene, fields, result = (
-    Path(temporary.name) / name for name in ("scene.tif", "fields.gpkg", "classes.tif")
-)
+path, result = (Path(temporary.name) / name for name in ("scene.tif", "classes.tif"))
 
 # %%
 # The scene
@@ -43,7 +44,7 @@ truth = np.kron(patches, np.ones((PATCH, PATCH), np.uint8))
 grid = from_origin(500_000, 5_000_000, 10, 10)
 form = {"driver": "GTiff", "height": SIZE, "width": SIZE, "tiled": True, "crs": "EPSG:32632"}
 form |= {"blockxsize": BLOCK, "blockysize": BLOCK, "transform": grid}
-with rasterio.open(scene, "w", count=6, dtype="uint16", **form) as file:
+with rasterio.open(path, "w", count=6, dtype="uint16", **form) as file:
     for start in range(0, SIZE, BLOCK):
         bands = centres[truth[start : start + BLOCK]].transpose(2, 0, 1)
         bands = bands + random.normal(scale=400, size=bands.shape)
@@ -65,44 +66,51 @@ shapes = [
 ]
 frame = geopandas.GeoDataFrame(
     {"cover": COVERS[patches[rows, columns]]}, geometry=shapes, crs="EPSG:32632"
-)
-frame.to_crs(4326).to_file(fields)
+).to_crs(4326)
 
 # %%
 # One pass, and one to classify
 # -----------------------------
 #
-# The polygons are reprojected and rasterised in the windows that are read. Pixels outside of them
-# do not count.
+# The scene is opened in chunks of whole lines. The polygons are reprojected to its coordinate
+# reference system and rasterised: 1 to 5 are the covers, and 0 are pixels without one, which do not
+# count. Predictions are a DataArray as well, which rioxarray writes chunk by chunk.
 
-X, _ = open_store(scene)
-labels, _ = open_store(fields, label="cover")
-moments = accumulate(X, labels)
+scene = rioxarray.open_rasterio(path, chunks={"x": -1, "y": BLOCK})
+fields = frame.to_crs(scene.rio.crs)
+codes = np.searchsorted(COVERS, fields["cover"]) + 1
+labels = rasterize(
+    zip(fields.geometry, codes.tolist(), strict=True),
+    scene.shape[1:],
+    transform=scene.rio.transform(),
+    dtype="uint8",
+)
+labels = xr.DataArray(labels, dims=("y", "x"))
+moments = accumulate(scene, labels, features="band", unlabelled=0)
 model = QuadraticDiscriminantAnalysis.from_moments(moments)
-model.predict(X, out=result)
-print(f"{len(frame)} fields: {moments.class_count.sum():,} training pixels of {X.n_rows:,}")
-with rasterio.open(result) as file:
-    classes = file.read(1)
-    print(file.tags()["streamgda_classes"])
+predicted = model.predict(scene, features="band").astype("uint8")
+predicted.rio.to_raster(result, tiled=True, compress="deflate", lock=threading.Lock())
+
+print(f"{len(frame)} fields: {moments.class_count.sum():,} training pixels of {labels.size:,}")
+classes = rioxarray.open_rasterio(result).squeeze("band").values
 print(f"{(classes == truth + 1).mean():.1%} of all pixels have their cover")
 
 # %%
 # A corner of the scene, its fields, and the classes of all pixels.
 
-corner = Window(0, 0, BLOCK, BLOCK)
-with rasterio.open(scene) as file:
-    bands = file.read([1, 2, 3], window=corner).transpose(1, 2, 0).astype(float)
+corner = scene[:3, :BLOCK, :BLOCK].transpose("y", "x", "band").astype(float)
 colours = plt.matplotlib.colors.ListedColormap(plt.color_sequences["petroff10"][:5])
-extent = (*(grid * (0, BLOCK))[:1], *(grid * (BLOCK, 0))[:1], (grid * (0, BLOCK))[1], 5_000_000)
+left, bottom, right, top = corner.rio.bounds()
 figure, panels = plt.subplots(1, 3, figsize=(13, 4.4), layout="constrained", sharey=True)
-panels[0].imshow(((bands - bands.min()) / np.ptp(bands)).clip(0, 1), extent=extent)
+((corner - corner.min()) / (corner.max() - corner.min())).plot.imshow(ax=panels[0])
 panels[0].set_title("three of six bands")
-frame.plot("cover", ax=panels[1], cmap=colours, legend=True, legend_kwds={"loc": "upper left"})
-panels[1].set(title="training fields", xlim=extent[:2], ylim=extent[2:])
-panels[2].imshow(classes[:BLOCK, :BLOCK], cmap=colours, extent=extent, interpolation="nearest")
+legend = {"loc": "upper left"}
+fields.plot("cover", ax=panels[1], cmap=colours, legend=True, legend_kwds=legend)
+panels[1].set(title="training fields", xlim=(left, right), ylim=(bottom, top))
+panels[2].imshow(classes[:BLOCK, :BLOCK], colours, extent=(left, right, bottom, top))
 panels[2].set_title("classes of all pixels")
 for ax in panels:
-    ax.set(xticks=[], yticks=[])
+    ax.set(xticks=[], yticks=[], xlabel="", ylabel="")
 
 # %%
 # Which covers are hard to tell apart? The Jeffries-Matusita distance of remote sensing says it from

@@ -22,7 +22,6 @@ import dask.array as da
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import rasterio
 import zarr
 from pyarrow import feather
 
@@ -184,17 +183,6 @@ def blocks_in(folder: Path) -> tuple[Any, Any]:
     return da.from_zarr(stored), da.arange(200_000, chunks=5000) % 3
 
 
-def scene_in(folder: Path) -> tuple[Any, Any]:
-    """A scene of 108 MB and labels of its pixels, as GeoTIFFs."""
-    tiles = {"driver": "GTiff", "tiled": True, "blockxsize": 64, "blockysize": 64}
-    random, n = np.random.default_rng(0), 3000
-    for name, count, dtype in (("X", 6, np.uint16), ("y", 1, np.uint8)):
-        layout = {"height": n, "width": n, "count": count, "dtype": dtype, **tiles}
-        with rasterio.open(folder / f"{name}.tif", "w", **layout) as file:
-            file.write(random.integers(1, 9, (count, n, n), dtype))
-    return tuple(open_store(folder / f"{name}.tif", y=None)[0] for name in "Xy")
-
-
 def measured_methods(name: str, fitted: Any, X: Any, y: Any, measure: Callable[..., None]) -> None:
     """Measure methods that compare rows in a store with their labels."""
     measure(f"share of {name}", lambda m: fitted.score(X, y, max_memory=m))
@@ -272,15 +260,6 @@ def main() -> None:
     allowed = threads.n_threads() * 4 * X.blocks[0].nbytes + SLACK
     with dask.config.set({"streamgda.part-bytes": "4 MiB"}):
         measured["dask blocks"] = allowed, peak_above(lambda: accumulate(X, y, **diag))
-    X, y = scene_in(folder)
-    some = 100 << 20
-    moments = accumulate(X, y, max_memory=some, **diag)
-    nb = GaussianNB.from_moments(moments)
-    for name, work in (
-        ("GeoTIFF", lambda: accumulate(X, y, max_memory=some, **diag)),
-        ("scores of a GeoTIFF", lambda: nb.predict(X, out=folder / "c.tif", max_memory=some)),
-    ):
-        measured[name] = some + SLACK, peak_above(work)
     print(json.dumps(measured))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -71,8 +70,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         With code 0 on success; 1 if data, files or memory do not suffice; 2 for wrong usage; 130
         if the user interrupts.
     """
-    # Of GDAL, in MB: 5 % of the memory by default, but each block of a GeoTIFF is read once.
-    os.environ.setdefault("GDAL_CACHEMAX", "16")
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: screen.note(f"warning: {message}")
         try:

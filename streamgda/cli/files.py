@@ -37,7 +37,6 @@ def open_rows(
     x: str = "X",
     labels: list[str] | None = None,
     features: list[str] | None = None,
-    all_touched: bool = False,
     **table: Unpack[TableOptions],
 ) -> tuple[Any, ...]:
     """Return rows, labels (None unless `labelled`) and each array beside them; see `open_store`.
@@ -46,28 +45,22 @@ def open_rows(
     ----------
     data : DATA
         Rows and labels: zarr (a directory, .zip or URL); or a table, or a folder of tables:
-        .parquet, .arrow, .csv; or a GeoTIFF.
+        .parquet, .arrow, .csv.
     beside : sequence of str
         Names of arrays, or names or numbers of columns of tables, which are then no features.
     x : NAME
         Name of the zarr array of rows.
     labels : NAME|PATH
         Labels: a column of the table, by name or number (from 0), or an array of zarr, y by
-        default; or a file that exists: GeoTIFF, zarr, or polygons (.gpkg, .geojson, .shp, .fgb) on
-        a GeoTIFF. Give it twice for the file and the name in it.
+        default; or a zarr group that exists. Give it twice for the group and the name in it.
     features : NAME,...
         Tables: names or numbers of the columns of features; those of the model, or all but the
-        labels, by default. Double quotes hold a name with a comma. Zarr cubes: dimension of the
-        features.
-    all_touched : bool
-        Polygons: label pixels that only polygons of one class touch, too, and not only those whose
-        centre is in one.
+        labels, by default. Double quotes hold a name with a comma.
     """
     # See the note in `options`.
     from streamgda.rows.opening import is_table  # noqa: PLC0415
-    from streamgda.rows.polygons import is_polygon_file  # noqa: PLC0415
 
-    options: dict[str, Any] = table_options(**table)
+    options: Any = table_options(**table)
     file, name = file_and_name(labels)
     own = (name or "y") if labelled and file is None else None
     names = (split_names(*features) if isinstance(features, list) else features) or None
@@ -77,8 +70,7 @@ def open_rows(
     names = X.fields if whole else names
     others = [streamgda.open_store(data, x, each, features=names, **options)[1] for each in beside]
     if file is not None:
-        array, column = ("y", name) if is_polygon_file(file) else (name or "y", None)
-        found, _ = streamgda.open_store(file, array, None, label=column, all_touched=all_touched)
+        found, _ = streamgda.open_store(file, name or "y", None)
     if labelled and found is None:
         raise InvalidParameterError(
             f"{data} holds no {own!r} beside the rows: --labels names the file that holds them"
@@ -88,13 +80,9 @@ def open_rows(
 
 def file_and_name(labels: Sequence[str] | None) -> tuple[str | None, str | None]:
     """Return the file of labels and the name of a column or an array, each None if not given."""
-    from streamgda.rows.polygons import is_polygon_file  # noqa: PLC0415
-    from streamgda.rows.rasters import is_geotiff  # noqa: PLC0415
-
     given: dict[bool, str] = {}
     for text in labels or ():
-        named = is_polygon_file(text) or is_geotiff(text) or "://" in text
-        is_file = named or exists(Path(text))
+        is_file = "://" in text or exists(Path(text))
         if is_file in given:
             raise typer.BadParameter(
                 f"{given[is_file]!r} and {text!r}; expected one name, one file that exists, or "

@@ -23,7 +23,7 @@ _SHOWN = 20  # labels, of which the rows are counted
 _BLOCK = 1 << 20  # labels that are counted at a time
 
 
-@takes(files.open_rows, without=("labels", "all_touched"))
+@takes(files.open_rows, without=("labels",))
 def predict(
     data: str,
     former: FormerArgument = None,
@@ -48,15 +48,15 @@ def predict(
 
     A PATH without an ending, or one in .zarr, becomes a zarr array. It is written to a path that
     ends in .partial, and moved when it is complete. Run the same command again to resume after an
-    interruption. A PATH that ends in .parquet, .arrow or .csv becomes a table, and one in .tif a
-    GeoTIFF; these are not resumed.
+    interruption. A PATH that ends in .parquet, .arrow or .csv becomes a table, which is not
+    resumed.
 
     Parameters
     ----------
     model : PATH
         Saved estimator.
     out : PATH
-        zarr array, table or GeoTIFF to write.
+        zarr array or table to write.
     proba : bool
         Class probabilities, one column per class.
     log_proba : bool
@@ -93,7 +93,6 @@ def predict(
     from streamgda.rows import Rows  # noqa: PLC0415
     from streamgda.rows.invalid_rows import SCORING  # noqa: PLC0415
     from streamgda.rows.opening import is_table_path  # noqa: PLC0415
-    from streamgda.rows.rasters import is_geotiff  # noqa: PLC0415
 
     wanted = {"predict_proba": proba, "predict_log_proba": log_proba, "score_samples": density}
     if sum(wanted.values()) > 1:
@@ -108,10 +107,9 @@ def predict(
     if not out.name:
         raise typer.BadParameter(f"{out} is a folder; name a path in it", param_hint="--out")
     table = is_table_path(out)
-    whole = table or is_geotiff(out)
-    if not whole:
+    if not table:
         check_new(out, ENDINGS)
-    partial = out if whole else out.with_name(f"{out.name}.partial")
+    partial = out if table else out.with_name(f"{out.name}.partial")
     files.refuse_occupied(out, overwrite)
     _refuse_other_data(out, partial)
     model, data, estimator, X, _ = files.open_both(model, data, former, labelled=False, **reading)
@@ -140,8 +138,8 @@ def predict(
         )
 
     started = time.perf_counter()
-    resumed = not whole and partial.exists()
-    with contextlib.nullcontext() if whole else only_writer(out):
+    resumed = not table and partial.exists()
+    with contextlib.nullcontext() if table else only_writer(out):
         try:
             written = write()
         except CheckpointError:
@@ -149,7 +147,7 @@ def predict(
                 raise
             shutil.rmtree(partial)
             written = write()
-        if not whole:
+        if not table:
             files.refuse_occupied(out, overwrite)  # something may have been written meanwhile
             _refuse_other_data(out)
             move_into_place(partial, out)
@@ -182,7 +180,6 @@ def predict(
 def _counted(out: Path, dtype: Any) -> list[tuple[Any, int]]:
     """Return the different labels in an output and the number of rows of each, largest first."""
     from streamgda.rows.opening import format_of, is_table_path, table_files  # noqa: PLC0415
-    from streamgda.rows.rasters import is_geotiff, open_raster  # noqa: PLC0415
 
     counts: Counter[Any] = Counter()
     if is_table_path(out):
@@ -201,7 +198,7 @@ def _counted(out: Path, dtype: Any) -> list[tuple[Any, int]]:
                     label = files.label_like(label, dtype, "--out") if label else ""
                 counts[label] += found["counts"]
     else:
-        written = open_raster(out)[0] if is_geotiff(out) else open_node(out)  # where it was moved
+        written = open_node(out)  # where it was moved
         step = max(1, _BLOCK // math.prod(written.shape[1:]))
         for start in range(0, written.shape[0], step):
             found = np.unique(np.asarray(written[start : start + step]), return_counts=True)

@@ -25,15 +25,8 @@ from streamgda.errors import (
     SourceNotFoundError,
     printable,
 )
-from streamgda.rows.grids import Grid, is_lazy
+from streamgda.rows.grids import Grid
 from streamgda.rows.opening import GROUP_ROWS, is_table_path, table_files
-from streamgda.rows.rasters import (
-    BLOCK_PIXELS,
-    is_geotiff,
-    is_of_scores,
-    open_raster,
-    writing_geotiff,
-)
 from streamgda.rows.sources import RowSource
 from streamgda.rows.stores import StoredRows, is_reference
 from streamgda.runtime.parameters import shown
@@ -84,8 +77,7 @@ _TABLE = FileOutput(
     lambda path: path,
     lambda grid: GROUP_ROWS,
 )
-_RASTER = FileOutput(writing_geotiff, open_raster, lambda grid: BLOCK_PIXELS * grid.shape[-1])
-ENDINGS = ".parquet, .arrow or .csv (a table), .tif (a GeoTIFF), "
+ENDINGS = ".parquet, .arrow or .csv (a table), "
 
 _EVERY = 10.0  # seconds between two updates of the attribute, at least
 # Labels shrink more than with zarr's own choice, in a fifth of the time.
@@ -94,11 +86,6 @@ _COMPRESSION: Any = {"cname": "lz4", "clevel": 1, "shuffle": "bitshuffle"}
 
 def holds_scores(path: Path) -> bool:
     """Return True if a path holds scores that were written here, and nothing else."""
-    try:
-        if is_geotiff(path):
-            return path.is_file() and is_of_scores(path)
-    except (SourceError, SourceNotFoundError):
-        return False
     return stranger(path, lambda node: None if mark_of(node) is None else [""]) is None
 
 
@@ -349,13 +336,13 @@ def _kind_of(out: Any) -> FileOutput | None:
     path = local_path(out)
     if path is None or path.suffix in ("", ".zarr", ".zip"):
         return None
-    return _RASTER if is_geotiff(path) else _TABLE if is_table_path(path) else None
+    return _TABLE if is_table_path(path) else None
 
 
 def _is_array(out: Any) -> bool:
     """Return whether this is an array of numpy or in a store, rather than a series or lazy."""
     stored = hasattr(out, "shape") and StoredRows.accepts(out)
-    return isinstance(out, np.ndarray) or (stored and not is_lazy(out))
+    return isinstance(out, np.ndarray) or stored
 
 
 def grid_of(array: Any, n_dimensions: int) -> Grid:
@@ -398,6 +385,6 @@ def _existing(out: Any) -> Any:
 def _check_file(path: Path, overwrite: bool) -> None:
     """Refuse the path of a file where something else is, or in a folder that does not exist."""
     check_folder(path)
-    replaced = (overwrite and path.is_file()) or (is_geotiff(path) and holds_scores(path))
+    replaced = overwrite and path.is_file()
     if not (replaced or replacing.is_free(path)):
         raise SourceError(f"out={path} exists already; choose another path, or remove it first")

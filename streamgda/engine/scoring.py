@@ -16,6 +16,7 @@ from streamgda.engine.resumable_outputs import Output, only_writer
 from streamgda.rows import Rows, as_source
 from streamgda.rows.arrays import as_slab, is_plain
 from streamgda.rows.sources import RowSource, check_rows, placing
+from streamgda.rows.xarray import LabelledRows
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes
 from streamgda.runtime.parameters import refuse
@@ -41,7 +42,7 @@ class Scoring:
     keys : str or sequence of str, optional
         Columns of the table that is scored which are copied to a table of scores.
     overwrite : bool
-        Replace a file that exists. Without it, only GeoTIFFs of scores are replaced.
+        Replace a file that exists.
     fingerprint : dict, optional
         Identifies `function`, as JSON. If it is given, an attribute of a zarr array keeps how far
         it has been written; if the process is stopped, the same call resumes there.
@@ -96,7 +97,7 @@ def score(function: Callable[..., np.ndarray], X: Any, out: Any = None, **option
     -------
     numpy.ndarray or zarr.Array; or a lazy dask.array.Array; or a DataArray
         `out`, or what was created in its place. Scores of dask collections are lazy without
-        `out`. Those of a raster have its shape, and the columns last.
+        `out`. Those of a DataArray are one, with the columns last.
 
     Raises
     ------
@@ -114,6 +115,8 @@ def score(function: Callable[..., np.ndarray], X: Any, out: Any = None, **option
             return X.wrapped(scores, *about) if isinstance(X, RowSource) else scores
     asked = Scoring(function, **options)
     rows = as_source(X)
+    if out is not None and isinstance(rows, LabelledRows):
+        raise refuse("out", out, "None: write the DataArray that is returned by its own to_zarr")
     if rows.executor == "dask":
         with only_writer(out):
             return on_dask().score(asked, rows, out)

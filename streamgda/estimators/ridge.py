@@ -419,8 +419,6 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
     def _validated(self, rows: Rows, reset: bool) -> Rows:
         if rows.rule.unlabelled is not None:
             raise refuse("unlabelled", rows.rule.unlabelled, "None: targets are no labels")
-        if rows.rule.gaps:  # rows without a target are left out
-            rows = replace(rows, rule=replace(rows.rule, action="skip", gaps=False))
         if rows.y is None:
             raise InvalidParameterError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None; give "

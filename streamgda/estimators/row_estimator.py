@@ -336,7 +336,7 @@ class RowEstimator(Saved, BaseEstimator):
             return replace(rows, X=_validate(self, X, y.codes, reset=reset)[0], y=y)
         y = y.astype(object) if y.dtype.kind == "T" else y  # unknown to scikit-learn
         missing = None
-        if (rule.action == "skip" or rule.gaps) and np.ndim(y) == 1:
+        if rule.action == "skip" and np.ndim(y) == 1:
             labels = coded_labels(y, maskable=True)
             if is_masked(labels):
                 y, missing = np.asarray(labels), np.ma.getmaskarray(labels)

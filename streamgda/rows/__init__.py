@@ -17,14 +17,13 @@ from streamgda.errors import InvalidDataError
 from streamgda.rows.arrays import as_numpy, as_slab, is_masked, is_plain
 from streamgda.rows.batches import BatchColumns, Batches, Partitions
 from streamgda.rows.dask import DaskRows, refuse_delayed
-from streamgda.rows.grids import is_polygons
 from streamgda.rows.in_memory import ArrayRows, BackedSparseRows, SparseRows
 from streamgda.rows.invalid_rows import CHECK_SUMS, LEARNING, RowRule, row_rule
 from streamgda.rows.labels import coded_labels
-from streamgda.rows.rasters import DaskRasterRows, GridRows, RasterRows
 from streamgda.rows.sources import RowSource, Slab, check_rows
 from streamgda.rows.stores import StoredRows
 from streamgda.rows.tables import FrameRows, LazyFrameRows
+from streamgda.rows.xarray import ArrayLabelledRows, DaskLabelledRows, is_labelled
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import refuse
 
@@ -35,15 +34,14 @@ _COPIED_BYTES = 1 << 26  # of others in memory: smaller ones are transformed and
 ADAPTERS: tuple[type[RowSource], ...] = (
     StoredRows,
     FrameRows,
-    DaskRasterRows,
-    RasterRows,
+    DaskLabelledRows,
+    ArrayLabelledRows,
     DaskRows,
     SparseRows,
     BackedSparseRows,
     LazyFrameRows,
     ArrayRows,
 )
-_GRIDS: dict[str, type[RowSource]] = {"process": RasterRows, "dask": DaskRasterRows}  # of arrays
 FIELDS = ("X", "y", "groups", "weight")  # of `Rows` and `Slab`
 Wanted = Callable[[int, Any], bool]
 
@@ -65,9 +63,8 @@ def as_source(X: Any, name: str = "X", *, features: Any = None) -> RowSource:
     X : array-like, memmap, zarr.Array, data frame, dask collection or DataArray
     name : str
         Name of the array in error messages.
-    features : str or int, optional
-        Dimension that holds the features: its name in a DataArray, or in a zarr array that names
-        its dimensions; its number in other arrays.
+    features : str, optional
+        Dimension of a DataArray that holds the features.
 
     Raises
     ------
@@ -79,19 +76,10 @@ def as_source(X: Any, name: str = "X", *, features: Any = None) -> RowSource:
         If it is a group or a dictionary of arrays.
     """
     if features is not None:
-        return _adapter_along(X, features).along(X, name, features)
+        return adapter_of(X).along(X, name, features)
     if isinstance(X, RowSource):
         return X
     return adapter_of(X).of(X, name)
-
-
-def _adapter_along(X: Any, features: Any) -> type[RowSource]:
-    """Return the adapter for a container with the features along a dimension."""
-    adapter = adapter_of(X)
-    gridded = ArrayRows | StoredRows | DaskRows if isinstance(features, int) else StoredRows
-    if not hasattr(X, "ndim") or not issubclass(adapter, gridded):
-        return adapter
-    return adapter if issubclass(adapter, GridRows) else _GRIDS[adapter.executor]
 
 
 def named_rows(X: Any) -> tuple[Any, tuple[str, ...] | None]:
@@ -152,7 +140,7 @@ class Rows:
         features : str or int, optional
             See `as_source`.
         nodata, unlabelled, on_invalid, actions
-            See `row_rule`; without `nodata`, it is the number that the container names.
+            See `row_rule`.
 
         Raises
         ------
@@ -169,9 +157,7 @@ class Rows:
             groups = _recognised(groups, "groups")
         if sample_weight is not None:
             sample_weight = _recognised(sample_weight, "sample_weight")
-        if nodata is None and isinstance(X, RowSource):
-            nodata = X.nodata
-        rule = row_rule(on_invalid, nodata, unlabelled, actions, y=y)
+        rule = row_rule(on_invalid, nodata, unlabelled, actions)
         return cls(X, y, groups, sample_weight, rule)
 
     def opened(self) -> Self:
@@ -290,7 +276,7 @@ def _recognised(values: Any, name: str) -> Any:
     refuse_delayed(values, name)
     if isinstance(values, np.ndarray):  # as a whole, a masked one would lose its mask
         return ArrayRows.of(values, name) if name == "X" and is_masked(values) else values
-    if name != "X" and (np.isscalar(values) or hasattr(values, "chunks") or is_polygons(values)):
+    if name != "X" and (np.isscalar(values) or hasattr(values, "chunks") or is_labelled(values)):
         return values
     adapter = adapter_of(values)
     if name != "X" and adapter in (ArrayRows, SparseRows):
@@ -315,7 +301,7 @@ def beside(X: RowSource, values: Any, name: str) -> Any:
     if values is None:
         return None
     source = as_source(X.laid_out(values, name), name)
-    if source.executor == "dask" and not isinstance(X, StoredRows | GridRows | DaskRows):
+    if source.executor == "dask" and not isinstance(X, StoredRows | DaskRows):
         source = as_source(source.values.compute(), name)  # X is read here, and has no blocks
     # Columns that were opened as labels may be weights.
     return source if source.name == name else replace(source, name=name)

@@ -1,14 +1,8 @@
-"""Grids of rows: cubes and rasters, whose features are along one dimension.
-
-xarray is not imported here: its arrays are recognised by their methods.
-"""
+"""Grids of rows: the shape of arrays of scores, and how they are cut into chunks."""
 
 from __future__ import annotations
 
-import base64
-import contextlib
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Self
@@ -186,86 +180,3 @@ def _boxes(shape: tuple[int, ...], start: int, stop: int) -> Iterator[Box]:
         yield (slice(first, last), *(slice(0, n) for n in shape[1:]))
     if last * inner < stop:
         yield from part_of(last, last * inner, stop)
-
-
-# --- arrays on a grid -----------------------------------------------------------------------------
-
-
-_OF_NODATA = ("_FillValue", "missing_value", "fill_value", "nodata")  # in rioxarray's order
-# Names of the dimensions along which pixels lie, which differ between files of the same grid.
-SPATIAL = {
-    **dict.fromkeys(("y", "lat", "latitude", "northing"), "y"),
-    **dict.fromkeys(("x", "lon", "longitude", "easting"), "x"),
-}
-STORED_TYPE = "streamgda_stored_type"  # in the encoding of integers that are read with their mask
-
-
-def is_labelled(X: Any) -> bool:
-    """Return whether this is an array, or a data set, of xarray."""
-    return hasattr(X, "isel") and hasattr(X, "coords")
-
-
-def is_polygons(y: Any) -> bool:
-    """Return whether these are polygons with labels, or a frame of geopandas."""
-    return hasattr(y, "geometry") and hasattr(y, "crs")
-
-
-def spatial_axes(dims: tuple[Any, ...]) -> tuple[int, int] | None:
-    """Return the numbers of the dimensions along y and x; None if one is missing."""
-    found = {SPATIAL[dim]: n for n, dim in enumerate(dims) if dim in SPATIAL}
-    return (found["y"], found["x"]) if len(found) == 2 else None
-
-
-def has_gaps(y: Any) -> bool:
-    """Return whether labels may be on a grid some of whose elements have none."""
-    y = y.array if hasattr(y, "grid_shape") else y
-    on_grid = is_labelled(y) and getattr(y, "ndim", 0) > 1
-    return on_grid or is_polygons(y) or nodata_of(y) is not None
-
-
-def nodata_of(array: Any) -> float | None:
-    """Return the number that marks missing values, by the attributes of xarray and zarr arrays."""
-    attributes: Any = getattr(array, "attrs", None)
-    if not hasattr(attributes, "keys"):
-        return None
-    found = next((attributes[n] for n in _OF_NODATA if n in attributes), None)
-    if found is None and "_ARRAY_DIMENSIONS" in attributes:  # of xarray, in zarr version 2
-        found = getattr(array, "fill_value", None)
-    if isinstance(found, str):  # floats of xarray in zarr version 3
-        with contextlib.suppress(ValueError):
-            found = np.frombuffer(base64.standard_b64decode(found), "<f8")
-    value = np.asarray(found)
-    if value.size != 1 or value.dtype.kind not in "iuf" or np.isnan(value).all():
-        return None
-    return value.item()
-
-
-def warn_if_scaled(array: Any, name: str) -> None:
-    """Warn that what the attributes of an array in a store say of its values is not applied."""
-    attributes = getattr(array, "attrs", ())
-    scaled = [each for each in ("scale_factor", "add_offset") if each in attributes]
-    if scaled:
-        warnings.warn(
-            f"{name} has {' and '.join(scaled)} among its attributes, and its values are "
-            f"read as they are stored; an xarray.DataArray applies these",
-            stacklevel=3,
-        )
-
-
-def georeference(array: Any) -> tuple[Any, Any]:
-    """Return the coordinate reference system and the transform of an array, None if unknown."""
-    with contextlib.suppress(ImportError):
-        import rioxarray  # noqa: F401, PLC0415  (it adds `rio` to arrays)
-    rio = getattr(array, "rio", None)
-    crs = transform = None
-    with contextlib.suppress(Exception), warnings.catch_warnings():  # of arrays without a plane
-        warnings.simplefilter("ignore")  # rotated grids have the transform of their file
-        crs = None if rio is None else rio.crs
-        transform = None if rio is None else rio.transform(recalc=True)
-    return crs, None if transform is None or transform.is_identity else transform
-
-
-def is_lazy(X: Any) -> bool:
-    """Return whether dask evaluates the array."""
-    graph = getattr(X, "__dask_graph__", None)
-    return graph is not None and graph() is not None

@@ -13,7 +13,6 @@ from scipy import sparse
 from streamgda.errors import InvalidDataError
 from streamgda.rows.arrays import as_slab, is_plain
 from streamgda.rows.dask import DaskRows, refuse_delayed
-from streamgda.rows.grids import is_polygons
 from streamgda.rows.sources import RowSource
 from streamgda.rows.sparse import CompressedRows
 from streamgda.rows.stores import StoredRows
@@ -34,17 +33,12 @@ class ArrayRows(RowSource):
         Raises
         ------
         InvalidDataError
-            For polygons, and for an AnnData object, which numpy would convert element by element.
+            For an AnnData object, which numpy would convert element by element.
         """
         if type(X).__module__.partition(".")[0] == "anndata" and hasattr(X, "obs"):
             raise InvalidDataError(
                 "an AnnData object holds rows in its X and labels in a column of its obs; pass "
                 "them: fit(adata.X, adata.obs['cell_type'])"
-            )
-        if is_polygons(X):
-            raise InvalidDataError(
-                "polygons are labels of the pixels of a raster: X must be a GeoTIFF or a DataArray "
-                "on y and x"
             )
         return True
 

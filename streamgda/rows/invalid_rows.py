@@ -19,7 +19,6 @@ from streamgda.rows.arrays import (
     row_type,
     unmasked,
 )
-from streamgda.rows.grids import has_gaps
 from streamgda.rows.in_memory import SparseRows, as_array
 from streamgda.rows.labels import (
     Labels,
@@ -167,7 +166,7 @@ class RowRule:
     """Rule that determines which rows count.
 
     A row is invalid if it holds NaN, infinity, a masked value, or `nodata`, the number that marks
-    missing measurements in rasters; or if its label or its weight is missing. Rows of weight zero
+    missing measurements; or if its label or its weight is missing. Rows of weight zero
     and unlabelled rows do not count, whatever they hold.
 
     Attributes
@@ -178,8 +177,6 @@ class RowRule:
     nodata : int or float, optional
     unlabelled : ndarray, sorted, optional
         Labels of rows that do not count, given as one label or a sequence of them.
-    gaps : bool
-        Rows whose labels are missing are unlabelled, not invalid.
 
     Raises
     ------
@@ -197,7 +194,6 @@ class RowRule:
     action: str = "raise"
     nodata: float | None = None
     unlabelled: Any = None
-    gaps: bool = False
 
     def __post_init__(self) -> None:
         if self.nodata is not None:
@@ -219,11 +215,11 @@ class RowRule:
     @property
     def may_be_unlabelled(self) -> bool:
         """True if rows may be unlabelled."""
-        return self.gaps or self.unlabelled is not None
+        return self.unlabelled is not None
 
     def as_labels(self, y: Any, first_row: int = 0) -> Labels:
         """Return labels, as a masked array if some are missing and that is no error."""
-        return coded_labels(y, "y", first_row, maskable=self.action == "skip" or self.gaps)
+        return coded_labels(y, "y", first_row, maskable=self.action == "skip")
 
     def class_labels(self, y: Any, first_row: int = 0) -> Labels:
         """Return the labels that are of classes: neither missing nor those of unlabelled rows."""
@@ -263,7 +259,7 @@ class RowRule:
             labels = without_mask(y)
             check_comparable(self.unlabelled, labels)
             labelled = find(labels, self.unlabelled) < 0
-        return labelled & ~missing if self.gaps else labelled | missing
+        return labelled | missing
 
     def missing(self, X: np.ndarray) -> np.ndarray:
         """Return a boolean array that is True for the entries that are masked or `nodata`."""
@@ -417,8 +413,6 @@ def row_rule(
     nodata: Any = None,
     unlabelled: Any = None,
     actions: tuple[str, ...] = LEARNING,
-    *,
-    y: Any = None,
 ) -> RowRule:
     """Return the rule that the keywords of a function describe.
 
@@ -428,8 +422,6 @@ def row_rule(
         See `RowRule`.
     actions : tuple of str
         What `on_invalid` may be.
-    y : array-like, optional
-        The labels: where a raster has none, the pixel is unlabelled.
 
     Raises
     ------
@@ -438,10 +430,9 @@ def row_rule(
     """
     if not isinstance(on_invalid, str) or on_invalid not in actions:
         raise refuse("on_invalid", on_invalid, " or ".join(map(repr, actions)))
-    gaps = y is not None and type(y) is not np.ndarray and has_gaps(y)
-    if nodata is None and unlabelled is None and on_invalid == "raise" and not gaps:
+    if nodata is None and unlabelled is None and on_invalid == "raise":
         return CHECK_SUMS
-    return RowRule(on_invalid, nodata, unlabelled, gaps)
+    return RowRule(on_invalid, nodata, unlabelled)
 
 
 def labels_to_count(

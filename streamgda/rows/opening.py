@@ -6,17 +6,14 @@ A new kind of files takes an opener in the module of its adapter, and one line i
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple, Unpack, overload
 
 from streamgda.errors import InvalidParameterError, SourceError
-from streamgda.rows.polygons import is_polygon_file, open_polygons
-from streamgda.rows.rasters import RasterRows, is_geotiff, open_geotiff
 from streamgda.runtime.parameters import (
     ColumnNames,
     TableOptions,
-    as_flag,
     refuse,
     require,
 )
@@ -29,12 +26,9 @@ def open_arrays(
     X: str,
     y: str | None,
     *,
-    features: str | Sequence[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> tuple[Any, Any]:
     """Return the arrays of rows and labels of a zarr group, or an array of rows and None.
-
-    With `features`, the name or number of a dimension, the rows are the elements of a grid.
 
     Parameters and errors are those of `streamgda.open_store`.
     """
@@ -51,12 +45,6 @@ def open_arrays(
         raise SourceError(
             f"{path} is a zarr array without labels; expected a group with arrays {X!r} and {y!r}"
         )
-    if features is not None:
-        dimensions = [features] if isinstance(features, str) else [*features]
-        if len(dimensions) != 1:
-            raise refuse("features", features, "one dimension, for zarr arrays")
-        name = dimensions[0]
-        rows = RasterRows.along(rows, X, int(name) if name.isdigit() else name)
     return rows, labels
 
 
@@ -89,6 +77,7 @@ _SUFFIXES = {
 _OTHERS = {
     **dict.fromkeys((".h5", ".hdf5"), "HDF5: pass h5py.File(path)['X']"),
     **dict.fromkeys((".nc", ".nc4"), "NetCDF: pass xarray.open_dataarray(path)"),
+    **dict.fromkeys((".tif", ".tiff"), "GeoTIFF: pass rioxarray.open_rasterio(path)"),
     ".h5ad": "AnnData: pass anndata.read_h5ad(path).X, and labels from its obs",
     ".mat": "MATLAB's: pass scipy.io.loadmat(path)['X'] or h5py.File(path)['X']",
     ".safetensors": "safetensors: pass safetensors.numpy.load_file(path)['X']",
@@ -186,10 +175,8 @@ _TABLES = FileKind(
 )
 # In the order in which they are asked; what no other kind accepts is zarr.
 KINDS: tuple[FileKind, ...] = (
-    FileKind(is_polygon_file, open_polygons, ("label", "all_touched")),
     _TABLES,
-    FileKind(is_geotiff, open_geotiff, ()),
-    FileKind(lambda path: True, open_arrays, ("features", "storage_options")),
+    FileKind(lambda path: True, open_arrays, ("storage_options",)),
 )
 
 
@@ -212,7 +199,6 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
     *,
     label: str | int | None = None,
     features: ColumnNames | None = None,
-    all_touched: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     **table: Unpack[TableOptions],
 ) -> tuple[Any, Any]:
@@ -222,22 +208,17 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
     ----------
     path : path, URL or zarr store
         A file is read as its name says, otherwise as a zip file of zarr; a directory as a zarr
-        store. Polygons (``.gpkg``, ``.geojson``, ``.shp``, ``.fgb``, or a geopandas frame) are
-        labels of the pixels of a raster, and returned first. URLs are read through fsspec:
+        store. URLs are read through fsspec:
         ``http://``, ``s3://`` (with s3fs) and others.
     X : str
         Name of the zarr array of rows.
     y : str or None
         Name of the zarr array of labels; None if labels are not needed.
     label : str or int, optional
-        Name or number of the column of labels, for tables and polygons.
+        Name or number of the column of labels, for tables.
     features : str, int or slice, or sequence of them, optional
         Names or numbers of the columns of features, for tables; by default all but the labels and
-        what pandas wrote as an index. A column of lists is all features. For a zarr array such as
-        a cube of bands, name or number of the dimension of the features.
-    all_touched : bool
-        For polygons: label the pixels that only polygons of one class touch, too, and not only
-        those whose centre is in a polygon.
+        what pandas wrote as an index. A column of lists is all features.
     storage_options : dict, optional
         Options of the file system of a URL: credentials, an endpoint.
     **table
@@ -284,7 +265,6 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
     given = {
         "label": label,
         "features": features,
-        "all_touched": as_flag("all_touched", all_touched) or None,
         "storage_options": storage_options,
         **table,
     }

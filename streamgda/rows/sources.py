@@ -179,13 +179,8 @@ class RowSource:
         )
 
     @property
-    def nodata(self) -> float | None:
-        """Number that marks missing measurements, if the container names one."""
-        return None
-
-    @property
     def grid(self) -> Grid:
-        """Shape of an array of the rows' labels or scores: one-dimensional, but for rasters."""
+        """Shape of an array of the rows' labels or scores: one-dimensional."""
         return Grid.of(self.shape[:1], (self.unit,))
 
     def laid_out(self, values: Any, name: str) -> Any:

@@ -15,7 +15,6 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError, ReadError, SourceError, cause_of
 from streamgda.rows.arrays import as_slab
-from streamgda.rows.grids import nodata_of, warn_if_scaled
 from streamgda.rows.names import ATTRIBUTE, as_names
 from streamgda.rows.sources import RowSource
 from streamgda.runtime.retry import brief
@@ -50,7 +49,6 @@ class StoredRows(RowSource):
                 f"{name} is a {type(X).__name__} of arrays; expected an array. Pass one of its "
                 f"entries: {', '.join(sorted(map(str, X))) or 'it has none':.500}"
             )
-        warn_if_scaled(X, name)
         shape = tuple(X.shape or ())  # of HDF5 without values, it is None
         dtype = X.dtype if isinstance(X.dtype, np.dtype) else np.dtype(X.dtype)
         chunks = X.chunks
@@ -85,12 +83,6 @@ class StoredRows(RowSource):
                 f"{self.shape}; expected a name for each column: correct or delete the attribute"
             )
         return names
-
-    @property
-    def nodata(self) -> float | None:
-        """Number that marks missing measurements, from the attribute ``_FillValue``."""
-        marked = "_FillValue" in getattr(self.values, "attrs", ())
-        return nodata_of(self.values) if marked and self.mapping is None else None
 
     @property
     def shareable(self) -> bool:
@@ -144,13 +136,11 @@ class StoredRows(RowSource):
             raise self._explained(error, first, last + 1) from cause_of(error)
 
     def _with_missing(self, part: np.ndarray) -> np.ndarray:
-        """Return labels, groups or weights with those masked that the array marks as missing.
+        """Return strings of labels with None for those that the array marks as missing.
 
         zarr's strings have no missing value: `streamgda.datasets.convert` writes "" instead, and
         that this is no label to the attribute ``missing_label``. Such labels become None.
         """
-        if part.dtype.kind in "iuf" and part.ndim == 1 and self.nodata is not None:
-            return as_slab(np.ma.masked_equal(part, self.nodata))
         marker = None
         if part.dtype.kind in "TO":
             marker = getattr(self.values, "attrs", {}).get("missing_label")

@@ -16,7 +16,6 @@ from narwhals.exceptions import DuplicateError
 
 from streamgda.errors import InvalidDataError
 from streamgda.rows.arrays import coded, concatenated, of_columns
-from streamgda.rows.grids import is_polygons
 from streamgda.rows.names import as_names
 from streamgda.rows.sources import Blocks, ForwardRows, RowSource
 from streamgda.runtime.retry import brief
@@ -101,11 +100,8 @@ class FrameRows(RowSource):
 
     @classmethod
     def accepts(cls, X: Any) -> bool:
-        """Accept frames, series, Arrow arrays and arrays of pandas, unless numpy holds them.
-
-        Frames of geopandas are polygons.
-        """
-        if isinstance(X, np.ndarray | list | tuple) or _is_array_in_disguise(X) or is_polygons(X):
+        """Accept frames, series, Arrow arrays and arrays of pandas, unless numpy holds them."""
+        if isinstance(X, np.ndarray | list | tuple) or _is_array_in_disguise(X):
             return False
         return (
             nw.dependencies.is_into_dataframe(X)

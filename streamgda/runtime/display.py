@@ -74,7 +74,7 @@ def frame_of(values: Any, index: Any, columns: Any) -> Any:
     MissingLibraryError
         If pandas is not installed.
     """
-    pandas = require("pandas", "raster", "frames of results")
+    pandas = require("pandas", "xarray", "frames of results")
     if len(index) and isinstance(index[0], tuple):
         index = pandas.MultiIndex.from_tuples(index)
     return pandas.DataFrame(values, index=index, columns=columns)

@@ -74,7 +74,13 @@ WEIGHTS = {
     "zarr": lambda path: zarr.create_array(path / "weight", data=WEIGHT, chunks=11),
     "dask": lambda path: da.from_array(WEIGHT, chunks=11),
 }
-IN_BLOCKS = {"zarr", "dask", "sparse dask", "labelled"}  # of rows, which dask reads
+IN_BLOCKS = {
+    "zarr",
+    "dask",
+    "sparse dask",
+    "labelled",
+    "labelled dask",
+}  # of rows, which dask reads
 
 
 # Every fifth case has all kinds of rows and of labels, as neither has a multiple of five.

@@ -331,7 +331,7 @@ def test_a_checkpoint_is_of_the_mask_too(tmp_path):
 # --- rows that hold nodata ----------------------------------------------------------------------
 
 
-def rasters(dtype):
+def with_nodata(dtype):
     """Rows of that type, some with `NODATA` or (floats) NaN, and a mask of the valid ones."""
     rows = np.round(10 * stops.X).astype(dtype)
     bad = [0, 31, 32, 60, *range(90, 120), 299]  # a whole slab among them
@@ -342,7 +342,7 @@ def rasters(dtype):
 
 
 def test_nodata_is_an_error_where_it_is_not_skipped():
-    rows, _ = rasters(np.int16)
+    rows, _ = with_nodata(np.int16)
     with pytest.raises(InvalidDataError, match=r"row 0 holds NaN, infinity or nodata=-9999"):
         accumulate(rows, stops.Y, nodata=NODATA)
     weights = np.ones(stops.N_ROWS)
@@ -389,7 +389,7 @@ def test_nothing_is_left():
 
 
 def test_the_count_goes_where_the_rows_go(tmp_path):
-    rows, good = rasters(np.int16)
+    rows, good = with_nodata(np.int16)
     skip = partial(accumulate, on_invalid="skip", nodata=NODATA)
     whole = skip(rows, stops.Y)
     first, second = skip(rows[:100], stops.Y[:100]), skip(rows[100:], stops.Y[100:])
@@ -412,7 +412,7 @@ def test_the_count_goes_where_the_rows_go(tmp_path):
 
 
 def test_a_failing_slab_is_not_counted_in_part(tmp_path):
-    rows, _ = rasters(np.float64)
+    rows, _ = with_nodata(np.float64)
     path = tmp_path / "kept"
     labels = stops.Y.astype(float)
     labels[100] = 0.5  # in a slab all of whose rows are invalid

@@ -318,14 +318,6 @@ def full_disk():
     return full
 
 
-def write_raster(path):
-    xarray = pytest.importorskip("xarray")
-    pytest.importorskip("rioxarray")
-    places = {"y": range(20), "x": range(15)}
-    raster = xarray.DataArray(X.reshape(20, 15, 4), places, ("y", "x", "band"))
-    GaussianNB().fit(X, Y).predict_proba(raster, features="band", out=path)
-
-
 WRITES = {
     "a zip": ("m.zip", save_many),
     "a folder": ("m", save_many),
@@ -336,7 +328,6 @@ WRITES = {
     "scores": ("out", lambda path: GaussianNB().fit(X, Y).predict(X, out=path)),
     "a text": ("out.csv", lambda path: GaussianNB().fit(X, Y).predict(X, out=path)),
     "a table": ("out.parquet", lambda path: GaussianNB().fit(X, Y).predict(X, out=path)),
-    "a raster": ("out.tif", write_raster),
 }
 
 
