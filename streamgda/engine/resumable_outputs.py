@@ -28,7 +28,7 @@ from streamgda.errors import (
 from streamgda.rows.grids import Grid
 from streamgda.rows.opening import GROUP_ROWS, is_table_path, table_files
 from streamgda.rows.sources import RowSource
-from streamgda.rows.stores import StoredRows, is_reference
+from streamgda.rows.zarr import StoredRows, is_reference
 from streamgda.runtime.parameters import shown
 from streamgda.storage import replacing
 from streamgda.storage.format import check_whole

@@ -21,9 +21,9 @@ from streamgda.rows.in_memory import ArrayRows, BackedSparseRows, SparseRows
 from streamgda.rows.invalid_rows import CHECK_SUMS, LEARNING, RowRule, row_rule
 from streamgda.rows.labels import coded_labels
 from streamgda.rows.sources import RowSource, Slab, check_rows
-from streamgda.rows.stores import StoredRows
 from streamgda.rows.tables import FrameRows, LazyFrameRows
 from streamgda.rows.xarray import ArrayLabelledRows, DaskLabelledRows, is_labelled
+from streamgda.rows.zarr import StoredRows
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import refuse
 

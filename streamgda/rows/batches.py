@@ -16,8 +16,8 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.rows.arrays import as_numpy, as_slab, is_masked
-from streamgda.rows.stores import is_group
 from streamgda.rows.tables import FrameRows, LazyFrameRows, as_stacked
+from streamgda.rows.zarr import is_group
 
 _DATASET_ROWS = 1000  # of a batch of a dataset
 _EXPECTED = "columns=('image', 'label'), columns=(['a', 'b'], 'label'), or a third name of weights"

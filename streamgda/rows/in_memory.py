@@ -15,8 +15,8 @@ from streamgda.rows.arrays import as_slab, is_plain
 from streamgda.rows.dask import DaskRows, refuse_delayed
 from streamgda.rows.sources import RowSource
 from streamgda.rows.sparse import CompressedRows
-from streamgda.rows.stores import StoredRows
 from streamgda.rows.tables import FrameRows, LazyFrameRows
+from streamgda.rows.zarr import StoredRows
 
 
 @dataclass(frozen=True)

@@ -268,12 +268,7 @@ class RowSource:
         )
         chunks = touched * self.columns
         decoded = self.row_bytes * touched * self.unit
-        return copies + int(decoded * (1 + self._encoded)) + _CHUNK_TASK_BYTES * chunks
-
-    @property
-    def _encoded(self) -> float:
-        """Bytes of a chunk beside its decoded rows, relative to these: those that are stored."""
-        return 1.0
+        return copies + 2 * decoded + _CHUNK_TASK_BYTES * chunks
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Return rows ``start:stop``.

@@ -20,7 +20,7 @@ import streamgda
 from streamgda import ClassMoments, GaussianNB, accumulate, open_store
 from streamgda.cli import main
 from streamgda.errors import ReadError, SourceError, SourceNotFoundError, WriteError
-from streamgda.rows import stores
+from streamgda.rows import zarr as stores
 from streamgda.storage.saved import state_of
 
 obstore = pytest.importorskip("obstore")

@@ -23,8 +23,8 @@ from streamgda.rows.sources import (
     how_to_count,
     refuse_shape,
 )
-from streamgda.rows.stores import StoredRows
 from streamgda.rows.targets import side_by_side, target_columns
+from streamgda.rows.zarr import StoredRows
 from streamgda.runtime import threads
 
 

@@ -5,6 +5,7 @@ import shutil
 
 import dask
 import dask.array as da
+import h5py
 import numpy as np
 import pytest
 import zarr
@@ -24,6 +25,7 @@ from streamgda.datasets import convert
 from streamgda.engine import plan
 from streamgda.errors import (
     InvalidDataError,
+    MemoryBudgetError,
     ReadError,
     SourceError,
     SourceNotFoundError,
@@ -348,3 +350,37 @@ def test_open_store(tmp_path):
     (tmp_path / "text").write_text("hello")
     with pytest.raises(SourceError, match="cannot be opened as zarr"):
         open_store(tmp_path / "text")
+
+
+# --- HDF5 -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("chunks", [None, (300, D)])
+def test_hdf5_with_and_without_chunks(tmp_path, chunks):
+    X, y = blobs(n_features=D)
+    labels = y.astype("u1")
+    with h5py.File(tmp_path / "rows.h5", "w") as file:
+        file.create_dataset("X", data=X, chunks=chunks)
+        file.create_dataset("y", data=labels)
+    with h5py.File(tmp_path / "rows.h5") as file:
+        found = GaussianNB().fit(file["X"], file["y"])
+        expected = GaussianNB().fit(X, labels)
+        np.testing.assert_allclose(found.theta_, expected.theta_, rtol=1e-13)
+        np.testing.assert_array_equal(found.predict(file["X"]), expected.predict(X))
+        with pytest.raises(SourceError, match=r"X is a File of arrays.* entries: X, y"):
+            accumulate(file, file["y"])
+
+
+def test_an_array_without_chunks_is_read_in_slabs_of_any_size(tmp_path):
+    """One that was chunked as a whole could not be read within the budget."""
+    n_rows = 40_000
+    with h5py.File(tmp_path / "rows.h5", "w") as file:
+        file.create_dataset("X", data=np.random.default_rng(0).random((n_rows, 100)))  # 32 MB
+    with h5py.File(tmp_path / "rows.h5") as file:
+        X, y = file["X"], np.arange(n_rows) % 2
+        assert X.chunks is None
+        found = accumulate(X, y, covariance_type="diag", max_memory="16MB")
+        assert found.class_count.tolist() == [n_rows / 2] * 2
+        whole = zarr.create_array(tmp_path / "rows", data=X[:], chunks=X.shape)
+        with pytest.raises(MemoryBudgetError):
+            accumulate(whole, y, covariance_type="diag", max_memory="16MB")

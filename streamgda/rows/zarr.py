@@ -1,4 +1,4 @@
-"""Arrays that are read by slicing: zarr, HDF5 and others with the same interface."""
+"""Arrays in stores, which are read by slicing: zarr, HDF5 and others with the same interface."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pickle
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -18,10 +17,8 @@ from streamgda.rows.arrays import as_slab
 from streamgda.rows.names import ATTRIBUTE, as_names
 from streamgda.rows.sources import RowSource
 from streamgda.runtime.retry import brief
-from streamgda.storage.opening import is_remote, named, path_of
+from streamgda.storage.opening import is_remote, named
 
-_FEW_CHUNKS = 16  # whose sizes are looked up
-_LARGE_BYTES = 1 << 25  # of an array whose chunks are
 _REFERENCE_BYTES = 1_000_000  # a store whose pickle is larger holds the rows themselves
 _CONCURRENCY, _ZARRS_OWN = "async.concurrency", 10  # zarr's configuration, and its default
 _REMOTE_REQUESTS = 128  # chunks requested at a time from a store that is not local
@@ -29,7 +26,7 @@ _REMOTE_REQUESTS = 128  # chunks requested at a time from a store that is not lo
 
 @dataclass(frozen=True)
 class StoredRows(RowSource):
-    """Rows of an array in a store, which is read in whole chunks, or in any slabs without chunks.
+    """Rows of an array in a store, read in whole chunks, or in slabs of any size without chunks.
 
     A chunk that the store lacks holds the fill value, as in zarr itself.
     """
@@ -49,16 +46,15 @@ class StoredRows(RowSource):
                 f"{name} is a {type(X).__name__} of arrays; expected an array. Pass one of its "
                 f"entries: {', '.join(sorted(map(str, X))) or 'it has none':.500}"
             )
-        shape = tuple(X.shape or ())  # of HDF5 without values, it is None
-        dtype = X.dtype if isinstance(X.dtype, np.dtype) else np.dtype(X.dtype)
-        chunks = X.chunks
-        if not chunks:  # contiguous HDF5
+        shape, dtype = tuple(X.shape or ()), np.dtype(X.dtype)  # of empty HDF5, the shape is None
+        if not X.chunks:  # contiguous HDF5
             return cls(X, shape, dtype, name)
         n_rows = max([1, *shape[:1]])
-        unit = min(max([1, *chunks[:1]]), n_rows)
-        shard = min(max([unit, *(getattr(X, "shards", None) or chunks)[:1]]), n_rows)
-        columns = math.prod(-(-n // max(1, c)) for n, c in zip(shape[1:], chunks[1:], strict=True))
-        return cls(X, shape, dtype, name, unit, shard, max(1, columns))
+        unit = min(X.chunks[0], n_rows)
+        shard = min(max(unit, *(getattr(X, "shards", None) or X.chunks)[:1]), n_rows)
+        pairs = zip(shape[1:], X.chunks[1:], strict=True)
+        columns = math.prod(max(1, -(-size // chunk)) for size, chunk in pairs)
+        return cls(X, shape, dtype, name, unit, shard, columns)
 
     @property
     def title(self) -> str:
@@ -92,54 +88,31 @@ class StoredRows(RowSource):
     def place(self, row: int, column: int | None = None) -> str:
         """Return the title and the chunk that holds the row."""
         if not self.values.chunks:
-            return ""
+            return self.title
         chunk = (row // self.unit, *((column or 0) // n for n in self.values.chunks[1:]))
         return f"{self.title}: chunk {chunk}"
 
-    @cached_property
-    def _encoded(self) -> float:
-        """Bytes of a chunk beside its decoded rows, relative to these: those that are stored."""
-        if not hasattr(self.values, "compressors"):  # not of zarr
-            return 1.0
-        if not self.values.compressors and not self.values.filters:
-            return 0.0  # its bytes are the rows
-        folder = path_of(self.values)
-        large = self.row_bytes * self.n_rows >= _LARGE_BYTES
-        if folder is None or self.values.nchunks > _FEW_CHUNKS or not large:
-            return 1.0
-        stored = max(
-            (file.stat().st_size for file in folder.rglob("*") if file.is_file()), default=0
-        )
-        return min(1.0, stored / (self.row_bytes * self.unit) * self.columns)
-
     def _slice(self, start: int, stop: int) -> np.ndarray:
-        return self.get(slice(start, stop))
-
-    def get(self, index: Any) -> np.ndarray:
-        """Return part of the array: the only place where stores are read.
+        """Return some rows: the only place where stores are read.
 
         Raises
         ------
         ReadError
-            If it cannot be read.
+            If they cannot be read.
         """
         try:
             with many_requests(self.values):
-                return self._with_missing(as_slab(self.values[index]))
+                return self._with_missing(as_slab(self.values[start:stop]))
         except (MemoryError, InvalidDataError):
             raise
         except Exception as error:  # each store and codec has its own exceptions
-            rows = index[0] if isinstance(index, tuple) and index else index
-            every = range(self.shape[0] if self.shape else 1)
-            found = every[rows] if isinstance(rows, slice) and every[rows] else every
-            first, last = sorted((found[0], found[-1]))
-            raise self._explained(error, first, last + 1) from cause_of(error)
+            raise self._explained(error, start, stop) from cause_of(error)
 
     def _with_missing(self, part: np.ndarray) -> np.ndarray:
         """Return strings of labels with None for those that the array marks as missing.
 
         zarr's strings have no missing value: `streamgda.datasets.convert` writes "" instead, and
-        that this is no label to the attribute ``missing_label``. Such labels become None.
+        that this is no label to the attribute ``missing_label``.
         """
         marker = None
         if part.dtype.kind in "TO":
@@ -158,30 +131,30 @@ class StoredRows(RowSource):
         where = f"rows {start} to {stop - 1}"
         if self.values.chunks:
             height, width = self.unit, [*self.values.chunks, 1][1]
-            row = self._failing(
-                range(start // height, -(-stop // height)),
-                lambda some: slice(some.start * height, some.stop * height),
-            )
-            rows = slice(row * height, min((row + 1) * height, self.values.shape[0]))
 
-            def box(some: range) -> Any:
+            def lines(some: range) -> Any:
+                return slice(some.start * height, min(some.stop * height, self.values.shape[0]))
+
+            def parts(some: range) -> Any:
                 columns = slice(some.start * width, some.stop * width)
                 return rows if self.columns == 1 else (rows, columns)
 
-            column = self._failing(range(self.columns), box)
-            again = self._failure(box(range(column, column + 1)))
+            line = self._failing(range(start // height, -(-stop // height)), lines)
+            rows = lines(line)
+            part = self._failing(range(self.columns), parts)
+            again = self._failure(parts(part))
             if again is not None:
-                chunk = (row, column)[: len(self.shape)]
+                chunk = (line.start, part.start)[: len(self.shape)]
                 where, error = f"chunk {chunk}, rows {rows.start} to {rows.stop - 1},", again
         return ReadError(f"{self.title}: {where} cannot be read: {brief(error)}")
 
-    def _failing(self, chunks: range, box: Callable[[range], Any]) -> int:
-        """Return the first of the chunks in a line that cannot be read; the last if all can."""
+    def _failing(self, chunks: range, index_of: Callable[[range], Any]) -> range:
+        """Return the first of some chunks that cannot be read; the last one if all can."""
         while len(chunks) > 1:
             half = len(chunks) // 2
-            failed = self._failure(box(chunks[:half])) is not None
+            failed = self._failure(index_of(chunks[:half])) is not None
             chunks = chunks[:half] if failed else chunks[half:]
-        return chunks[0]
+        return chunks
 
     def _failure(self, index: Any) -> Exception | None:
         """Return the error of reading part of the array; None if it can be read."""
