@@ -42,9 +42,9 @@ alphas = np.geomspace(1e-4, 10, 40)
 start = time.perf_counter()
 ridge = Ridge.from_moments(moments, target=len(names) - 1, alphas=alphas)
 print(f"alpha={ridge.alpha_:.3g} of {alphas.size}, in {time.perf_counter() - start:.3f} s")
-print(f"R squared {ridge.r2_:.3f}")
-for name, coefficient, error in zip(names, ridge.coef_, ridge.standard_errors_, strict=False):
-    print(f"{name:>4}: {coefficient:7.1f}, standard error {error:.1f}")
+print(f"R squared {ridge.score(data.data, data.target):.3f}")
+for name, coefficient in zip(names, ridge.coef_, strict=False):
+    print(f"{name:>4}: {coefficient:7.1f}")
 
 results = ridge.cv_results_
 splits = [results[f"split{number}_test_score"] for number in range(10)]
@@ -61,11 +61,10 @@ axes.legend()
 #
 # The same moments regress every other column on the rest: how much of it do the others know?
 
-total = moments.total()
-known = {
-    name: Ridge.from_moments(total, target=number, alpha=1e-4).r2_
-    for number, name in enumerate(names)
-}
+total, known = moments.total(), {}
+for number, name in enumerate(names):
+    others = Ridge.from_moments(total, target=number, alpha=1e-4)
+    known[name] = others.score(np.delete(columns, number, axis=1), columns[:, number])
 figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
 axes.barh(list(known), list(known.values()))
 axes.set(xlabel="R squared, from all other columns", xlim=(0, 1))

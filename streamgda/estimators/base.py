@@ -252,6 +252,7 @@ class MomentEstimator(Saved, BaseEstimator):
     moments_: ClassMoments
     n_features_in_: int
     feature_map: Any = None
+    _n_targets = 0  # last columns of the moments, beside those of the features
     _declared: np.ndarray | None = None
     _found: Any = None
     _repr_html_ = BaseEstimator._repr_html_  # the diagram of scikit-learn
@@ -487,6 +488,8 @@ class MomentEstimator(Saved, BaseEstimator):
         if X.shape[1:] != (self.n_features_in_,) or y.shape != X.shape[:1] or not y.size:
             return False
         usual = "feature_names_in_" not in held and self._declared is None
+        usual = usual and self.feature_map is None and self.moments_.feature_map is None
+        usual = usual and self.moments_.covariance_type == self._covariance_type()
         usual = usual and self._found is None and self._needs_all_rows() is None
         return usual and type(self)._summed is MomentEstimator._summed and y.dtype.kind != "f"
 
@@ -519,7 +522,8 @@ class MomentEstimator(Saved, BaseEstimator):
         """Return moments with rows added; options as of `streamgda.engine.accumulate_into`."""
         options = {name: value for name, value in options.items() if value is not None}
         moments = engine.accumulate_into(moments, self._summed(rows), **options)
-        moments._name_features(names_in(self))
+        if not self._n_targets:
+            moments._name_features(names_in(self))
         return moments
 
     def _unfitted(self) -> Self:
@@ -578,9 +582,10 @@ class MomentEstimator(Saved, BaseEstimator):
         """Take moments of rows as those that were learned."""
         joined_maps(self._maps(), moments)
         self.moments_ = moments.reduce(self._covariance_type())
-        self.n_features_in_ = int(moments._n_features_in or 0)
+        self.n_features_in_ = int(moments._n_features_in or 0) - self._n_targets
         if moments.feature_names is not None:
-            self.feature_names_in_ = np.array(moments.feature_names, object)
+            names = moments.feature_names[: self.n_features_in_]
+            self.feature_names_in_ = np.array(names, object)
 
     @property
     def model_(self) -> Any:
@@ -614,6 +619,11 @@ class MomentEstimator(Saved, BaseEstimator):
         -------
         estimator
             The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            For names of no parameters.
 
         Examples
         --------
@@ -821,9 +831,10 @@ class MomentEstimator(Saved, BaseEstimator):
         estimator = kind(**unpacked(attributes["params"]))
         estimator.feature_map = moments.feature_map
         estimator._check_parameters()
+        estimator._restore(attributes)
         estimator._adopt(moments)
         width = check_whole("n_features_in", attributes["n_features_in"], 1)
-        if moments._n_features_in not in (None, width):
+        if moments._n_features_in not in (None, width + estimator._n_targets):
             raise ValueError("its moments are of another number of features")
         estimator.n_features_in_ = width
         names = restored_names({"feature_names": attributes["names"]}, width)
@@ -834,6 +845,9 @@ class MomentEstimator(Saved, BaseEstimator):
         if "found" in arrays:
             estimator._found = estimator._checked_found(arrays["found"])
         return estimator
+
+    def _restore(self, attributes: Mapping[str, Any]) -> None:
+        """Take what a subclass has added to the attributes of a file."""
 
     def _checked_found(self, found: np.ndarray) -> Any:
         """Return what `fit` found, from a file; raise ValueError if the moments have none such."""

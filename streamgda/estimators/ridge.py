@@ -15,65 +15,42 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda import engine
 from streamgda.engine.folds import as_folds
 from streamgda.engine.reading import in_process
-from streamgda.errors import CollinearityWarning, InvalidDataError, InvalidParameterError
-from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
-from streamgda.estimators.moment_classifier import (
-    NO_ROWS,
-    MomentClassifier,
-    MomentEstimator,
-    empty_like,
-    fitted,
-    joined_maps,
-    weights_of,
+from streamgda.errors import (
+    CollinearityWarning,
+    InvalidDataError,
+    InvalidParameterError,
+    UnsupportedError,
 )
-from streamgda.estimators.row_estimator import (
-    Comparing,
+from streamgda.estimators.base import (
+    MomentEstimator,
     Reading,
-    Scoring,
-    names_in,
-    takes,
-    validate_rows,
+    joined_maps,
+    validated_rows,
     warn,
 )
+from streamgda.estimators.classifier import MomentClassifier
 from streamgda.estimators.selection import compared
-from streamgda.models.ridge import Columns, Fit, RidgeModel
+from streamgda.models.covariances import NO_ROWS
+from streamgda.models.ridge import Columns, RidgeModel
 from streamgda.moments import ClassMoments, GroupedMoments
+from streamgda.moments.feature_maps import Lifting
 from streamgda.moments.grouped import each_held_out
 from streamgda.rows import Rows, as_source
-from streamgda.rows.names import Names, feature_numbers, saved_names
+from streamgda.rows.labels import coded_labels, find
+from streamgda.rows.names import feature_numbers
 from streamgda.rows.targets import targets_of
-from streamgda.runtime.parameters import (
-    as_flag,
-    as_integer,
-    as_number,
-    as_numbers,
-    check_type,
-    refuse,
-    shown,
-)
+from streamgda.runtime.parameters import as_flag, as_numbers, check_type, refuse, shown
 from streamgda.storage.format import check_array, check_whole
 from streamgda.storage.saved import State, synchronized
 
-_CLASS_WEIGHT = "numbers >= 0"
-_SOLVERS = ("auto", "svd", "cholesky", "lsqr", "sparse_cg", "sag", "saga")
-_MOST = (1 << 128) - 1  # seeds have up to 128 bits
+_CLASS_WEIGHT = "None, 'balanced' or a dict of numbers >= 0"
 
 
 class PenalisedLeastSquares(MomentEstimator):
     """Base of the ridge estimators, which choose the penalty and fit coefficients to moments.
 
-    Attributes
-    ----------
-    _beside : float or None
-        The penalty that was chosen among `alphas`.
-    _scores : ndarray, shape (n_alphas, n_splits), or None
-        Scores of these.
+    With `alphas`, `_found` has a row for each penalty, with its scores in the folds beside it.
     """
-
-    _model_type = RidgeModel
-    _float32_of_float32 = True
-    _single_scores = "target", "targets", "relative_scores", "log_odds"
-    _scores: np.ndarray | None = None
 
     def __init__(
         self,
@@ -102,51 +79,25 @@ class PenalisedLeastSquares(MomentEstimator):
         self.cv = cv
         self.feature_map = feature_map
 
-    # --- parameters ---------------------------------------------------------------------------
-
     def _covariance_type(self) -> str:
         return "full"
 
-    def _kept(self) -> dict[str, Any]:
+    def _check_parameters(self) -> None:
         as_flag("fit_intercept", self.fit_intercept)
-        as_flag("copy_X", self.copy_X)
-        as_number("tol", self.tol, "a number >= 0", 0)
-        if self.max_iter is not None:
-            as_integer("max_iter", self.max_iter, "an integer >= 1, or None", 1)
-        if self.random_state is not None:
-            as_integer("random_state", self.random_state, "an integer >= 0, or None", 0, _MOST)
-        if not isinstance(self.solver, str) or self.solver not in _SOLVERS:
-            raise refuse("solver", self.solver, f"one of {', '.join(_SOLVERS)}, which all agree")
         if as_flag("positive", self.positive):
             raise refuse(
                 "positive", True, "False: coefficients of one sign need sklearn.linear_model.Ridge"
             )
-        expected = "a number >= 0, or one for each target"
-        alpha = as_numbers("alpha", self.alpha, expected, finite=True)
+        alpha = as_numbers("alpha", self.alpha, _PENALTY, finite=True)
         if alpha.ndim > 1 or not alpha.size or (alpha < 0).any():
-            raise refuse("alpha", self.alpha, expected)
+            raise refuse("alpha", self.alpha, _PENALTY)
         if self.alphas is not None:
-            self._candidates()
-        return super()._kept()
-
-    def _candidates(self) -> np.ndarray:
-        """Return the penalties to choose from."""
-        expected = "None, or a list of numbers >= 0"
-        alphas = as_numbers("alphas", self.alphas, expected, finite=True)
-        if alphas.ndim != 1 or not alphas.size or (alphas < 0).any():
-            raise refuse("alphas", self.alphas, expected)
-        return alphas
-
-    def _check_one_pass(self) -> None:
-        if self.alphas is not None:
-            raise InvalidParameterError(
-                "alphas are compared by the folds of all rows, and so by fit alone, or by "
-                "from_moments with the moments of groups; for rows in parts, pass alpha"
-            )
+            alphas = as_numbers("alphas", self.alphas, _PENALTIES, finite=True)
+            if alphas.ndim != 1 or not alphas.size or (alphas < 0).any():
+                raise refuse("alphas", self.alphas, _PENALTIES)
 
     # --- learning -----------------------------------------------------------------------------
 
-    @takes(Reading)
     def fit(
         self,
         X: Any,
@@ -160,7 +111,7 @@ class PenalisedLeastSquares(MomentEstimator):
 
         Parameters
         ----------
-        X : array-like, numpy.memmap, zarr.Array, dask.array.Array or data frame
+        X : array-like, memmap, zarr.Array, dask.array.Array, data frame or table of `open_store`
             Rows, shape (n_rows, n_features), of any real type. `Ridge` multiplies in float64.
         y : array-like, zarr.Array, dask.array.Array or data frame
             Targets, shape (n_rows,) or (n_rows, n_targets); labels for a classifier.
@@ -168,9 +119,8 @@ class PenalisedLeastSquares(MomentEstimator):
             Non-negative weights; a row of weight zero is ignored.
         groups : array-like, shape (n_rows,), optional
             Groups of the rows, for `alphas` and a splitter `cv` that uses them.
-        features, unlabelled, nodata, on_invalid : see `GaussianNB.fit`
-            How rows are read, and which of them count. For `Ridge`, `nodata` and `on_invalid` are
-            of targets, too, and `unlabelled` is refused.
+        **reading
+            How rows are read; see `GaussianNB.fit`. `nodata` and `on_invalid` are of targets, too.
 
         Returns
         -------
@@ -179,10 +129,8 @@ class PenalisedLeastSquares(MomentEstimator):
 
         Raises
         ------
-        InvalidDataError
-            For rows, targets or weights that cannot be used.
-        InvalidParameterError
-            For parameters out of range.
+        InvalidDataError, InvalidParameterError
+            For rows, targets, weights or parameters that cannot be used.
 
         Examples
         --------
@@ -191,152 +139,125 @@ class PenalisedLeastSquares(MomentEstimator):
         >>> ridge.coef_, round(float(ridge.intercept_), 12)
         (array([2.]), 1.0)
         """
-        if groups is not None and self.alphas is None:
-            raise InvalidParameterError("groups were given, but no alphas to choose from by them")
-        rows = replace(self._read("fit", X, y, sample_weight, reading), groups=groups)
-        return self._learn(self._of_all_rows, rows, adds=True, afresh=True, checked=True)
+        if self.alphas is None:
+            if groups is not None:
+                raise InvalidParameterError("groups were given, but no alphas to choose from")
+            return super().fit(X, y, sample_weight, **reading)
+        new = self._unfitted()
+        new._check_parameters()
+        rows = in_process(new._summed(new._read(X, y, sample_weight, reading, reset=True)))
+        labels = as_source(np.zeros(rows.X.n_rows, bool)) if rows.y is None else rows.y
+        folds = as_folds(self.cv, self.random_state or 0, groups, rows.X, labels)
+        kept: Any = GroupedMoments(self._covariance_type(), feature_map=new._maps())
+        options: Any = {"max_memory": reading.get("max_memory"), "grouped": True}
+        kept = new._added(kept, folds.beside(rows), **options)
+        parts = {number: kept[number] for number in kept}
+        never = parts.pop(folds.n_folds, None)  # rows that are never held out
+        new._choose(parts, never)
+        new._check_fit(new.model_)
+        self.__dict__ = dict(vars(new))
+        return self
 
-    def _of_all_rows(
-        self, settings: Self, empty: ClassMoments, rows: Rows, **options: Any
-    ) -> ClassMoments:
-        self._scores = None
-        if settings.alphas is None:
-            return super()._of_all_rows(settings, empty, rows, **options)
-        read = in_process(settings._summed(replace(rows, groups=None)))
-        labels = as_source(np.zeros(read.X.n_rows, bool)) if read.y is None else read.y
-        folds = as_folds(settings.cv, settings.random_state or 0, rows.groups, read.X, labels)
-        kept = self._empty(settings._kept(), GroupedMoments)
-        options["grouped"] = True
-        grouped: Any = engine.accumulate_into(kept, folds.beside(read), **options)
-        parts = {number: grouped[number] for number in grouped}
-        never = parts.pop(folds.n_folds, None)
+    def _choose(self, parts: Mapping[Any, ClassMoments], never: ClassMoments | None = None) -> None:
+        """Keep the scores of the penalties, each part held out in turn, and the total moments."""
         if not parts:
-            return empty
-        return self._chosen(settings, parts, never)
-
-    def _chosen(
-        self, settings: Self, parts: Mapping[Any, ClassMoments], never: ClassMoments | None = None
-    ) -> ClassMoments:
-        """Choose the penalty with the best mean score over the parts; return the total moments.
-
-        Parameters
-        ----------
-        settings : estimator
-        parts : mapping of label to ClassMoments
-            Moments of the rows of each fold.
-        never : ClassMoments, optional
-            Moments of rows that are never held out.
-        """
+            raise InvalidDataError(NO_ROWS)
         if len(parts) + (never is not None) < 2:
             raise InvalidDataError(
                 f"alphas are compared by rows that are held out, and {len(parts)} fold has rows; "
                 f"give rows of at least two folds or groups"
             )
-        alphas, rest = settings._candidates(), next(iter(parts.values())) * 0.0
-        rest = rest if never is None else never
+        alphas = np.asarray(self.alphas, np.float64)
+        rest = next(iter(parts.values())) * 0.0 if never is None else never
         scores = np.empty((alphas.size, len(parts)))
         for number, (label, others) in enumerate(each_held_out(parts, rest)):
-            held_out = self._columns(settings, parts[label], weighted=False)
-            train = self._columns(settings, others)
+            held_out = self._columns(parts[label], weighted=False)
+            train = self._columns(others)
             for a, alpha in enumerate(alphas):
-                fit = settings._fit_of(train, alpha)
-                scores[a, number] = -fit.squared_errors(held_out).mean() / held_out.weight
-        self._scores = scores
-        self._beside = float(alphas[scores.mean(axis=1).argmax()])
-        return sum(parts.values(), rest)
+                errors = self._fitted(train, alpha).squared_errors(held_out)
+                scores[a, number] = -errors.mean() / held_out.weight
+        self.moments_ = sum(parts.values(), rest)
+        self._found = np.column_stack([alphas, scores])
 
-    def _columns(self, settings: Self, moments: ClassMoments, weighted: bool = True) -> Columns:
+    def _copy_to_learn(self, reset: bool = False) -> Self:
+        if self.alphas is not None:
+            raise InvalidParameterError(
+                "alphas are compared by the folds of all rows, and so by fit alone, or by "
+                "from_moments with the moments of groups; for rows in parts, pass alpha"
+            )
+        return super()._copy_to_learn(reset)
+
+    # --- the model ----------------------------------------------------------------------------
+
+    def _columns(self, moments: ClassMoments, weighted: bool = True) -> Columns:
         """Return the moments of features and targets."""
         raise NotImplementedError
 
-    def _fit_of(self, columns: Columns, alpha: Any = None) -> Fit:
-        """Return the fit with these parameters."""
-        n_targets = columns.mean.size - columns.n_features
-        alpha = self.alpha if alpha is None else alpha
+    def _fitted(
+        self, columns: Columns, alpha: Any, classes: np.ndarray | None = None
+    ) -> RidgeModel:
+        """Return the regression with a penalty, or one for each target."""
+        n_targets = len(columns.scatter) - columns.n_features
         if np.ndim(alpha) and np.size(alpha) != n_targets:
             raise InvalidParameterError(
                 f"alpha has {np.size(alpha)} penalties for {n_targets} targets (Number of targets "
                 f"and number of penalties do not correspond); give one, or one for each target"
             )
         alphas = np.broadcast_to(np.asarray(alpha, np.float64), (n_targets,))
-        return Fit(columns, alphas, bool(self.fit_intercept))
+        return RidgeModel.fit(columns, alphas, bool(self.fit_intercept), classes)
 
-    @property
-    def _fitted(self) -> Fit:
-        """The fit to all rows."""
-        return self._once("fit", self._compute_fit)
+    def _make_model(self, moments: ClassMoments, found: Any) -> RidgeModel:
+        classes = moments.classes if isinstance(self, ClassifierMixin) else None
+        return self._fitted(self._columns(moments), self.alpha_, classes)
 
-    def _compute_fit(self) -> Fit:
-        settings, moments = self._settings, self.moments_
-        chosen = None if settings.alphas is None else self._beside
-        return settings._fit_of(self._columns(settings, moments), chosen)
-
-    def _compute_model(self) -> RidgeModel:
-        fit, names = self._fitted, names_in(self)
-        scores = isinstance(self, ClassifierMixin)
-        model = RidgeModel.of_fit(fit, self.moments_.classes, names, scores)
-        lifting = self.moments_._lifting
-        return replace(model, feature_map=lifting and lifting.of_features)
-
-    def _check_fitted(self) -> None:
-        super()._check_fitted()
-        fit = self._fitted
-        dropped = fit.n_features - fit.rank - fit.n_constant
+    def _check_fit(self, model: RidgeModel) -> None:
+        dropped = model.n_features - model.n_constant - model.rank
         if dropped > 0:
             warn(
-                f"{dropped} of {fit.n_features} directions of the features do not vary to "
+                f"{dropped} of {model.n_features} directions of the features do not vary to "
                 f"rounding, as features are collinear or there are few rows: the coefficients are "
                 f"those of smallest norm. Pass alpha > 0",
                 CollinearityWarning,
             )
 
-    # --- fitted attributes ----------------------------------------------------------------------
-
-    @fitted
+    @property
     def alpha_(self) -> Any:
         """The penalty of the fit: `alpha`, or the one that was chosen among `alphas`."""
         check_is_fitted(self)
-        return self._settings.alpha if self._scores is None else self._beside
+        if self.alphas is None:
+            return self.alpha
+        return float(self._scores[self._scores[:, 1:].mean(axis=1).argmax(), 0])
 
-    @fitted
+    @property
     def n_iter_(self) -> int:
         """Steps of refinement of the coefficients: one."""
         check_is_fitted(self)
         return 1
 
-    @fitted
-    def best_score_(self) -> float:
-        """Mean score of `alpha_` over the splits, if it was chosen among `alphas`."""
-        return float(self.cv_results_["mean_test_score"].max())
+    @property
+    def _scores(self) -> np.ndarray:
+        found = self._found
+        if found is None or not np.array_equal(found[:, 0], self.alphas):
+            raise UnsupportedError("the alphas were not compared: call fit with all rows")
+        return np.asarray(found)
 
     @property
     def cv_results_(self) -> dict[str, Any]:
         """Scores of the `alphas` in each split, as in `GridSearchCV`, if they were compared."""
         check_is_fitted(self)
-        if self._scores is None:
+        if self.alphas is None:
             raise AttributeError("there are no cv_results_ without alphas to choose from")
-        alphas = self._settings._candidates()
+        alphas, scores = self._scores[:, 0], self._scores[:, 1:]
         params = [{"alpha": alpha} for alpha in alphas.tolist()]
-        return {"param_alpha": alphas, "params": params, **compared("score", self._scores)}
+        return {"param_alpha": alphas, "params": params, **compared("score", scores)}
 
-    # --- saving -------------------------------------------------------------------------------
+    def _checked_found(self, found: np.ndarray) -> np.ndarray:
+        check_array("found", found, (np.size(self.alphas), found.shape[1]), "f8")
+        return found
 
-    def _state(self) -> State:
-        attributes, arrays = super()._state()
-        attributes["moments"] |= saved_names(self.moments_.feature_names)
-        if self._scores is not None:
-            attributes["alpha"], arrays["scores"] = self._beside, self._scores
-        return attributes, arrays
 
-    @classmethod
-    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        estimator = super()._from_state(attributes, arrays)
-        if "alpha" in attributes:
-            estimator._beside = as_number("alpha", attributes["alpha"], "a number >= 0", 0)
-            shape = estimator._settings._candidates().size, arrays["scores"].shape[1]
-            check_array("scores", arrays["scores"], shape, "f8")
-            estimator._scores = arrays["scores"]
-        return estimator
+_PENALTY = "a number >= 0, or one for each target"
+_PENALTIES = "None, or a list of numbers >= 0"
 
 
 class Ridge(RegressorMixin, PenalisedLeastSquares):
@@ -358,8 +279,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
     fit_intercept : bool
         Without it the fit goes through the origin.
     copy_X, max_iter, tol, solver : as in scikit-learn
-        Changing the import is enough: all solvers (but ``"lbfgs"``) find the same coefficients
-        from the same moments, and rows are never changed.
+        They make no difference: all solvers find the same coefficients.
     positive : False
         Only False is accepted: coefficients of one sign are not supported.
     random_state : int, optional
@@ -370,30 +290,28 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         ``scoring="neg_mean_squared_error"``, but one pass yields the moments of all folds, from
         which they follow exactly. Weights of rows count in fits and in errors.
     cv : int, splitter, array of int or iterable of (train, test)
-        Folds of this choice; see `GaussianDiscriminantCV`. Only a number of them is saved.
+        Splits of the rows for `alphas`; see `GaussianDiscriminantCV`.
     feature_map : RandomFeatures, Standardize, transformer, or list; optional
-        Map that is applied to the features first; see `GaussianDiscriminantAnalysis`.
+        Map that is applied to rows before the model; see `GaussianDiscriminantAnalysis`.
 
     Attributes
     ----------
-    coef_ : ndarray, shape (n_features,), or (n_targets, n_features) for several
-    intercept_ : float, or ndarray, shape (n_targets,)
+    coef_ : ndarray, shape (n_features,) or (n_targets, n_features)
+    intercept_ : float, or ndarray of shape (n_targets,)
+    alpha_ : float
+        The penalty that was used.
     n_iter_ : int
-        Steps of refinement: one.
-    alpha_, best_score_, cv_results_
-        The chosen penalty, its mean score, and the scores of all in each split.
-    r2_, residual_variance_, standard_errors_
+    cv_results_ : dict
+        Scores of the `alphas`.
     moments_ : ClassMoments
-        Moments of features and, in the last columns, targets, in one class.
+        Moments of features and targets.
     n_features_in_, feature_names_in_
 
     Notes
     -----
-    Moments square the condition number of the features: with :math:`\kappa` that of the centred
-    features, each scaled to unit variance, coefficients have about
-    :math:`16 - 2 \log_{10} \kappa` correct digits, where a QR decomposition of all rows keeps
-    :math:`16 - \log_{10} \kappa`. Directions that do not vary to rounding are left out, with a
-    warning.
+    Moments square the condition number :math:`\kappa` of the centred features scaled to unit
+    variance: of about 16 digits, :math:`2 \log_{10} \kappa` are lost. Directions that do not vary
+    to rounding are left out, with a warning.
 
     Examples
     --------
@@ -403,8 +321,6 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
     >>> ridge = Ridge(alphas=[0.01, 0.1, 1.0]).fit(X, y)
     >>> ridge.alpha_, round(ridge.score(X, y), 3)
     (0.01, 0.517)
-    >>> Ridge(alpha=0.0).fit(X, y).standard_errors_.round(1)[:3]
-    array([59.7, 61.2, 66.5])
     """
 
     _targets: int | None = None  # number of the targets; None for one that is no column
@@ -416,31 +332,44 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
 
     # --- learning -----------------------------------------------------------------------------
 
-    def _validated(self, rows: Rows, reset: bool) -> Rows:
-        if rows.rule.unlabelled is not None:
-            raise refuse("unlabelled", rows.rule.unlabelled, "None: targets are no labels")
+    def _read(self, X: Any, y: Any, weight: Any, reading: Any = (), *, reset: bool = False) -> Rows:
+        given = dict(reading)
+        given.pop("max_memory", None)
+        if given.get("unlabelled") is not None:
+            raise refuse("unlabelled", given["unlabelled"], "None: targets are no labels")
+        rows = Rows.of(X, y, weight, **given)
         if rows.y is None:
             raise InvalidParameterError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None; give "
                 f"one target, or several, for each row"
             )
-        X = validate_rows(self, rows.X, reset=reset)
-        y = targets_of(as_source(X), rows.y)
-        targets = math.prod(y.shape[1:]) if len(y.shape) > 1 else None
+        X = validated_rows(self, rows.X, reset=reset)
+        targets = targets_of(as_source(X), rows.y)
+        n_targets = math.prod(targets.shape[1:]) if len(targets.shape) > 1 else None
         if reset:
-            self._targets = targets
-        elif (targets or 1) != (self._targets or 1):
+            self._targets = n_targets
+        elif (n_targets or 1) != self._n_targets:
             raise InvalidDataError(
-                f"y has {targets or 1} targets, but there were {self._targets or 1} before"
+                f"y has {n_targets or 1} targets, but there were {self._n_targets} before"
             )
-        return replace(rows, X=X, y=y)
+        return replace(rows, X=X, y=targets)
 
-    def _learn(self, change: Any, rows: Rows | None = None, **options: Any) -> Self:
+    @property
+    def _n_targets(self) -> int:  # type: ignore[override]
+        return self._targets or 1
+
+    def _summed(self, rows: Rows) -> Rows:
+        return rows if rows.y is None else engine.with_targets(rows)
+
+    def _maps(self) -> Lifting | None:
+        lifting = super()._maps()
+        return lifting and replace(lifting, n_targets=self._n_targets)
+
+    def _added(self, moments: ClassMoments, rows: Rows, **options: Any) -> ClassMoments:
         try:
-            return super()._learn(change, rows, **options)
+            return super()._added(moments, rows, **options)
         except InvalidDataError as error:
-            width = 0 if rows is None or error.column is None else as_source(rows.X).shape[1]
-            if not width or error.column is None or error.column < width:
+            if error.column is None or error.column < self.n_features_in_:
                 raise
             raise InvalidDataError(
                 f"Input y contains NaN, infinity or a masked value: y[{error.row}]. Every target "
@@ -448,18 +377,6 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
                 *("y", error.row),
             ) from None
 
-    def _summed(self, rows: Rows) -> Rows:
-        return engine.with_targets(rows)
-
-    def _empty(self, kept: Mapping[str, Any], kind: Any = ClassMoments) -> Any:
-        lifting = kept["feature_map"]
-        mapped = lifting and replace(lifting, n_targets=self._targets or 1)
-        return super()._empty({**kept, "feature_map": mapped}, kind)
-
-    def _column_names(self) -> Names | None:
-        return None  # targets have none
-
-    @takes(Reading)
     def partial_fit(  # type: ignore[override]  # targets are no classes
         self,
         X: Any,
@@ -477,8 +394,8 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
             Rows, targets and weights.
         half_life : float, optional
             Number of rows after which a row counts half; see `GaussianNB.partial_fit`.
-        features, unlabelled, nodata, on_invalid : see `fit`
-            How rows are read, and which of them count.
+        **reading
+            How rows are read; see `fit`.
 
         Returns
         -------
@@ -497,11 +414,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         >>> ridge.partial_fit([[4.0]], [9.0]).coef_
         array([2.])
         """
-        given: Any = {"half_life": half_life, **reading}
-        return super().partial_fit(X, y, None, sample_weight, **given)
-
-    def _add_at_once(self, X: Any, y: Any, classes: Any) -> bool:
-        return False  # targets are no labels
+        return super().partial_fit(X, y, None, sample_weight, half_life=half_life, **reading)
 
     @classmethod
     @synchronized
@@ -549,18 +462,18 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         kinds = ClassMoments | GroupedMoments
         check_type("moments", moments, kinds, "ClassMoments or GroupedMoments")
         estimator = cls(**params)
-        estimator._kept()
+        estimator._check_parameters()
         grouped = isinstance(moments, GroupedMoments)
         if moments.n_features is None:
-            raise InvalidDataError("these moments hold no rows")
-        if not grouped:
-            estimator._check_one_pass()
-        width, names = moments.n_features, moments.feature_names
-        columns = _columns_of(target, names, width)
+            raise InvalidDataError(NO_ROWS)
+        if not grouped and estimator.alphas is not None:
+            estimator._copy_to_learn()
+        width, lifting = moments.n_features, moments._lifting
+        columns = _columns_of(target, moments.feature_names, width)
         features = np.setdiff1d(np.arange(width), columns)
         if not features.size:
             raise refuse("target", target, f"fewer than all {width} columns")
-        lifting = moments._lifting
+        estimator._targets = None if columns.size == 1 else columns.size
         if lifting is not None:
             if columns.size != lifting.n_targets or features[-1] != features.size - 1:
                 raise InvalidParameterError(
@@ -570,86 +483,52 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
                 )
             if estimator.feature_map is None:
                 estimator.feature_map = moments.feature_map
-        joined_maps(estimator._kept(), moments)
+        joined_maps(estimator._maps(), moments)
 
         def of(part: ClassMoments) -> ClassMoments:
             ordered = part.select_features(np.append(features, columns))
             ordered._lifting = lifting
             return ordered.reduce("tied")._in_one_class()
 
-        settings = estimator._current_settings()
-        estimator._targets = None if columns.size == 1 else columns.size
-        estimator.n_features_in_ = int(moments._n_features_in or 0) - columns.size
-        if names is not None:
-            estimator.feature_names_in_ = np.array([names[i] for i in features], object)
         if grouped and estimator.alphas is not None:
-            learnt = estimator._chosen(settings, {g: of(moments[g]) for g in moments})
+            estimator._choose({label: of(moments[label]) for label in moments})
+            whole = estimator.moments_
         else:
-            learnt = of(moments.total() if grouped else moments)
-        estimator._adopt(learnt, settings)
-        estimator._check_fitted()
+            whole = of(moments.total() if grouped else moments)
+        estimator._adopt(whole)
+        estimator._check_fit(estimator.model_)
         return estimator
 
-    def _columns(self, settings: Any, moments: ClassMoments, weighted: bool = True) -> Columns:
-        return Columns.of(moments, int(moments.n_features or 0) - (self._targets or 1))
+    def _columns(self, moments: ClassMoments, weighted: bool = True) -> Columns:
+        return Columns.of(moments, self._n_targets)
 
-    # --- fitted attributes ----------------------------------------------------------------------
-
-    def _shaped(self, values: np.ndarray) -> Any:
-        """Return values of the targets, or of the only one."""
-        return values if (self._targets or 1) > 1 else values[0]
-
-    @fitted
-    def coef_(self) -> np.ndarray:
-        """Coefficients, shape (n_features,) or (n_targets, n_features)."""
-        return self._in_type(self._shaped(self.model_.coefficients))
-
-    @fitted
-    def intercept_(self) -> Any:
-        """Predictions at the origin, a number or, of targets in columns, shape (n_targets,)."""
-        if not self._settings.fit_intercept:
-            return 0.0
-        values = self._in_type(self.model_.at_zero)
-        return values[0] if self._targets is None else values
-
-    @fitted
-    def r2_(self) -> Any:
-        """Coefficient of determination of the rows learnt, a number or shape (n_targets,)."""
-        return self._shaped(self._fitted.r2(self._fitted.columns))
-
-    @fitted
-    def residual_variance_(self) -> Any:
-        r"""Unbiased variance of the residuals, a number or shape (n_targets,).
-
-        The sum of their squares is divided by the number of rows, or their weight, less the
-        degrees of freedom of the fit, :math:`\mathrm{tr}(S_{xx} + \alpha I)^{-1} S_{xx}`, and one
-        for the intercept.
-        """
-        return self._shaped(self._fitted.residual_variances)
-
-    @fitted
-    def standard_errors_(self) -> np.ndarray:
-        """Standard errors of the coefficients, in their shape, as if residuals were independent.
-
-        They do not contain the bias of a penalty.
-        """
-        return self._shaped(self._fitted.standard_errors.T)
-
-    # --- scoring --------------------------------------------------------------------------------
+    # --- fitted attributes --------------------------------------------------------------------
 
     @property
-    def _model_methods(self) -> Mapping[str, tuple[str, str | None]]:  # type: ignore[override]
-        several = (self._targets or 1) > 1
-        return {"predict": ("targets", "coefficients") if several else ("target", None)}
+    def coef_(self) -> np.ndarray:
+        """Coefficients, shape (n_features,) or (n_targets, n_features)."""
+        values = self.model_.coefficients
+        return np.asarray(values if self._n_targets > 1 else values[0])
 
-    @takes(Scoring)
-    def predict(self, X: Any, **scoring: Unpack[Scoring]) -> Any:
+    @property
+    def intercept_(self) -> Any:
+        """Predictions at the origin, a number or, of targets in columns, shape (n_targets,)."""
+        values = self.model_.intercepts
+        if not self.fit_intercept:
+            return 0.0
+        return values[0] if self._targets is None else values
+
+    # --- predictions --------------------------------------------------------------------------
+
+    def predict(self, X: Any, **reading: Unpack[Reading]) -> Any:
         """Return the prediction of the target, or of the targets, of each row.
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill, keys, max_memory : see `GaussianNB.predict`
-            Rows, the destination of the result, and how rows are read.
+        X : array-like, zarr.Array, dask.array.Array or data frame, shape (n_rows, n_features)
+            Rows.
+        **reading
+            How rows are read and results are written; see `GaussianNB.predict`.
 
         Returns
         -------
@@ -669,12 +548,12 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         >>> Ridge(alpha=0).fit([[1.0], [2.0], [4.0]], [3.0, 5.0, 9.0]).predict([[3.0]])
         array([7.])
         """
-        return self._scored("predict", X, scoring)
+        check_is_fitted(self)
+        if self._n_targets == 1:
+            return self._map("predict", "target", X, reading)
+        return self._map("predict", "joint", X, reading, columns=self._n_targets)
 
-    @takes(Comparing)
-    def score(
-        self, X: Any, y: Any, sample_weight: Any = None, **reading: Unpack[Comparing]
-    ) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, **reading: Unpack[Reading]) -> float:
         """Return the coefficient of determination of the predictions, from one pass over the rows.
 
         That of several targets is the mean, as in scikit-learn. It follows from the moments of the
@@ -682,12 +561,8 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
 
         Parameters
         ----------
-        X, y, sample_weight : see `fit`
-            Rows, targets and weights.
-        features, unlabelled, nodata, on_invalid : see `fit`
-            How rows are read, and which of them count.
-        max_memory : int or str, optional
-            Memory for rows in flight and moments; see `accumulate`.
+        X, y, sample_weight, **reading : see `fit`
+            Rows, targets and weights, and how they are read.
 
         Returns
         -------
@@ -709,11 +584,8 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         1.0
         """
         check_is_fitted(self)
-        max_memory = reading.pop("max_memory", None)
-        rows = self._validated(self._read("score", X, y, sample_weight, reading), reset=False)
-        planned: dict[str, Any] = {} if max_memory is None else {"max_memory": max_memory}
-        empty = empty_like(self.moments_)
-        moments = engine.accumulate_into(empty, self._summed(rows), **planned)
+        rows = self._read(X, y, sample_weight, reading)
+        moments = self._added(self._empty(), rows, max_memory=reading.get("max_memory"))
         if moments.n_features is None:
             raise InvalidDataError(NO_ROWS)
         if as_source(rows.X).shape[0] < 2:
@@ -723,7 +595,13 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
                 UndefinedMetricWarning,
             )
             return math.nan
-        return float(self._fitted.r2(self._columns(None, moments)).mean())
+        columns = self._columns(moments)
+        errors = self.model_.squared_errors(columns)
+        totals = columns.scatter.diagonal()[columns.n_features :]
+        without = np.where(errors > 0, 0.0, 1.0)  # of targets that do not vary
+        return float(
+            np.where(totals > 0, 1 - errors / np.where(totals > 0, totals, 1), without).mean()
+        )
 
     # --- saving -------------------------------------------------------------------------------
 
@@ -731,15 +609,9 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         attributes, arrays = super()._state()
         return {**attributes, "targets": self._targets}, arrays
 
-    def _restored_width(self, attributes: Mapping[str, Any]) -> int:
-        width, lifting = super()._restored_width(attributes), self.moments_._lifting
-        if self.moments_.n_features is None:
-            width += attributes["targets"] or 1
+    def _restore(self, attributes: Mapping[str, Any]) -> None:
         if attributes["targets"] is not None:
-            self._targets = check_whole("targets", attributes["targets"], 1, width - 1)
-        if lifting is not None and lifting.n_targets != (self._targets or 1):
-            raise ValueError("its feature map is of another number of targets")
-        return width - (self._targets or 1)
+            self._targets = check_whole("targets", attributes["targets"], 1)
 
 
 def _columns_of(target: Any, names: Any, width: int) -> np.ndarray:
@@ -765,7 +637,7 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
         Non-negative penalty.
     fit_intercept : bool
         Without it the fit goes through the origin.
-    copy_X, max_iter, tol : see `Ridge`
+    copy_X, max_iter, tol : as in scikit-learn
         They make no difference.
     class_weight : dict or "balanced", optional
         Factors of the weights of the rows of each class; those of "balanced" make the weights of
@@ -780,9 +652,9 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
     Attributes
     ----------
     classes_ : ndarray, shape (n_classes,)
-    coef_ : ndarray, shape (n_classes, n_features), or (n_features,) for two classes
+    coef_ : ndarray, shape (n_classes, n_features), or (1, n_features) for two classes
     intercept_ : ndarray, shape (n_classes,), or (1,)
-    alpha_, best_score_, cv_results_, n_iter_, moments_, n_features_in_, feature_names_in_
+    alpha_, n_iter_, cv_results_, moments_, n_features_in_, feature_names_in_
 
     Examples
     --------
@@ -794,12 +666,6 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
     >>> RidgeClassifier.from_moments(accumulate(X, y), class_weight={1: 2.0}).coef_.shape
     (3, 4)
     """
-
-    _least_classes = 2
-    _model_methods: Mapping[str, tuple[str, str | None]] = {
-        "predict": ("predict", None),
-        "decision_function": ("relative_scores", "classes"),
-    }
 
     def __init__(
         self,
@@ -826,47 +692,88 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
     def _covariance_type(self) -> str:
         return "tied" if self.class_weight is None else "full"
 
-    def _kept(self) -> dict[str, Any]:
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         weight = self.class_weight
         if isinstance(weight, Mapping):
             given = as_numbers("class_weight", [*weight.values()], _CLASS_WEIGHT, finite=True)
             if (given < 0).any():
                 raise refuse("class_weight", weight, _CLASS_WEIGHT)
         elif weight is not None and (not isinstance(weight, str) or weight != "balanced"):
-            raise refuse("class_weight", weight, "None, 'balanced' or a dict of numbers")
-        return super()._kept()
+            raise refuse("class_weight", weight, _CLASS_WEIGHT)
 
-    def _columns(self, settings: Any, moments: ClassMoments, weighted: bool = True) -> Columns:
-        weight = settings.class_weight if weighted else None
-        if weight is None:
+    def _columns(self, moments: ClassMoments, weighted: bool = True) -> Columns:
+        if not weighted or self.class_weight is None:
             return Columns.of_classes(moments)
-        count = moments.class_count.astype(np.float64)
-        if isinstance(weight, str):
+        count, factors = moments.class_count.astype(np.float64), np.ones(moments.classes.size)
+        if isinstance(self.class_weight, str):
             present = count > 0
-            shares = present.sum() * np.where(present, count, 1.0)
-            return Columns.of_classes(moments, count.sum() / shares)
-        return Columns.of_classes(moments, weights_of(moments.classes, weight, _CLASS_WEIGHT))
+            factors = count.sum() / (present.sum() * np.where(present, count, 1.0))
+        else:
+            labels = np.asarray(coded_labels([*self.class_weight], "class_weight"))
+            codes = find(labels, moments.classes)
+            if (codes < 0).any():
+                raise InvalidParameterError(
+                    f"class_weight has {shown(labels[codes < 0].tolist())}, which is not one of "
+                    f"the classes {shown(moments.classes.tolist())}"
+                )
+            factors[codes] = [*self.class_weight.values()]
+        return Columns.of_classes(moments, factors)
 
-    @fitted
-    def classes_(self) -> np.ndarray:
-        """Class labels, sorted, shape (n_classes,)."""
-        check_is_fitted(self)
-        return self.moments_.classes
+    def _check_fit(self, model: RidgeModel) -> None:
+        seen = np.count_nonzero(self.moments_.class_count)
+        if seen < 2:
+            raise InvalidDataError(
+                f"The number of classes has to be greater than one; got {seen} class "
+                f"({self.classes_[0]!s}) with rows. Give rows of at least one other class"
+            )
+        super()._check_fit(model)
 
-    @fitted
-    def coef_(self) -> np.ndarray:
-        """Coefficients, shape (n_classes, n_features), or (n_features,) for two classes."""
-        coefficients = self._in_type(self.model_.coefficients)
-        return coefficients[1] if len(coefficients) == 2 else coefficients
-
-    @fitted
-    def intercept_(self) -> Any:
-        """Scores at the origin, shape (n_classes,), or (1,) for two classes."""
-        values = self._in_type(self.model_.at_zero)
-        if not self._settings.fit_intercept:
-            return 0.0
-        return values[1:] if len(values) == 2 else values
-
+    classes_ = MomentClassifier.classes_
     predict = MomentClassifier.predict
     score = MomentClassifier.score
-    decision_function = GaussianDiscriminantAnalysis.decision_function
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """Coefficients, shape (n_classes, n_features), or (1, n_features) for two classes."""
+        return np.asarray(self.model_.coefficients[-self._n_functions :])
+
+    @property
+    def intercept_(self) -> Any:
+        """Scores at the origin, shape (n_classes,), or (1,) for two classes."""
+        return self.model_.intercepts[-self._n_functions :] if self.fit_intercept else 0.0
+
+    @property
+    def _n_functions(self) -> int:
+        return 1 if self.classes_.size == 2 else self.classes_.size
+
+    def decision_function(self, X: Any, **reading: Unpack[Reading]) -> Any:
+        """Return the predicted code of each class, or of the second of two.
+
+        Parameters
+        ----------
+        X, **reading : see `predict`
+            Rows.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes), or (n_rows,) for two classes; or as for `predict`
+            Scores.
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            For rows, an `out` or a `fill` that cannot be used.
+
+        Examples
+        --------
+        >>> from streamgda import RidgeClassifier
+        >>> model = RidgeClassifier(0.0).fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1])
+        >>> model.decision_function([[4.5], [7.0]]).round(3)
+        array([0.   , 0.862])
+        """
+        name, classes = "decision_function", self.model_.classes
+        if classes.size == 2:
+            return self._map(name, "target", X, reading)
+        columns = {"columns": classes.size, "classes": classes}
+        return self._map(name, "joint", X, reading, **columns)
