@@ -57,7 +57,7 @@ rows, labels = open_store(sys.argv[1])
 options = {"checkpoint": sys.argv[2], "checkpoint_every": 0.05, "max_memory": sys.argv[4]}
 accumulate(rows, labels, **options).save(sys.argv[3])
 """
-checkpoint, result = folder / "moments.checkpoint", folder / "moments.zip"
+checkpoint, result = folder / "moments.checkpoint", folder / "moments.npz"
 command = [sys.executable, "-c", PROGRAM, str(store), str(checkpoint), str(result), MEMORY]
 
 # %%

@@ -2,7 +2,6 @@ from . import datasets as datasets
 from . import errors as errors
 from . import plots as plots
 from .engine import accumulate as accumulate
-from .estimators.checkpoint import Checkpoint as Checkpoint
 from .estimators.discriminant import GaussianDiscriminantAnalysis as GaussianDiscriminantAnalysis
 from .estimators.discriminant import QuadraticDiscriminantAnalysis as QuadraticDiscriminantAnalysis
 from .estimators.drift import DriftMonitor as DriftMonitor

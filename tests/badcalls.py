@@ -31,6 +31,8 @@ X, Y = blobs(60, 3, 2)
 FOLDER = tempfile.TemporaryDirectory()
 STORE: dict[str, Any] = {}
 datasets.convert(X, STORE, labels=Y)
+SAVED = f"{FOLDER.name}/saved.npz"
+gda.GaussianNB().fit(X, Y).save(SAVED)
 X.flags.writeable = Y.flags.writeable = False
 HUGE = 10**400
 
@@ -116,7 +118,6 @@ OBJECTS: dict[str, Callable[[], Any]] = {
     "Drift": lambda: gda.DriftMonitor(HELD, window=20),
     "Fisher": lambda: gda.FisherDiscriminant.from_moments(_moments()),
     "Linear": lambda: gda.LinearDiscriminants.of(gda.LinearDiscriminantAnalysis().fit(X, Y)),
-    "Checkpoint": lambda: gda.Checkpoint(WHERE),
 }
 METHODS = """fit predict predict_proba score score_samples transform sample partial_fit forget
     retire save from_moments update declare covariance reduce pca select_features
@@ -124,7 +125,7 @@ METHODS = """fit predict predict_proba score score_samples transform sample part
     criterion of of_class pair __call__ posterior"""
 FUNCTIONS = {
     gda: """accumulate load open_store covariance_test means_test ClassMoments SlidingWindow
-        Checkpoint DriftMonitor separability""",
+        DriftMonitor separability""",
     plots: " ".join(plots.__all__),
     datasets: "GaussianStream convert",
 }
@@ -150,10 +151,9 @@ GOOD: dict[str, Any] = {
 }  # fmt: skip
 SPECIAL = {
     "convert": {"labels": Y, "store": {}, "label": None},
-    "load": {"store": STORE},
+    "load": {"path": SAVED},
     "open_store": {"X": "X", "y": "y", "label": None},
-    "Checkpoint": {"path": WHERE},
-    "save": {"store": {}, "offset": 1},
+    "save": {"path": f"{FOLDER.name}/saved", "offset": 1},
     "sample": {"y": None},
 }
 

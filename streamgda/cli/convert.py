@@ -27,7 +27,6 @@ def convert(
     no_labels: bool = False,
     dtype: str | None = None,
     chunk_rows: Annotated[int | None, typer.Option(min=1)] = None,
-    overwrite: bool = False,
     **table: Unpack[TableOptions],
 ) -> dict[str, Any]:
     """Convert rows and labels to a zarr group, a few chunks at a time.
@@ -38,7 +37,7 @@ def convert(
         IDX, .npy or .npz file, table (.csv, .tsv, .txt, .data, .parquet, .arrow, a folder of them;
         IDX and text also as .gz), or zarr.
     out : PATH
-        zarr group to write: a directory or .zip.
+        zarr group to write, a directory.
     labels : NAME|PATH
         Labels: a column of the table, by name or number (from 0), the last by default; or a file
         that exists.
@@ -54,8 +53,6 @@ def convert(
         text.
     chunk_rows : INTEGER
         Rows per chunk; about 4 MiB of rows by default.
-    overwrite : bool
-        Replace existing output.
 
     Examples
     --------
@@ -73,7 +70,7 @@ def convert(
         warn_deprecated(f"{data} {former}", f"{data} --out {former}")
     store = str(out or former)
     if "://" not in store:
-        files.refuse_occupied(store, overwrite)
+        files.refuse_occupied(store)
     file, name = files.file_and_name(None if labels is None else [labels])
     if name is not None and not (table.get("format") or is_table(data)):
         raise SourceNotFoundError(f"{name} does not exist; expected a file of labels beside {data}")
@@ -87,7 +84,6 @@ def convert(
         features=files.split_names(*features) if features else None,
         missing_labels=missing_labels,
         chunk_rows=chunk_rows,
-        overwrite=overwrite,
         progress=True,
         **files.table_options(**table),
     )

@@ -20,7 +20,7 @@ from streamgda.cli.files import refuse_occupied
 from streamgda.cli.options import takes
 from streamgda.errors import ConstantFeatureWarning, MissingLibraryError
 from streamgda.runtime.parameters import require
-from streamgda.storage.replacing import replacing
+from streamgda.storage.files import aside
 
 Labelled = tuple[Any, Any]  # rows and labels
 
@@ -40,14 +40,14 @@ def demo(
     mnist : DIR
         Folder of the four MNIST files; scikit-learn's 8 x 8 digits by default.
     out : PATH
-        Keep the data and the best model in this zarr group.
+        Keep the data and the best model in this folder.
     picture : FILE
         Picture of the best model; needs matplotlib.
 
     Examples
     --------
     streamgda demo
-    streamgda demo --out digits.zarr --picture digits.png
+    streamgda demo --out digits --picture digits.png
     """
     if out is not None:
         refuse_occupied(out)
@@ -56,9 +56,9 @@ def demo(
     with contextlib.ExitStack() as stack:
         if out is None:
             kept = stack.enter_context(tempfile.TemporaryDirectory(prefix="streamgda-"))
-            folder = Path(kept) / "demo.zarr"
+            folder = Path(kept) / "demo"
         else:
-            folder = stack.enter_context(replacing(out))
+            folder = stack.enter_context(aside(out))
         stack.enter_context(warnings.catch_warnings())
         # The edges of the images are empty; every model would warn about it.
         warnings.simplefilter("ignore", category=ConstantFeatureWarning)
@@ -76,7 +76,7 @@ def demo(
         screen.say(f"\nBest on the validation rows: {best}. Its confusion matrix on test rows:")
         show_confusion(tested)
         if out is not None:
-            estimator.save(folder / "model")
+            estimator.save(folder / "model.npz")
         title = f"{best}, test rows: accuracy {tested['accuracy']:.3f}"
         drawn = _draw(estimator, title, test, picture)
     show_next(mnist, out)
@@ -90,8 +90,6 @@ def demo(
 
 def _write_parts(mnist: Path | None, folder: Path) -> list[Labelled]:
     """Write training, validation and test rows to zarr; return the opened arrays."""
-    import zarr  # noqa: PLC0415  (see the note in `options`)
-
     if mnist is not None:
         X, y, X_test, y_test = datasets.load_mnist(mnist)
         images = f"images in {mnist}"
@@ -104,7 +102,7 @@ def _write_parts(mnist: Path | None, folder: Path) -> list[Labelled]:
         X, y, X_test, y_test = X[rest], y[rest], X[test], y[test]
     n = len(y) * 5 // 6
     parts = {"train": (X[:n], y[:n]), "validation": (X[n:], y[n:]), "test": (X_test, y_test)}
-    zarr.create_group(folder)
+    folder.mkdir()
     for name, (rows, labels) in parts.items():
         datasets.convert(rows, folder / name, labels=labels)
     counts = ", ".join(f"{len(labels):,} {name}" for name, (_, labels) in parts.items())
@@ -197,15 +195,15 @@ def show_next(mnist: Path | None, store: Path | None) -> None:
     screen.say("\nTry next:")
     if store is not None:
         lines = [
-            f"streamgda info {store}/model",
-            f"streamgda evaluate {store}/test --model {store}/model",
-            f"streamgda fit {store}/train --kind lda --out lda.zip",
+            f"streamgda info {store}/model.npz",
+            f"streamgda evaluate {store}/test --model {store}/model.npz",
+            f"streamgda fit {store}/train --kind lda --out lda.npz",
         ]
     else:
         lines = [
-            "streamgda demo --out demo.zarr      # keeps rows and model for other commands",
+            "streamgda demo --out digits         # keeps rows and model for other commands",
             "streamgda convert table.csv --out rows.zarr  # your own rows, label last",
-            "streamgda fit rows.zarr --kind lda --out lda.zip",
+            "streamgda fit rows.zarr --kind lda --out lda.npz",
         ]
     if mnist is None:
         lines.append("streamgda demo --mnist FOLDER      # the same with MNIST's 70,000 images")

@@ -34,8 +34,8 @@ def evaluate(
 
     Examples
     --------
-    streamgda evaluate flowers.zarr --model model.zip
-    streamgda evaluate flowers.csv --model model.zip --labels kind --json
+    streamgda evaluate flowers.zarr --model model.npz
+    streamgda evaluate flowers.csv --model model.npz --labels kind --json
     """
     from streamgda.rows import Rows  # noqa: PLC0415  (see the note in `options`)
 

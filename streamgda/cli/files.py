@@ -19,8 +19,7 @@ from streamgda.errors import (
     SourceNotFoundError,
 )
 from streamgda.runtime.parameters import TableOptions
-from streamgda.storage.opening import local_path
-from streamgda.storage.replacing import exists, is_free, try_place
+from streamgda.storage.files import check_place, is_free, local_path
 
 _NUMBERS, _DATES = "biuf", "mM"
 _BOOLEANS = {"true": True, "false": False}  # as tables have them, in lower case
@@ -82,7 +81,7 @@ def file_and_name(labels: Sequence[str] | None) -> tuple[str | None, str | None]
     """Return the file of labels and the name of a column or an array, each None if not given."""
     given: dict[bool, str] = {}
     for text in labels or ():
-        is_file = "://" in text or exists(Path(text))
+        is_file = "://" in text or Path(text).exists()
         if is_file in given:
             raise typer.BadParameter(
                 f"{given[is_file]!r} and {text!r}; expected one name, one file that exists, or "
@@ -240,44 +239,18 @@ def check_distinct(paths: Mapping[str, Path | None]) -> None:
         raise typer.BadParameter(f"{', '.join(names)} and {last} must be different paths")
 
 
-def refuse_occupied(
-    path: str | Path, overwrite: bool | None = None, kind: str | None = None
-) -> None:
-    """Refuse a path that exists and may not be replaced, or where nothing can be saved.
-
-    Parameters
-    ----------
-    path : path
-    overwrite : bool, optional
-        Allow replacing it; None if the command has no such option.
-    kind : str, optional
-        Kind of the saved objects that may be replaced. Saving replaces those of any kind.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it may not be replaced, or is a URL.
-    OSError
-        If saved objects cannot be written there.
-    """
+def refuse_occupied(path: str | Path) -> None:
+    """Raise InvalidParameterError if something is at a path, or it is a URL."""
     local_path(path)  # refuses what cannot be one
     if not is_free(Path(path)):
-        if kind is not None:
-            from streamgda.storage.format import kind_of  # noqa: PLC0415
+        raise InvalidParameterError(f"{path} exists; name another path")
 
-            try:
-                found = kind_of(path)
-            except FormatError:
-                found = "other data"
-            if found != kind:
-                raise InvalidParameterError(
-                    f"{path} holds {found}, not {kind}: it will not be replaced; name another path"
-                )
-        if not overwrite:
-            remedy = "name another path" if overwrite is None else "--overwrite replaces it"
-            raise InvalidParameterError(f"{path} exists; {remedy}")
-    if kind is not None:
-        try_place(Path(path).resolve())
+
+def check_saving(path: Path, overwrite: bool) -> None:
+    """Raise an error unless an object can be saved at a path, replacing one only if it may."""
+    check_place(path)
+    if path.exists() and not overwrite:
+        raise InvalidParameterError(f"{path} exists; --overwrite replaces it")
 
 
 def stored_bytes(path: str | Path) -> int | None:

@@ -112,12 +112,12 @@ def fit(
     moments_in : PATH
         Start from saved moments; add the rows of DATA to them if it is given.
     overwrite : bool
-        Replace existing output.
+        Replace a saved object.
 
     Examples
     --------
-    streamgda fit flowers.zarr --kind lda --out model.zip
-    streamgda fit flowers.csv --labels kind --kind gda --reg-param 0.01 --out gda.zip
+    streamgda fit flowers.zarr --kind lda --out model.npz
+    streamgda fit flowers.csv --labels kind --kind gda --reg-param 0.01 --out gda.npz
     """
     from streamgda.storage.saved import description_of  # noqa: PLC0415  (see the note in `options`)
 
@@ -127,11 +127,11 @@ def fit(
     given: dict[str, Any] = dict(options)
     reading, which = options_of(files.open_rows, given), options_of(files.counting, given)
     estimator = _estimator(kind, given)
-    for path, saved in ((out, "estimator"), (moments_out, "moments")):
+    for path in (out, moments_out):
         if path is not None:
-            files.refuse_occupied(path, overwrite or path == moments_in, saved)  # to be added to
+            files.check_saving(path, overwrite or path == moments_in)  # to be added to
     if checkpoint is not None:  # of an earlier pass, which is resumed
-        files.refuse_occupied(checkpoint, True, "checkpoint")
+        files.check_saving(checkpoint, True)
 
     held: Any = None if moments_in is None else streamgda.ClassMoments.load(moments_in)
     figures: dict[str, Any] = {"data": data, "out": out}

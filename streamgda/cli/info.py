@@ -8,7 +8,7 @@ from typing import Any
 from streamgda.cli import screen
 from streamgda.cli.files import stored_bytes
 from streamgda.cli.options import takes
-from streamgda.errors import FormatError
+from streamgda.errors import SourceError, StreamGDAError
 from streamgda.runtime.display import in_words
 
 _MOST_CLASSES = 50  # listed in the table
@@ -27,7 +27,7 @@ def info(path: str) -> dict[str, Any]:
     Examples
     --------
     streamgda info flowers.zarr
-    streamgda info model.zip --json
+    streamgda info model.npz --json
     """
     described = describe(path)
     figures = {"path": path, **described}
@@ -82,20 +82,19 @@ def describe(path: str | Path) -> dict[str, Any]:
 
 def _content(path: str) -> dict[str, Any]:
     from streamgda.rows.opening import is_table  # noqa: PLC0415
-    from streamgda.storage.format import FORMAT  # noqa: PLC0415
-    from streamgda.storage.opening import described  # noqa: PLC0415
+    from streamgda.storage.opening import opened_node  # noqa: PLC0415
     from streamgda.storage.saved import description_of, load  # noqa: PLC0415
 
     if is_table(path):
         return _table(path)
     try:
         return description_of(load(path))
-    except FormatError as error:
-        with described(path) as node:
-            others = None if FORMAT in node.attrs else _data(node)
-        if others is None:  # saved by this package, but damaged or of another version
+    except StreamGDAError as error:
+        try:
+            with opened_node(path) as node:
+                return _data(node)
+        except SourceError:  # it is neither
             raise error from None
-        return others
 
 
 def _data(node: Any) -> dict[str, Any]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import shutil
 import time
 from collections import Counter
 from pathlib import Path
@@ -15,9 +13,7 @@ import typer
 
 from streamgda.cli import files, screen
 from streamgda.cli.options import FormerArgument, takes
-from streamgda.errors import CheckpointError, InvalidParameterError
 from streamgda.storage.opening import check_new, open_node
-from streamgda.storage.replacing import is_free, move_into_place, only_writer
 
 _SHOWN = 20  # labels, of which the rows are counted
 _BLOCK = 1 << 20  # labels that are counted at a time
@@ -41,15 +37,13 @@ def predict(
     nodata: float | None = None,
     on_missing: Literal["raise", "marginal"] = "raise",
     fill: str | None = None,
-    overwrite: bool = False,
     **reading: Any,
 ) -> dict[str, Any]:
     """Write predictions for each row: the class, unless an option says otherwise.
 
-    A PATH without an ending, or one in .zarr, becomes a zarr array. It is written to a path that
-    ends in .partial, and moved when it is complete. Run the same command again to resume after an
-    interruption. A PATH that ends in .parquet, .arrow or .csv becomes a table, which is not
-    resumed.
+    A PATH without an ending, or one in .zarr, becomes a zarr array. Run the same command again to
+    resume after an interruption. A PATH that ends in .parquet, .arrow or .csv becomes a table,
+    which is not resumed.
 
     Parameters
     ----------
@@ -80,16 +74,14 @@ def predict(
     fill : VALUE
         Written for invalid rows: a label that is no class, by default -1 or an empty text; or a
         number, by default NaN.
-    overwrite : bool
-        Replace existing output.
 
     Examples
     --------
-    streamgda predict flowers.zarr --model model.zip --out labels.zarr
-    streamgda predict flowers.csv --model model.zip --out probabilities.csv --proba
+    streamgda predict flowers.zarr --model model.npz --out labels.zarr
+    streamgda predict flowers.csv --model model.npz --out probabilities.csv --proba
     """
     # See the note in `options`.
-    from streamgda.engine.resumable_outputs import ENDINGS, holds_scores  # noqa: PLC0415
+    from streamgda.engine.resumable_outputs import ENDINGS  # noqa: PLC0415
     from streamgda.rows import Rows  # noqa: PLC0415
     from streamgda.rows.invalid_rows import SCORING  # noqa: PLC0415
     from streamgda.rows.opening import is_table_path  # noqa: PLC0415
@@ -107,11 +99,10 @@ def predict(
     if not out.name:
         raise typer.BadParameter(f"{out} is a folder; name a path in it", param_hint="--out")
     table = is_table_path(out)
-    if not table:
+    if table:
+        files.refuse_occupied(out)
+    else:
         check_new(out, ENDINGS)
-    partial = out if table else out.with_name(f"{out.name}.partial")
-    files.refuse_occupied(out, overwrite)
-    _refuse_other_data(out, partial)
     model, data, estimator, X, _ = files.open_both(model, data, former, labelled=False, **reading)
     dtype = estimator.classes_.dtype
     options: dict[str, Any] = {}
@@ -126,31 +117,16 @@ def predict(
     )
     about = {"method": method, "columns": classes if proba or log_proba else None}
 
-    def write() -> Any:
-        return scorer.score(
-            X,
-            partial,
-            about,
-            keys=files.split_names(*keys) if keys else None,
-            overwrite=overwrite,
-            max_memory=max_memory,
-            progress=True,
-        )
-
     started = time.perf_counter()
-    resumed = not table and partial.exists()
-    with contextlib.nullcontext() if table else only_writer(out):
-        try:
-            written = write()
-        except CheckpointError:
-            if not (overwrite and holds_scores(partial)):
-                raise
-            shutil.rmtree(partial)
-            written = write()
-        if not table:
-            files.refuse_occupied(out, overwrite)  # something may have been written meanwhile
-            _refuse_other_data(out)
-            move_into_place(partial, out)
+    resumed = out.exists()
+    written = scorer.score(
+        X,
+        out,
+        about,
+        keys=files.split_names(*keys) if keys else None,
+        max_memory=max_memory,
+        progress=True,
+    )
     seconds = time.perf_counter() - started
     rate = "resumed" if resumed else screen.rate(X.shape[0], seconds)
     what = "a table" if table else f"{written.dtype} of shape {written.shape}"
@@ -204,19 +180,3 @@ def _counted(out: Path, dtype: Any) -> list[tuple[Any, int]]:
             found = np.unique(np.asarray(written[start : start + step]), return_counts=True)
             counts.update(dict(zip(*map(np.ndarray.tolist, found), strict=True)))
     return counts.most_common()
-
-
-def _refuse_other_data(*paths: Path) -> None:
-    """Raise InvalidParameterError if a path exists and holds anything but predictions.
-
-    Tables have no mark.
-    """
-    from streamgda.engine.resumable_outputs import holds_scores  # noqa: PLC0415
-    from streamgda.rows.opening import is_table_path  # noqa: PLC0415
-
-    for path in paths:
-        table = is_table_path(path) and path.is_file()
-        if not (is_free(path) or table or holds_scores(path)):
-            raise InvalidParameterError(
-                f"{path} does not hold predictions: it will not be replaced; name another path"
-            )

@@ -64,13 +64,13 @@ def select(
 
     Examples
     --------
-    streamgda select flowers.zarr --out best.zip --scoring neg_log_loss
-    streamgda select flowers.csv --labels kind --groups field --out best.zip --overwrite
+    streamgda select flowers.zarr --out best.npz --scoring neg_log_loss
+    streamgda select flowers.csv --labels kind --groups field --out best.npz --overwrite
     """
     params = _grid(grid) if grid else None
     from sklearn.model_selection import GroupKFold  # noqa: PLC0415  (see the note in `options`)
 
-    files.refuse_occupied(out, overwrite, "estimator")
+    files.check_saving(out, overwrite)
     search = streamgda.GaussianDiscriminantCV(
         params,
         cv=GroupKFold(cv) if groups is not None and cv > 1 else cv,

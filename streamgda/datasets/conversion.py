@@ -31,14 +31,13 @@ from streamgda.runtime import threads
 from streamgda.runtime.parameters import (
     ColumnNames,
     TableOptions,
-    as_flag,
     as_integer,
     refuse,
     renamed,
 )
 from streamgda.runtime.retry import raised_as
 from streamgda.storage import opening
-from streamgda.storage.guards import replaced_group
+from streamgda.storage.files import aside, local_path
 
 _PATH = str | os.PathLike  # type: ignore[type-arg]  # isinstance takes no others
 Block = tuple[np.ndarray, ...]  # (X, y), or (X,) without labels
@@ -70,7 +69,6 @@ def convert(
     n_rows: int | None = None,
     dtype: Any = None,
     chunk_rows: int | None = None,
-    overwrite: bool = False,
     progress: Progress | None = None,
     label_column: str | int | None = None,
     columns: ColumnNames | None = None,
@@ -89,8 +87,8 @@ def convert(
         URL, store, node), array, or batches ``(X, y)`` or X. Dimensions after the first are
         flattened.
     store : path, zarr store or zarr group
-        Where to write. A path (a zip file if it ends in ``.zip``, else a directory) appears only
-        when it is complete. Other stores are written in place.
+        Where to write. A path, to a directory that does not exist, appears only when it is
+        complete. Other stores are written in place.
     labels : path, array-like, zarr node or False, default=None
         One label per row. If None, the labels of the source; if False, no labels.
     label : str or int, default=None
@@ -109,9 +107,6 @@ def convert(
         Type of the features; only floating types may round. By default float64 for text.
     chunk_rows : int, default=None
         Rows per chunk; about 4 MiB of rows if None.
-    overwrite : bool, default=False
-        Replace a group of these arrays in `store`. A store that holds anything else is never
-        replaced.
     progress : bool or callable, default=None
         True shows the progress, as `streamgda.accumulate` does; a callable gets the rows done and
         their total, or None, after each chunk.
@@ -132,10 +127,10 @@ def convert(
     Raises
     ------
     SourceNotFoundError, SourceError, InvalidDataError
-        If a file is missing or damaged, or lengths, widths, types or values do not fit. The message
-        names the line of a text.
+        If a file is missing or damaged, if something is at the path, or lengths, widths, types or
+        values do not fit. The message names the line of a text.
     InvalidParameterError
-        If a parameter is invalid, or if `store` exists and `overwrite` is not set.
+        If a parameter is invalid.
 
     Examples
     --------
@@ -152,7 +147,9 @@ def convert(
         n_rows = as_integer("n_rows", n_rows, "an integer >= 0", 0)
     if chunk_rows is not None:
         chunk_rows = as_integer("chunk_rows", chunk_rows, "an integer >= 1", 1)
-    check = partial(_check_replaceable, as_flag("overwrite", overwrite), (source, labels))
+    place = opening.as_target(store, "store")
+    if isinstance(place, Path) and place.suffix == ".zip":
+        raise InvalidParameterError(f"store={str(place)!r} is no directory; expected one")
     keep, own = missing_labels == "keep", labels is None
     label = renamed("label_column", label_column, "label", label)
     features = renamed("columns", columns, "features", features)
@@ -197,8 +194,10 @@ def convert(
         together = max(1, _WRITTEN_BYTES // (chunk_rows * row_bytes)) * chunk_rows
         chunks = _chunks(chain([first], blocks), min(together, n_rows or together), dtypes)
         del first
-        with opening.writing(store):
-            group = stack.enter_context(replaced_group(store, check, grows=True))
+        with opening.writing(store), opening.creating(store):
+            if isinstance(place, Path):
+                place = stack.enter_context(aside(place))
+            group = zarr.create_group(place)
         report = stack.enter_context(reporter(progress or False, n_rows, "converting"))
         _write(chunks, group, n_rows, chunk_rows, report, store)
         if feature_names is not None:
@@ -346,7 +345,7 @@ def _batch(batch: Any, labelled: bool, first: Block = ()) -> tuple[Block, Any]:
 
 def _opened(source: Any, names: tuple[str, str], stack: contextlib.ExitStack) -> tuple[Any, Any]:
     """Return the rows of a source, and the labels beside them, or None."""
-    path = opening.local_path(source)
+    path = local_path(source)
     suffix = None if path is None else path.suffix.lower()
     stored = isinstance(source, zarr.abc.store.Store) or (
         path is None and isinstance(source, _PATH)
@@ -526,46 +525,3 @@ def _number_type(wanted: Any) -> np.dtype | None:
 
 def _is_number_type(dtype: np.dtype) -> bool:
     return dtype.kind in _NUMBER_KINDS and dtype.itemsize <= 8
-
-
-# --- the destination ------------------------------------------------------------------------------
-
-
-def _check_replaceable(overwrite: bool, sources: Iterable[Any], place: Any) -> None:
-    """Raise `InvalidParameterError` unless a group can be written to a path or store.
-
-    Sources that will be read meanwhile must not be in a store that is written in place.
-    """
-    path = place if isinstance(place, Path) else None
-    if next(opening.contents(place), None) is None and not (path is not None and path.is_file()):
-        return
-    other = opening.stranger(
-        place, lambda node: ("X", "y") if isinstance(node, zarr.Group) else None
-    )
-    if path is not None and path.is_dir() == (path.suffix == ".zip"):
-        other = path.name
-    if other is not None:
-        raise InvalidParameterError(
-            f"{place} exists and is not replaced, because it holds what no conversion writes: "
-            f"{other}. Choose another path"
-        )
-    if not overwrite:
-        raise InvalidParameterError(f"{place} exists: overwrite=True would replace it")
-    if path is None:
-        _check_apart(place, sources)
-
-
-def _check_apart(store: Any, sources: Iterable[Any]) -> None:
-    """Raise `InvalidParameterError` if one of the sources is in a store."""
-    target = opening.locate(store)[0]
-    for source in sources:
-        located = isinstance(source, zarr.Array | zarr.Group) or "://" in str(source)
-        found = opening.locate(source)[0] if located else source
-        if type(found) is not type(target):
-            continue
-        with contextlib.suppress(AttributeError, NotImplementedError):  # they may be the same
-            if found.with_read_only(True) != target.with_read_only(True):
-                continue
-        raise InvalidParameterError(
-            f"{source} is in the store that would be overwritten; write to another one"
-        )

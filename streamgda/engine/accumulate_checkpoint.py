@@ -25,9 +25,8 @@ from streamgda.errors import (
 from streamgda.moments import ClassMoments, GroupedMoments, Moments, PairwiseMoments
 from streamgda.rows.sources import Slab
 from streamgda.runtime.parameters import as_number, shown
+from streamgda.storage.files import check_place, local_path
 from streamgda.storage.format import check_texts, check_whole
-from streamgda.storage.opening import local_path
-from streamgda.storage.replacing import only_writer, remove_left_overs, replacing, try_place
 from streamgda.storage.saved import Saved, State, description_of, nested, restore_nested
 
 KIND = "checkpoint"
@@ -36,7 +35,7 @@ _MOMENTS = {kind.__name__: kind for kind in _KINDS}
 
 
 def as_file(path: Any) -> Path:
-    """Return the local path of a checkpoint, and remove what killed processes left beside it.
+    """Return the local path of a checkpoint.
 
     Raises
     ------
@@ -49,24 +48,7 @@ def as_file(path: Any) -> Path:
     file = found.resolve()
     if file.is_dir():
         raise InvalidParameterError(f"checkpoint={str(path)!r} is a directory; expected a file")
-    remove_left_overs(file)
     return file
-
-
-@contextlib.contextmanager
-def only_run(checkpoint: Any) -> Iterator[None]:
-    """Enter a context in which no other process or thread uses a checkpoint, if there is one.
-
-    Raises
-    ------
-    CheckpointError
-        If another one does.
-    """
-    if checkpoint is None:
-        yield
-        return
-    with only_writer(as_file(checkpoint), CheckpointError):
-        yield
 
 
 def check_interval(seconds: float, name: str) -> float:
@@ -177,9 +159,9 @@ class Journal(Resumable):
         self.done = self._written = contents.done
 
     def try_place(self) -> None:
-        """Raise OSError, before the pass rather than later, if no checkpoint can be written."""
+        """Raise an error, before the pass rather than later, if no checkpoint can be written."""
         if self._file is not None and not self._tried:
-            try_place(self._file)
+            check_place(self._file)
         self._tried = True
 
     def refuse_skipped(self) -> None:
@@ -219,8 +201,7 @@ class Journal(Resumable):
         if self._file is None or self.done == self._written:
             return
         contents = CheckpointContents(self._description, self.done, dict(seen), dict(moments))
-        with replacing(self._file, ".zip") as partial:
-            contents.save(partial)
+        contents.save(self._file)
         self._was_kept()
 
 

@@ -33,7 +33,7 @@ from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 
-from streamgda.engine.accumulate_checkpoint import Journal, RowJournal, check_interval, only_run
+from streamgda.engine.accumulate_checkpoint import Journal, RowJournal, check_interval
 from streamgda.engine.fingerprints import SeenBatches, describe
 from streamgda.engine.plan import plan_moments
 from streamgda.engine.progress import Progress, reporter
@@ -291,10 +291,9 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
         grouped=groups is not None,
         feature_map=Lifting.of(feature_map),
     )
-    with only_run(checkpoint):
-        if columns is None and y is not None:
-            return asked.declared(_accumulated(asked, rows))
-        return asked.declared(_accumulated_batches(asked, rows, features, columns))
+    if columns is None and y is not None:
+        return asked.declared(_accumulated(asked, rows))
+    return asked.declared(_accumulated_batches(asked, rows, features, columns))
 
 
 def accumulate_into(
@@ -339,8 +338,7 @@ def accumulate_into(
         feature_map=moments._lifting,
         **options,
     )
-    with only_run(asked.checkpoint):
-        added: Any = _accumulated(asked, rows)
+    added: Any = _accumulated(asked, rows)
     if moments.n_features is not None:
         added = moments + added
     if decay is not None:

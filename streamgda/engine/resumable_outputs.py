@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,7 +30,7 @@ from streamgda.rows.opening import GROUP_ROWS, is_table_path, table_files
 from streamgda.rows.sources import RowSource
 from streamgda.rows.zarr import StoredRows, is_reference
 from streamgda.runtime.parameters import shown
-from streamgda.storage import replacing
+from streamgda.storage.files import is_free, local_path
 from streamgda.storage.format import check_whole
 from streamgda.storage.opening import (
     MARK,
@@ -39,15 +39,10 @@ from streamgda.storage.opening import (
     check_folder,
     check_new,
     creating,
-    local_path,
     mark_of,
     open_node,
-    path_of,
-    remove_partial_files,
-    stranger,
     writing,
 )
-from streamgda.storage.replacing import naming
 
 if TYPE_CHECKING:
     from streamgda.engine.scoring import Scoring
@@ -82,31 +77,6 @@ ENDINGS = ".parquet, .arrow or .csv (a table), "
 _EVERY = 10.0  # seconds between two updates of the attribute, at least
 # Labels shrink more than with zarr's own choice, in a fifth of the time.
 _COMPRESSION: Any = {"cname": "lz4", "clevel": 1, "shuffle": "bitshuffle"}
-
-
-def holds_scores(path: Path) -> bool:
-    """Return True if a path holds scores that were written here, and nothing else."""
-    return stranger(path, lambda node: None if mark_of(node) is None else [""]) is None
-
-
-@contextlib.contextmanager
-def only_writer(out: Any) -> Iterator[None]:
-    """Enter a context in which no other process or thread writes scores to this destination.
-
-    Errors of the system name it. Arrays in memory and in remote stores are not locked.
-
-    Raises
-    ------
-    SourceError
-        If another process or thread is writing scores there.
-    """
-    path = path_of(out)
-    if path is None:
-        yield
-        return
-    with naming(path, path), replacing.only_writer(path):
-        replacing.remove_left_overs(path)
-        yield
 
 
 class Output(Resumable):
@@ -149,7 +119,7 @@ class Output(Resumable):
         self._out = out
         self._kind = _kind_of(out)
         if self._kind is not None:
-            _check_file(Path(out), asked.overwrite)
+            _check_file(Path(out))
         elif self.array is None:
             check_new(out, ENDINGS)
         if asked.keys and self._kind is not _TABLE:
@@ -188,9 +158,6 @@ class Output(Resumable):
         refuse_others(fingerprint, self._fingerprint or {}, str(self))
         self.kept, self.done, self._written = kept, done, done
         self.array, self._started = found, True
-        path = path_of(found)
-        if path is not None:
-            remove_partial_files(path)
 
     def check(self) -> None:
         """Refuse an array that exists and cannot hold the scores.
@@ -228,18 +195,14 @@ class Output(Resumable):
         elif self.array is None and self._kind is not None:
             file = self._kind.writing(self._out, self._rows, width, dtype, self._asked)
             self.array = self._file.enter_context(file)
-            self._file.callback(_check_file, Path(self._out), self._asked.overwrite)
+            self._file.callback(_check_file, Path(self._out))
         elif self.array is None:
             import zarr  # noqa: PLC0415
 
             row_bytes = dtype.itemsize * math.prod(width)
-            path = local_path(self._out)
-            whole: AbstractContextManager[Any] = contextlib.nullcontext(self._out)
-            if path is not None and path.suffix != ".zip":
-                whole = replacing.replacing(path)
-            with writing(self._out), creating(self._out), whole as place:
+            with writing(self._out), creating(self._out):
                 self.array = zarr.create_array(
-                    place,
+                    self._out,
                     shape=(*self.grid.shape, *width),
                     chunks=(*self.grid.in_slabs(slab_rows, row_bytes).chunks, *width),
                     # Fixed-width strings are not in the specification of zarr v3; others are.
@@ -249,8 +212,6 @@ class Output(Resumable):
                     overwrite=False,
                     config=WHOLE,
                 )
-            if place is not self._out:
-                self.array = open_node(path, mode="r+")
         elif self._fingerprint is None and mark_of(self.array):
             del self.array.attrs[MARK]  # of the scores that these replace
         else:
@@ -374,7 +335,7 @@ def _replaceable(store: Any) -> bool:
 
 def _existing(out: Any) -> Any:
     path = local_path(out)
-    if path is not None and not replacing.exists(path):
+    if path is not None and not path.exists():
         return None
     try:
         return open_node(out, mode="r+")
@@ -382,9 +343,8 @@ def _existing(out: Any) -> Any:
         return None
 
 
-def _check_file(path: Path, overwrite: bool) -> None:
-    """Refuse the path of a file where something else is, or in a folder that does not exist."""
+def _check_file(path: Path) -> None:
+    """Refuse the path of a file where something is, or in a folder that does not exist."""
     check_folder(path)
-    replaced = overwrite and path.is_file()
-    if not (replaced or replacing.is_free(path)):
+    if not is_free(path):
         raise SourceError(f"out={path} exists already; choose another path, or remove it first")

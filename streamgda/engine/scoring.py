@@ -12,7 +12,7 @@ from streamgda.engine.fingerprints import describe, fingerprint_rows
 from streamgda.engine.plan import plan_rows
 from streamgda.engine.progress import Progress
 from streamgda.engine.reading import on_dask, read_by_workers, reading
-from streamgda.engine.resumable_outputs import Output, only_writer
+from streamgda.engine.resumable_outputs import Output
 from streamgda.rows import Rows, as_source
 from streamgda.rows.arrays import as_slab, is_plain
 from streamgda.rows.sources import RowSource, check_rows, placing
@@ -41,8 +41,6 @@ class Scoring:
         for containers that keep them.
     keys : str or sequence of str, optional
         Columns of the table that is scored which are copied to a table of scores.
-    overwrite : bool
-        Replace a file that exists.
     fingerprint : dict, optional
         Identifies `function`, as JSON. If it is given, an attribute of a zarr array keeps how far
         it has been written; if the process is stopped, the same call resumes there.
@@ -60,7 +58,6 @@ class Scoring:
     classes: np.ndarray | None = None
     fill: Any = None
     keys: Any = ()
-    overwrite: bool = False
     fingerprint: Mapping[str, Any] | None = None
     held: int = 0
     max_memory: int | str | None = None
@@ -118,8 +115,7 @@ def score(function: Callable[..., np.ndarray], X: Any, out: Any = None, **option
     if out is not None and isinstance(rows, LabelledRows):
         raise refuse("out", out, "None: write the DataArray that is returned by its own to_zarr")
     if rows.executor == "dask":
-        with only_writer(out):
-            return on_dask().score(asked, rows, out)
+        return on_dask().score(asked, rows, out)
     check_rows(rows)
     scores = _score_source(asked, rows, out)
     return rows.wrapped(scores, asked.name, asked.classes, asked.fill) if out is None else scores
@@ -133,27 +129,26 @@ def _score_source(asked: Scoring, rows: RowSource, out: Any) -> Any:
     kept = None
     if asked.fingerprint and out is not None:
         kept = {**asked.fingerprint, "X": describe(rows)}
-    with only_writer(out):
-        output = Output(out, rows, asked, kept)
-        output.check()
-        slab_rows = plan_rows(
-            Rows(rows, keys),
-            allowed,
-            held,
-            out_row_bytes=asked.row_bytes,
-            out_rows=output.unit,
-        )
-        if kept:
-            slab_rows = output.resume(slab_rows, Rows(rows))
-        if read_by_workers(rows):
-            dask = on_dask()
-            if out is not None:
-                first = asked.function(rows.read(0, 1), 0)
-                output.prepare(first.shape[1:], first.dtype, dask.scored_rows(rows))
-            if out is None or output.shareable:
-                with placing(rows):
-                    return dask.score_store(asked, rows, output, slab_rows)
-        return _score_slabs(asked, rows, output, slab_rows)
+    output = Output(out, rows, asked, kept)
+    output.check()
+    slab_rows = plan_rows(
+        Rows(rows, keys),
+        allowed,
+        held,
+        out_row_bytes=asked.row_bytes,
+        out_rows=output.unit,
+    )
+    if kept:
+        slab_rows = output.resume(slab_rows, Rows(rows))
+    if read_by_workers(rows):
+        dask = on_dask()
+        if out is not None:
+            first = asked.function(rows.read(0, 1), 0)
+            output.prepare(first.shape[1:], first.dtype, dask.scored_rows(rows))
+        if out is None or output.shareable:
+            with placing(rows):
+                return dask.score_store(asked, rows, output, slab_rows)
+    return _score_slabs(asked, rows, output, slab_rows)
 
 
 def _score_slabs(asked: Scoring, rows: RowSource, output: Output, slab_rows: int) -> Any:

@@ -18,7 +18,8 @@ from streamgda.runtime.parameters import (
     require,
 )
 from streamgda.runtime.retry import raised_as
-from streamgda.storage.opening import check_exists, local_path, named, open_node
+from streamgda.storage.files import local_path
+from streamgda.storage.opening import check_exists, named, open_node
 
 
 def open_arrays(

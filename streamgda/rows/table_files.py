@@ -47,8 +47,7 @@ from streamgda.rows.text_files import Contents, Label, NoRowsError, Text, label_
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import ColumnNames, refuse
 from streamgda.runtime.retry import brief, raised_as
-from streamgda.storage.opening import local_path
-from streamgda.storage.replacing import replacing
+from streamgda.storage.files import aside, local_path
 
 _SHOWN = 20  # names of columns in an error message
 _BLOCK_BYTES = 1 << 24  # of rows that are decoded at a time
@@ -1089,7 +1088,7 @@ def writing_table(
         raise InvalidParameterError(
             f"{path} is among the files of the rows that are scored; name another path"
         )
-    with replacing(Path(path)) as partial, contextlib.ExitStack() as stack:
+    with aside(Path(path)) as partial, contextlib.ExitStack() as stack:
 
         def opened(schema: Any) -> Any:
             return _writer(stack, str(partial), str(path), schema)

@@ -1,37 +1,30 @@
-"""The format of saved objects: arrays and JSON attributes as a versioned zarr group.
+"""The format of saved objects: named arrays and a JSON head in an npz file.
 
-A group holds numbers and JSON, in a directory, a zip file or any zarr store. Reading it never
-executes anything, and takes memory in proportion to the bytes that are there, because arrays are
-not compressed. They are small all the same: integers are written in four bytes where all values of
-an array fit. This module knows nothing of what the arrays mean.
-
-The description of the object, an attribute of the group, holds checksums of all arrays and of
-itself, and every array has the description's checksum as an attribute. So a file or a zip member
-that was taken from another saved object does not fit the others, even where all numbers are equal.
+Reading executes nothing, and takes no more memory than the file has bytes: no member is compressed,
+and every size is compared with what is there before memory is taken. docs/format.md describes the
+format. This module knows nothing of what the arrays mean.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import re
+import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
-from functools import lru_cache, partial
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 
-from streamgda.errors import FormatError, InvalidParameterError, SourceError, cause_of
+from streamgda.errors import FormatError, InvalidParameterError
 from streamgda.runtime.parameters import shown
-from streamgda.storage import opening
 
 FORMAT = "streamgda"
-VERSION = 4
-_READABLE = (VERSION,)
+VERSION = 1
+HEAD = "streamgda.json"  # the first member
 
-MOST_METADATA = 1 << 28  # bytes of a zarr.json, or of the table of contents of a zip file
+Contents = tuple[str, dict[str, Any], dict[str, np.ndarray]]  # kind, attributes (JSON), arrays
+
 MOST_ROWS = 1 << 53  # that a count can have: beyond, counts of rows are not exact in float64
 _ROUNDING = 1e-6  # by which sums of squares may fall below zero, relative to the largest of them
 
@@ -41,293 +34,171 @@ _JSON_TYPES: dict[str, type] = {"b": bool, "f": float} | dict.fromkeys("iumM", i
 _JSON_TYPES |= dict.fromkeys("US", str)
 _PADDED_BYTES = 1 << 20  # most bytes of text labels that are padded to a greater width
 
-_CHUNK_BYTES = 1 << 23
-_FEW_PARTS = 16
-_BINDING = "streamgda_checksum"  # the attribute of arrays
-_COMPARED = (  # entries of an array's metadata
-    *("zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding"),
-    *("codecs", "storage_transformers", "attributes"),
-)
-_INT64 = np.dtype(np.int64)
-_NARROW = (np.dtype(np.uint32), np.dtype(np.int32))  # stored types of int64 arrays that fit
+_LOCAL_HEADER = 30  # bytes before the name of the first member
+_CHECKSUM = 8  # hexadecimal digits, which end the file
+_BLOCK = 1 << 20  # bytes of which the checksum is computed at a time
+_UNIX = 3  # the system that all files name, so that equal objects have equal bytes
 
 
 def write(
-    store: Any, kind: str, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+    file: BinaryIO, kind: str, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
 ) -> None:
-    """Write a group of a kind, replacing the saved group that is there.
+    """Write arrays and attributes.
 
     Parameters
     ----------
-    store : path, zarr store or zarr group
-        A path that ends in ``.zip`` becomes a zip file, any other path a directory.
+    file : binary file
+        An empty file that can be read and written at any place.
     kind : str
-        Kind of the saved object, which `read` expects.
+        Kind of the saved object.
     attributes : dict
         Values that JSON can hold.
     arrays : dict of str to ndarray
-        Names may contain slashes: these arrays are written to groups within the group.
+        Arrays of numbers or flags. Names may contain slashes.
 
     Raises
     ------
-    SourceError
-        If the store holds anything else, which replacing would delete.
     InvalidParameterError
-        If the attributes are longer than any that `read` accepts.
+        If JSON cannot hold the attributes. Nothing is written.
     """
-    dtypes = {name: array.dtype.newbyteorder("=").str for name, array in arrays.items()}
-    written = {
-        name: _narrowed(np.asarray(a, dtypes[name], order="C")) for name, a in arrays.items()
-    }
-    description = {
+    stored = {n: np.asarray(a, a.dtype.newbyteorder("<"), order="C") for n, a in arrays.items()}
+    head = {
         "format": FORMAT,
         "version": VERSION,
         "kind": kind,
         "attributes": dict(attributes),
-        "arrays": {
-            name: [list(a.shape), a.dtype.str, _checksum(a), dtypes[name]]
-            for name, a in written.items()
-        },
+        "arrays": {n: {"dtype": a.dtype.str, "shape": a.shape} for n, a in stored.items()},
     }
-    description["checksum"] = checksum_of(description)
-    # zarr writes it with line breaks and spaces. A few more bytes surround it.
-    size = len(json.dumps({"attributes": {FORMAT: description}}, indent=2))
-    if size > MOST_METADATA - (1 << 10):
-        raise InvalidParameterError(
-            f"labels, names and offset take {size} bytes as JSON; at most {MOST_METADATA} bytes "
-            f"can be read again"
-        )
-    opening.undisturbed(store, _fill, store, description, written)
-
-
-def _fill(store: Any, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Write the group of this description."""
-    from streamgda.storage.guards import replaced_group  # noqa: PLC0415  (it needs zarr)
-
-    check = partial(_check_replaceable, store)
-    new = replaced_group(store, check, attributes={FORMAT: description})
-    with opening.writing(store), new as group:
-        for name, array in arrays.items():
-            binding = {_BINDING: description["checksum"]}
-            layout = _layout(array.shape, array.dtype)
-            # A copy, as stores in memory keep what they are given.
-            group.create_array(name, attributes=binding, **layout)[...] = array.copy()
-
-
-def check_offset(offset: Any) -> None:
-    """Raise `InvalidParameterError` unless JSON can hold an offset, and gives it back."""
     try:
-        json.dumps(offset, allow_nan=False)
-        _check_keys(offset)
+        text = json.dumps(head, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidParameterError(
-            f"offset={shown(offset)} cannot be kept: {error}. Give a value that JSON can hold, "
-            f"such as a number, a string, or a dict of them"
-        ) from None
+        raise InvalidParameterError(f"this cannot be saved as JSON: {error}") from None
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(_member(HEAD, len(text)), text)
+        for name, array in stored.items():
+            with archive.open(_member(f"{name}.npy", array.nbytes), "w") as member:
+                np.lib.format.write_array(member, array, (1, 0), allow_pickle=False)
+        archive.comment = b"0" * _CHECKSUM
+    checksum = _checksum(file)
+    file.seek(-_CHECKSUM, 2)
+    file.write(checksum)
 
 
-def _check_keys(value: Any) -> None:
-    """Raise TypeError for keys of dicts that JSON would turn into strings."""
-    if isinstance(value, Mapping):
-        for key in value:
-            if not isinstance(key, str):
-                raise TypeError(f"the key {shown(key)} is not a string")
-    if isinstance(value, Mapping | list | tuple):
-        for entry in value.values() if isinstance(value, Mapping) else value:
-            _check_keys(entry)
-
-
-@opening.reread_if_replaced
-def read(store: Any, kind: str | None = None) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
-    """Read a group of a kind, or of any.
-
-    Parameters
-    ----------
-    store : path, zarr store or zarr group
-    kind : str, optional
+def read(file: BinaryIO) -> Contents:
+    """Read what `write` wrote.
 
     Returns
     -------
     kind : str
     attributes : dict
     arrays : dict of str to ndarray
+        New arrays, in the byte order of this machine.
 
     Raises
     ------
-    SourceNotFoundError
-        If the store does not exist.
     FormatError
-        If the store holds anything else, has an unknown version, or is damaged.
+        If the file holds anything else, has an unknown version, or is damaged. The message does
+        not name the file.
     """
-    with _opened(store) as (group, attributes):
-        head, checksum = _description(group, attributes, kind)
-        try:
-            binding = {} if head["version"] == 3 else {_BINDING: checksum}
-            arrays = {n: _array(group, n, binding, *spec) for n, spec in head["arrays"].items()}
-        except Exception as error:  # a store may raise any kind, and so may impossible numbers
-            raise FormatError(f"{group} is damaged: {error!r}") from cause_of(error)
-        return str(head["kind"]), dict(head["attributes"]), arrays
-
-
-@opening.reread_if_replaced
-def kind_of(store: Any) -> str:
-    """Return the kind of a saved group; errors as of `read`."""
-    with _opened(store) as (group, attributes):
-        return str(_description(group, attributes, None)[0]["kind"])
-
-
-def checksum_of(description: Mapping[str, Any]) -> int:
-    """Return the checksum of a description that does not include its checksum yet."""
-    return zlib.crc32(json.dumps(description, sort_keys=True).encode())
-
-
-# --- reading ----------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _opened(store: Any) -> Iterator[tuple[Any, Any]]:
-    """Open a group to read bytes, without zarr; provide it with its attributes."""
-    from streamgda.storage.guards import Guarded  # noqa: PLC0415  (it needs zarr)
-
-    found, inside = opening.locate(store)
+    if not is_saved(file):
+        raise FormatError("it is not a file that streamgda saved")
+    checksum, found = _checksum(file), file.read()
+    if checksum != found:
+        raise FormatError("it is damaged or incomplete: it does not have its own checksum")
+    size = file.tell()
     try:
-        try:
-            group = Guarded(found, inside)
-            attributes = group.metadata().get("attributes")
-        except Exception as error:  # the kind depends on the store
-            message = f"{store} is not a zarr group that can be read: {error!r}"
-            raise FormatError(message) from cause_of(error)
-        yield group, attributes
-    finally:
-        opening.close(store, found)
+        with zipfile.ZipFile(file) as archive:
+            return _read(archive, size)
+    except (FormatError, MemoryError):
+        raise
+    except Exception as error:  # zipfile and NumPy raise almost any kind for invented contents
+        raise FormatError(f"it is damaged: {error!r:.500}") from None
 
 
-def _description(group: Any, attributes: Any, kind: str | None) -> tuple[dict[str, Any], int]:
-    """Return the description of a group and its checksum, after checking all but the arrays."""
-    head = attributes.get(FORMAT) if isinstance(attributes, dict) else None
-    if not isinstance(head, dict) or head.get("format") != FORMAT:
-        raise FormatError(f"{group} is a zarr group, but not one that streamgda saved")
-    if type(head.get("version")) is not int or head["version"] not in _READABLE:
+def is_saved(file: BinaryIO) -> bool:
+    """Return True if a file that is open at its start begins as those that `write` writes."""
+    start = file.read(_LOCAL_HEADER + len(HEAD))
+    return start.startswith(b"PK\3\4") and start[_LOCAL_HEADER:] == HEAD.encode()
+
+
+def _read(archive: zipfile.ZipFile, size: int) -> Contents:
+    members = archive.infolist()
+    packed = any(m.compress_type or m.file_size != m.compress_size for m in members)
+    if packed or sum(member.file_size for member in members) > size:
+        raise FormatError("it has members that are compressed, or longer than the file")
+    head = json.loads(archive.read(HEAD), parse_constant=_refuse_constant)
+    if head["format"] != FORMAT:
+        raise FormatError("it is not a file that streamgda saved")
+    if type(head["version"]) is not int or head["version"] != VERSION:
         raise FormatError(
-            f"{group} has format version {head.get('version')!r}; this streamgda reads "
-            f"version {', '.join(map(str, _READABLE))}. Update streamgda"
+            f"it has version {head['version']!r:.100} of the format; this streamgda reads version "
+            f"{VERSION}: update streamgda"
         )
-    checksum = head.pop("checksum", None)
+    kind, attributes, listed = head["kind"], head["attributes"], head["arrays"]
+    if [member.filename for member in members] != [HEAD, *(f"{name}.npy" for name in listed)]:
+        raise FormatError("it does not have the arrays that its head lists")
+    if type(kind) is not str or type(attributes) is not dict:
+        raise FormatError("its head is incomplete")
+    arrays = {name: _array(archive, name, **listed[name]) for name in listed}
+    return kind, attributes, arrays
+
+
+def _array(archive: zipfile.ZipFile, name: str, dtype: str, shape: list[int]) -> np.ndarray:
+    """Return an array, which has to be in its member as the head says."""
+    stored = np.dtype(dtype)
+    if stored.kind not in NUMBERS or stored.str != dtype:
+        raise ValueError(f"{name} has dtype {dtype!r:.100}")
+    if not all(type(n) is int and n >= 0 for n in shape):
+        raise ValueError(f"{name} has shape {shape!r:.100}")
+    n_bytes = math.prod(shape) * stored.itemsize
+    with archive.open(f"{name}.npy") as member:
+        version = np.lib.format.read_magic(member)
+        found = np.lib.format.read_array_header_1_0(member) if version == (1, 0) else version
+        if found != (tuple(shape), False, stored):
+            raise ValueError(f"{name} has the header {found!r:.200}")
+        if archive.getinfo(f"{name}.npy").file_size - member.tell() != n_bytes:
+            raise ValueError(f"{name} does not have {n_bytes} bytes")
+        array = np.empty(shape, stored)
+        into: Any = member
+        into.readinto(array.reshape(-1).view(np.uint8))
+        if member.read():  # reads to the end, where its checksum is compared
+            raise ValueError(f"{name} has more than {n_bytes} bytes")
+    return array.astype(stored.newbyteorder("="), copy=False)
+
+
+def _member(name: str, size: int) -> zipfile.ZipInfo:
+    """Return a member that is not compressed and has no time."""
+    member = zipfile.ZipInfo(name)
+    member.create_system, member.file_size = _UNIX, size
+    return member
+
+
+def _checksum(file: BinaryIO) -> bytes:
+    """Return the CRC-32 of all bytes but the last digits, where the file is left."""
+    left = file.seek(0, 2) - _CHECKSUM
+    file.seek(0)
+    checksum = 0
+    while left > 0:
+        block = file.read(min(left, _BLOCK))
+        checksum, left = zlib.crc32(block, checksum), left - len(block)
+    return f"{checksum:0{_CHECKSUM}x}".encode()
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def check_offset(offset: Any) -> None:
+    """Raise `InvalidParameterError` unless JSON can hold an offset, and gives it back."""
     try:
-        intact = type(checksum) is int and checksum == checksum_of(head)
-    except RecursionError:
-        intact = False
-    if not intact:
-        raise FormatError(f"{group} is damaged: its description has another checksum")
-    if kind is not None and head.get("kind") != kind:
-        raise FormatError(f"{group} holds {head.get('kind')!r}, expected {kind!r}")
-    parts = {"kind": str, "arrays": dict, "attributes": dict}
-    if not all(isinstance(head.get(name), part) for name, part in parts.items()):
-        raise FormatError(f"{group} is damaged: its description is incomplete")
-    return head, checksum
-
-
-def _array(
-    group: Any,
-    name: str,
-    attributes: dict[str, Any],
-    shape: Any,
-    dtype_name: Any,
-    crc: Any,
-    meant: Any,
-) -> np.ndarray:
-    """Return an array whose metadata must be what `write` writes.
-
-    It is created from its bytes, every chunk in its full length.
-    """
-    if len(name) > 100 or not re.fullmatch(r"[\w-]+(/[\w-]+)*", name):
-        raise ValueError(f"{name!r} is not a name of an array")
-    if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
-        raise ValueError(f"{name!r} has shape {shape!r}")
-    dtype = np.dtype(str(dtype_name))
-    narrow = dtype in _NARROW and meant == _INT64.str
-    if dtype.str != dtype_name or dtype.kind not in NUMBERS or not (narrow or dtype.str == meant):
-        raise ValueError(f"{name!r} has dtype {dtype_name!r} for {meant!r}")
-    found = group.metadata(name)
-    expected = _metadata(tuple(shape), dtype) | {"attributes": attributes}
-    for key in _COMPARED:
-        if found.get(key) != expected.get(key):
-            raise FormatError(
-                f"{name} has {key} {found.get(key)!r:.200}, expected {expected.get(key)}"
-            )
-    chunk_shape = expected["chunk_grid"]["configuration"]["chunk_shape"]
-    n_bytes, data = math.prod(chunk_shape) * dtype.itemsize, bytearray()
-    n_chunks = -(-shape[0] // chunk_shape[0]) if shape else 1
-    for number in range(n_chunks if math.prod(shape) else 0):
-        place = [str(number), *["0"] * len(shape)][: len(shape)]
-        data += group.chunk("/".join([name, "c", *place]), n_bytes)
-    del data[math.prod(shape) * dtype.itemsize :]
-    array: np.ndarray = np.ndarray(tuple(shape), dtype, data)
-    if _checksum(array) != crc:
-        raise ValueError(f"{name!r} does not match its checksum")
-    return array.astype(_INT64 if narrow else dtype.newbyteorder("="), copy=False)
-
-
-@lru_cache
-def _metadata(shape: tuple[int, ...], dtype: np.dtype) -> dict[str, Any]:
-    """Return zarr's metadata of an array that `write` has written, as JSON holds it."""
-    import zarr  # noqa: PLC0415
-
-    array = zarr.create_array(zarr.storage.MemoryStore(), **_layout(shape, dtype))
-    return json.loads(json.dumps(array.metadata.to_dict()))
-
-
-# --- writing ----------------------------------------------------------------------------------
-
-
-def _check_replaceable(store: Any, _: Any) -> None:
-    """Raise SourceError if the store holds anything that streamgda did not save."""
-
-    def arrays_of(node: Any) -> list[str] | None:
-        if FORMAT not in node.attrs:  # an empty group of the caller's store may be filled
-            return None if opening.local_path(store) is not None else []
-        head = node.attrs[FORMAT]
-        return [*map(str, head.get("arrays") or ())] if isinstance(head, dict) else []
-
-    other = opening.stranger(store, arrays_of)
-    if other is not None:
-        raise SourceError(
-            f"{store} holds something else than a saved object of streamgda, and saving would "
-            f"delete it ({other}): choose another path, or remove it first"
-        )
-
-
-def _narrowed(array: np.ndarray) -> np.ndarray:
-    """Return integers in four bytes each, if all of them fit."""
-    if array.dtype == _INT64 and array.size:
-        low, high = array.min(), array.max()
-        for dtype in _NARROW:
-            if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
-                return array.astype(dtype)
-    return array
-
-
-def _checksum(array: np.ndarray) -> int:
-    return zlib.crc32(array.data if array.size else b"")
-
-
-def _layout(shape: tuple[int, ...], dtype: np.dtype) -> dict[str, Any]:
-    """Return the layout of an array: uncompressed, in equal chunks along the first axis."""
-    chunks: tuple[int, ...] = ()
-    if shape:
-        row = max(1, math.prod(shape[1:]) * dtype.itemsize)
-        least = max(1, -(-shape[0] // max(1, _CHUNK_BYTES // row)))
-        # The last chunk is written in full too, which matters if there are few.
-        counts = range(least, least + min(least, _FEW_PARTS) + 1)
-        parts = min(counts, key=lambda n: n * -(-shape[0] // n))
-        chunks = (max(1, -(-shape[0] // parts)), *(max(1, n) for n in shape[1:]))
-    return {
-        "shape": shape,
-        "dtype": dtype,
-        "chunks": chunks,
-        "compressors": None,
-        "config": {"write_empty_chunks": True},
-    }
+        loaded = json.loads(json.dumps(offset, allow_nan=False))
+        if loaded != offset:
+            raise ValueError(f"it would be loaded as {shown(loaded)}")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidParameterError(
+            f"offset={shown(offset)} cannot be saved: {error}. Give a value that JSON can hold, "
+            f"such as a number, a string, or a dict of them"
+        ) from None
 
 
 # --- triangles of matrices, and labels as JSON ------------------------------------------------

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
-import zipfile
-from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import wraps
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from streamgda.errors import (
-    FormatError,
     InvalidParameterError,
     SourceError,
     SourceNotFoundError,
@@ -20,12 +16,9 @@ from streamgda.errors import (
     cause_of,
     printable,
 )
-from streamgda.runtime.interruption import uninterrupted
 from streamgda.runtime.parameters import check_type, shown
 from streamgda.runtime.retry import brief, raised_as
-from streamgda.storage.replacing import exists
-
-Result = TypeVar("Result")
+from streamgda.storage.files import is_free, local_path
 
 WHOLE = {"write_empty_chunks": True}  # configuration of arrays without missing chunks
 MARK = "streamgda_scores"  # the attribute of arrays of scores that keeps how far they are written
@@ -33,17 +26,11 @@ _LONGEST = 200  # characters of a name in a message
 
 _ENDINGS = ("", ".zarr", ".zip", ".partial")  # of new arrays and groups
 
-# Names of the files of zarr, format 3. It writes each under the first name, and then renames it.
-_PARTIAL = r"\.[0-9a-f]{32}\.partial"
-_METADATA = rf"zarr(\.json|{_PARTIAL})"
-_CHUNK = rf"c(/[0-9]+)*({_PARTIAL})?"
-
 
 def open_node(
     store: Any,
     *,
     storage_options: Mapping[str, Any] | None = None,
-    guard: Callable[[Any], Any] | None = None,
     mode: Literal["r", "r+"] = "r",
 ) -> Any:
     """Open a zarr group or array.
@@ -53,8 +40,6 @@ def open_node(
     store : path, URL, zarr store or group
     storage_options : dict, optional
         Options of the file system of a URL: credentials, an endpoint.
-    guard : callable, optional
-        Wraps the zarr store in another one; see `streamgda.storage.guards`.
     mode : {"r", "r+"}
         "r+" allows writing to an existing node.
 
@@ -74,7 +59,7 @@ def open_node(
 
         found, inside = locate(store, storage_options, read_only=mode == "r")
         try:
-            return zarr.open(found if guard is None else guard(found), path=inside, mode=mode)
+            return zarr.open(found, path=inside, mode=mode)
         except BaseException:
             close(store, found)
             raise
@@ -100,24 +85,6 @@ def opened_node(store: Any, **options: Any) -> Iterator[Any]:
         yield node
     finally:
         close(store, node.store)
-
-
-@contextlib.contextmanager
-def described(store: Any) -> Iterator[Any]:
-    """Open any zarr group or array, to read its metadata only.
-
-    Raises
-    ------
-    SourceNotFoundError
-        If the store does not exist.
-    SourceError
-        If it is not zarr, or cannot be described.
-    """
-    from streamgda.storage.guards import Described  # noqa: PLC0415  (it needs zarr)
-
-    failure = f"{store} cannot be described"
-    with raised_as(SourceError, failure), opened_node(store, guard=Described) as node:
-        yield node
 
 
 def as_target(store: Any, name: str) -> Any:
@@ -186,7 +153,7 @@ def check_new(store: Any, files: str = "") -> None:
 def check_exists(store: Any, expected: str = "") -> None:
     """Raise SourceNotFoundError if a local path does not exist."""
     path = local_path(store)
-    if path is not None and not exists(path):
+    if path is not None and not path.exists():
         raise SourceNotFoundError(f"{path} does not exist{expected and f'; expected {expected}'}")
 
 
@@ -221,101 +188,15 @@ def creating(store: Any) -> Iterator[None]:
     """
     import zarr  # noqa: PLC0415
 
-    errors = zarr.errors
+    errors, path = zarr.errors, path_of(store)
     try:
-        if next(contents(store), None) is not None:
+        if path is not None and not is_free(path):
             raise FileExistsError
         yield
     except (FileExistsError, errors.ContainsGroupError, errors.ContainsArrayError):
         raise SourceError(
-            f"out={named(store)} exists already; choose another path, or remove it first"
+            f"{named(store)} exists already; choose another path, or remove it first"
         ) from None
-
-
-def stranger(store: Any, arrays_of: Callable[[Any], Collection[str] | None]) -> str | None:
-    """Return the name of something in a store that must not be replaced; None if nothing is.
-
-    Parameters
-    ----------
-    store : path, URL, zarr store or group
-    arrays_of : callable
-        Called with the node in the store; returns the names of the arrays in a group that may be
-        replaced ("" is an array without a group), or None if the node may not.
-    """
-    while True:
-        before = _identity(store)
-        found = _stranger(store, arrays_of)
-        # The files of a directory are listed one by one, and its writer may replace it meanwhile.
-        if _identity(store) == before:
-            return found
-
-
-def _stranger(store: Any, arrays_of: Callable[[Any], Collection[str] | None]) -> str | None:
-    first = next(contents(store), None)
-    if first is None:
-        return None
-    try:
-        with described(store) as node:
-            arrays = arrays_of(node)
-    except (SourceError, SourceNotFoundError, FormatError):
-        return first
-    if arrays is None:
-        return first
-    parents = (name.split("/")[:n] for name in arrays for n in range(name.count("/") + 1))
-    nodes = {"", *arrays, *map("/".join, parents)}
-    own = [f"{re.escape(f'{name}/' if name else '')}{_METADATA}" for name in nodes]
-    own += [f"{re.escape(f'{name}/' if name else '')}{_CHUNK}" for name in arrays]
-    known = re.compile("|".join(own))
-    return next((name for name in contents(store) if not known.fullmatch(name)), None)
-
-
-def remove_partial_files(folder: Path) -> None:
-    """Remove what a killed process has left beside the chunks of an array of scores."""
-    left = re.compile(rf"(zarr|c(/[0-9]+)*){_PARTIAL}")
-    for name in contents(folder):
-        if left.fullmatch(name):
-            (folder / name).unlink(missing_ok=True)
-
-
-def contents(store: Any) -> Iterator[str]:
-    """Yield the names of all files of a local path, or all keys of a store.
-
-    A file that is no zip file is a name, too.
-    """
-    path = local_path(store)
-    if path is None:
-        yield from _keys(*locate(store, read_only=False))
-    elif path.is_dir():
-        for folder, folders, files in os.walk(path):
-            here = Path(folder)
-            links = (name for name in folders if (here / name).is_symlink())
-            empty = () if folders or files or here == path else ("",)
-            for name in (*files, *links, *empty):
-                yield (here / name).relative_to(path).as_posix()
-    elif exists(path):
-        try:
-            with zipfile.ZipFile(path) as packed:
-                yield from packed.namelist()
-        except (OSError, zipfile.BadZipFile):
-            yield path.name
-
-
-def _keys(store: Any, inside: str) -> Iterator[str]:
-    """Yield the keys below a place in a store, as far as it can list them."""
-    root = getattr(store, "root", None)
-    if isinstance(root, Path):
-        yield from contents(root / inside)
-    elif getattr(store, "supports_listing", False):
-        from zarr.buffer import default_buffer_prototype  # noqa: PLC0415
-        from zarr.core.sync import sync  # noqa: PLC0415
-
-        start = f"{inside}/" if inside else ""
-
-        async def listed() -> list[str]:
-            await store.get("zarr.json", default_buffer_prototype())  # opens it
-            return [key async for key in store.list_prefix(start)]
-
-        yield from (key.removeprefix(start) for key in sync(listed()))
 
 
 def named(store: Any) -> str:
@@ -380,68 +261,6 @@ def is_remote(store: Any) -> bool:
     from zarr.storage import LocalStore, MemoryStore, ZipStore  # noqa: PLC0415
 
     return not isinstance(found, LocalStore | MemoryStore | ZipStore)
-
-
-def undisturbed(store: Any, function: Callable[..., Result], *arguments: Any) -> Result:
-    """Call a function that reads or writes a store, completely if the store is on a local disk.
-
-    zarr has one thread for everything. An interrupt of what waits for it may leave a lock behind
-    that this thread needs, and then all that comes later waits for ever. Waits for a remote store
-    may be long, and can be interrupted.
-    """
-    if path_of(store) is None:
-        return function(*arguments)
-    return uninterrupted(function, *arguments)
-
-
-def reread_if_replaced(read: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a function that reads a store read it again if it was replaced meanwhile.
-
-    Files of a directory are opened one by one, and so a reader may find old and new ones.
-    """
-
-    @wraps(read)
-    def consistent(store: Any, *arguments: Any) -> Any:
-        while True:
-            before = _identity(store)
-            try:
-                return undisturbed(store, read, store, *arguments)
-            except (FormatError, SourceError, SourceNotFoundError):
-                if _identity(store) == before:
-                    raise
-
-    return consistent
-
-
-def _identity(store: Any) -> tuple[int, int] | None:
-    """Return what distinguishes the file or directory at a path from the one that replaces it."""
-    path = local_path(store)
-    if path is None or not exists(path):
-        return None
-    with contextlib.suppress(FileNotFoundError):
-        found = path.stat()
-        return found.st_ino, found.st_ctime_ns
-    return None
-
-
-def local_path(store: Any) -> Path | None:
-    """Return the local path that a store was given as, if it was.
-
-    Raises
-    ------
-    InvalidParameterError
-        For a text that cannot be a path.
-    """
-    if not isinstance(store, str | os.PathLike) or "://" in str(store):
-        return None
-    if store == "" or "\0" in str(store):
-        raise InvalidParameterError(f"{str(store)!r} is not a path: it is empty, or holds a NUL")
-    if re.match(r"[a-z][a-z0-9+.-]+:/", str(store)):
-        raise InvalidParameterError(
-            f"{named(store)} is a URL that was made a path, which has lost a slash; expected a "
-            f"path on this machine, or a URL as a text"
-        )
-    return Path(store)
 
 
 def path_of(store: Any) -> Path | None:

@@ -1,4 +1,4 @@
-"""`Saved`: objects that can be written as a zarr group or as bytes; `load` reads any of them.
+"""`Saved`: objects that can be written to a file or as bytes; `load` reads any of them.
 
 Nothing registers its class: names in files are looked up among the public names of the package,
 which imports them.
@@ -7,6 +7,7 @@ which imports them.
 from __future__ import annotations
 
 import inspect
+import io
 import math
 import sys
 from abc import ABC, abstractmethod
@@ -15,12 +16,13 @@ from contextlib import nullcontext
 from copy import deepcopy
 from functools import wraps
 from importlib import import_module
-from typing import Any, ClassVar, Self, TypeVar, overload
+from typing import Any, BinaryIO, ClassVar, Self, TypeVar, overload
 
 import numpy as np
 
 from streamgda.errors import FormatError
 from streamgda.runtime.display import html_table
+from streamgda.storage import files
 from streamgda.storage.format import check_offset, read, write
 
 State = tuple[dict[str, Any], dict[str, np.ndarray]]  # attributes (as JSON) and arrays
@@ -46,13 +48,14 @@ _CLASSES = {
 
 
 class Saved(ABC):
-    """Base of objects that can be written as a zarr group or as bytes, and read again.
+    """Base of objects that can be written to a file or as bytes, and read again.
 
     Subclasses define `_kind`, `_state` and `_from_state`. Only this module and subclasses call
     these; other modules call `state_of` and `restore`.
     """
 
-    _kind: ClassVar[str] = _ESTIMATOR  # identifies the saved group
+    _kind: ClassVar[str] = _ESTIMATOR  # identifies saved objects
+    offset_: Any = None  # that this object was saved with, if it was loaded
 
     def _locked(self) -> Any:
         """Return a context in which no other thread changes this object."""
@@ -68,21 +71,23 @@ class Saved(ABC):
         """Return a deep copy: states change in place, and a shallow one would change with them."""
         return deepcopy(self)
 
-    def save(self, store: Any, *, offset: Any = None) -> None:
-        """Write this object as a zarr group, replacing the one that was saved there.
+    def save(self, path: Any, *, offset: Any = None) -> None:
+        """Write this object to a file, replacing the one that was saved there.
+
+        Whenever the process is killed, the file is the old or the new one.
 
         Parameters
         ----------
-        store : path, zarr store or zarr group
-            A path that ends in ``.zip`` becomes a single file, any other path a directory.
+        path : path or URL
+            A URL of any file system of fsspec, such as ``s3://bucket/model.npz``.
         offset : object, optional
-            Any value that JSON can hold, saved along with the object: its position in a stream
-            (see `Checkpoint`).
+            The position in a stream up to which this object has learned: any value that JSON can
+            hold. The loaded object has it as `offset_`.
 
         Raises
         ------
         SourceError
-            If the store holds anything that streamgda did not save.
+            If a directory or a file that streamgda did not save is there.
         InvalidParameterError
             If JSON cannot hold the offset.
 
@@ -92,23 +97,27 @@ class Saved(ABC):
         >>> from tempfile import TemporaryDirectory
         >>> moments = ClassMoments().update([[1.0], [3.0]], ["ant", "ant"])
         >>> with TemporaryDirectory() as folder:
-        ...     moments.save(f"{folder}/moments.zip")
-        ...     print(ClassMoments.load(f"{folder}/moments.zip"))
-        ClassMoments('full'): 2 rows x 1 features in 1 classes, 3.05e-05 MiB
+        ...     moments.save(f"{folder}/moments.npz", offset=2)
+        ...     loaded = ClassMoments.load(f"{folder}/moments.npz")
+        >>> print(loaded, loaded.offset_)
+        ClassMoments('full'): 2 rows x 1 features in 1 classes, 3.05e-05 MiB 2
         """
         check_offset(offset)
         with self._locked():
             attributes, arrays = self._state()
-            write(store, self._kind, attributes | {"offset": offset}, arrays)
+            if offset is not None:
+                attributes = attributes | {"offset": offset}
+            with files.replacing(path) as file:
+                write(file, self._kind, attributes, arrays)
 
     @classmethod
-    def load(cls, store: Any) -> Self:
+    def load(cls, path: Any) -> Self:
         """Read an object that `save` wrote.
 
         Parameters
         ----------
-        store : path, zarr store or zarr group
-            The store that `save` wrote to.
+        path : path or URL
+            The file that `save` wrote.
 
         Returns
         -------
@@ -118,26 +127,26 @@ class Saved(ABC):
         Raises
         ------
         SourceNotFoundError
-            If the store does not exist.
+            If the file does not exist.
         FormatError
-            If the store holds anything else, or is damaged.
+            If the file holds anything else, or is damaged.
 
         Examples
         --------
         >>> from streamgda import ClassMoments
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as folder:
-        ...     ClassMoments().update([[1.0], [3.0]], ["ant", "ant"]).save(f"{folder}/moments")
-        ...     ClassMoments.load(f"{folder}/moments").class_count
+        ...     ClassMoments().update([[1.0], [3.0]], ["ant", "ant"]).save(f"{folder}/moments.npz")
+        ...     ClassMoments.load(f"{folder}/moments.npz").class_count
         array([2])
         """
-        return read_saved(store, cls)[0]
+        return load(path, cls)
 
     def to_bytes(self) -> bytes:
         """Return this object as bytes, to be sent or stored anywhere.
 
-        They are the zip file that `save` writes to a path ending in ``.zip``, without the times of
-        its members: the same object gives the same bytes every time.
+        They are those of the file that `save` writes without an offset. The same object gives the
+        same bytes every time.
 
         Returns
         -------
@@ -152,22 +161,21 @@ class Saved(ABC):
         >>> ClassMoments.from_bytes(data).means, data == moments.to_bytes()
         (array([[2.]]), True)
         """
-        from streamgda.storage.guards import to_zip  # noqa: PLC0415  (it needs zarr)
-
-        members: dict[str, Any] = {}
-        self.save(members)
-        return to_zip(members)
+        file = io.BytesIO()
+        with self._locked():
+            write(file, self._kind, *self._state())
+        return file.getvalue()
 
     @classmethod
     def from_bytes(cls, data: Any) -> Self:
-        """Read an object from the result of `to_bytes`, or from a zip file that `save` wrote.
+        """Read an object from the result of `to_bytes`, or the contents of a file of `save`.
 
         Unlike pickle, reading executes nothing: the bytes may come from anyone.
 
         Parameters
         ----------
         data : bytes, bytearray, memoryview or pyarrow.Buffer
-            The contents of the zip file.
+            The contents of the file.
 
         Returns
         -------
@@ -187,11 +195,15 @@ class Saved(ABC):
         >>> data = ClassMoments().update([[1.0], [3.0]], ["ant", "ant"]).to_bytes()
         >>> ClassMoments.from_bytes(data[:100])
         Traceback (most recent call last):
-        streamgda.errors.FormatError: data is not a zarr group that can be read: ...
+        streamgda.errors.FormatError: data: it is damaged or incomplete: ...
         """
-        from streamgda.storage.guards import ZippedBytes  # noqa: PLC0415  (it needs zarr)
-
-        return cls.load(ZippedBytes(data))
+        try:
+            file = io.BytesIO(memoryview(data))
+        except TypeError:
+            given = type(data).__name__
+            message = f"data is of type {given}; expected bytes (load() reads paths and URLs)"
+            raise TypeError(message) from None
+        return _read(file, "data", cls)
 
     def _description(self) -> dict[str, Any]:
         """Return what is known of this object, for JSON; `repr` and `streamgda info` show it."""
@@ -267,20 +279,20 @@ def description_of(saved: Saved) -> dict[str, Any]:
 
 
 @overload
-def load(store: Any) -> Any: ...
+def load(path: Any) -> Any: ...
 
 
 @overload
-def load(store: Any, kind: type[Kind]) -> Kind: ...
+def load(path: Any, kind: type[Kind]) -> Kind: ...
 
 
-def load(store: Any, kind: type[Saved] | None = None) -> Any:
+def load(path: Any, kind: type[Saved] | None = None) -> Any:
     """Load what `save` wrote: an estimator, moments, a window, a monitor or a model.
 
     Parameters
     ----------
-    store : path, zarr store or zarr group
-        The store that `save` wrote to.
+    path : path or URL
+        The file that `save` wrote.
     kind : class, optional
         Class that is expected, or a base of it; by default any.
 
@@ -288,14 +300,15 @@ def load(store: Any, kind: type[Saved] | None = None) -> Any:
     -------
     object
         Equal to the saved object, and of its class. A fitted estimator gives bit for bit the same
-        scores, and `partial_fit` continues from the same rows.
+        scores, and `partial_fit` continues from the same rows. Its `offset_` is the offset that it
+        was saved with, or None.
 
     Raises
     ------
     SourceNotFoundError
-        If the store does not exist.
+        If the file does not exist.
     FormatError
-        If the store does not hold a saved object of that kind, has an unknown format version, or is
+        If the file does not hold a saved object of that kind, has an unknown format version, or is
         damaged.
 
     Examples
@@ -305,25 +318,32 @@ def load(store: Any, kind: type[Saved] | None = None) -> Any:
     >>> from streamgda import GaussianNB, load
     >>> nb = GaussianNB().fit([[0.0], [1.0], [5.0], [7.0]], ["a", "a", "b", "b"])
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     nb.save(Path(folder) / "nb.zip")
-    ...     load(Path(folder) / "nb.zip").predict([[2.0], [6.0]])
+    ...     nb.save(Path(folder) / "nb.npz")
+    ...     load(Path(folder) / "nb.npz").predict([[2.0], [6.0]])
     array(['a', 'b'], dtype='<U1')
     """
-    return read_saved(store, kind)[0]
+    with files.reading(path) as file:
+        return _read(file, path, kind)
 
 
-def read_saved(store: Any, kind: type[Saved] | None = None) -> tuple[Any, Any]:
-    """Return the object that `load` returns, and the offset that was saved with it."""
-    found, attributes, arrays = read(store, None if kind is None else kind._kind)
+def _read(file: BinaryIO, name: Any, kind: type[Saved] | None) -> Any:
+    """Return the object in a file, of a class or of any; errors have the name of the file."""
     try:
-        saved = restore(_class_of(found) if kind is None else kind, attributes, arrays)
+        found, attributes, arrays = read(file)
+        if kind is None:
+            kind = _class_of(found)
+        elif found != kind._kind:
+            raise FormatError(f"it holds {found!r:.100}, expected {kind._kind!r}")
+        saved: Any = restore(kind, attributes, arrays)
     except FormatError as error:
-        raise FormatError(f"{store}: {error}") from None
-    return saved, attributes.get("offset")
+        raise FormatError(f"{name}: {error}") from None
+    if attributes.get("offset") is not None:
+        saved.offset_ = attributes["offset"]
+    return saved
 
 
 def _class_of(kind: str) -> type[Saved]:
-    """Return the class of a kind of saved groups."""
+    """Return the class of a kind of saved objects."""
     if kind == _ESTIMATOR:
         return Saved
     if kind not in _CLASSES:

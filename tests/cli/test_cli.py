@@ -159,22 +159,25 @@ def test_every_command_prints_its_figures_as_json(command, data, tmp_path):
 
 @pytest.mark.filterwarnings("default:.*the first column has no name")
 def test_convert_takes_the_options_of_tables(command, done, tmp_path):
-    source, store = tmp_path / "rows", tmp_path / "t.zarr"
+    source = tmp_path / "rows"
     source.write_text("id;a;b;c;kind\n0;1;2;3;5\n1;3;4;5;6\n")
-    options = ["--format", "csv", "--labels", "-1", "--dtype", "uint8", "--overwrite"]
+    options = ["--format", "csv", "--labels", "-1", "--dtype", "uint8"]
     options += ["--chunk-rows", "1"]
-    for more, expected in [
+    cases = [
         (["--features", "2:4", "--delimiter", ";", "--header"], [[2, 3], [4, 5]]),
         (["--features", "c,1"], [[3, 1], [5, 3]]),
         (["--drop", "0,c", "--drop", "-3"], [[1], [3]]),
         ([], [[0, 1, 2, 3], [1, 3, 4, 5]]),
-    ]:
+    ]
+    for number, (more, expected) in enumerate(cases):
+        store = tmp_path / f"{number}.zarr"
         assert not command("convert", source, "--out", store, *options, *more).err
         X, y = streamgda.open_store(store)
         assert (X.dtype, X.chunks[0]) == (np.uint8, 1)
         assert X[:].tolist() == expected
         assert y[:].tolist() == [5, 6]
     source.write_text(source.read_text().replace("id", "").replace(".", ","))
+    store = tmp_path / "t.zarr"
     refused = command("convert", source, "--out", store, *options)
     assert "a column without a name" in refused.err
     assert (
@@ -196,29 +199,27 @@ def test_convert_takes_missing_values_and_tables_without_labels(command, done, t
     np.testing.assert_array_equal(X[:], [[1, np.nan], [np.nan, 4]])
     assert y[:].tolist() == ["x", ""]
     source.write_text("a,b\n1,2\n3,4\n")
-    done("convert", source, "--out", store, "--no-labels", "--overwrite")
+    store = tmp_path / "unlabelled.zarr"
+    done("convert", source, "--out", store, "--no-labels")
     X, y = streamgda.open_store(store, y=None)
     assert X[:].tolist() == [[1, 2], [3, 4]]
-    refused = command(
-        "convert", source, "--out", store, "--no-labels", "--labels", source, "--overwrite"
-    )
+    store = tmp_path / "other.zarr"
+    refused = command("convert", source, "--out", store, "--no-labels", "--labels", source)
     assert refused.code == 2
-    assert command("convert", source, "--out", store, "--no-default-na", "--overwrite").code == 0
+    assert command("convert", source, "--out", store, "--no-default-na").code == 0
 
 
-def test_convert_of_two_files_replaces_only_if_asked(command, done, tmp_path):
+def test_convert_of_two_files_replaces_nothing(command, done, tmp_path):
     np.save(tmp_path / "X.npy", np.arange(6).reshape(3, 2))
     np.save(tmp_path / "y.npy", [1, 0, 1])
-    store = tmp_path / "new" / "t.zip"
+    store = tmp_path / "new" / "t.zarr"
     arguments = ("convert", tmp_path / "X.npy", "--out", store, "--labels", tmp_path / "y.npy")
     done(*arguments)
-    assert streamgda.open_store(store)[1][:].tolist() == [1, 0, 1]
     np.save(tmp_path / "y.npy", [2, 2, 2])
     refused = command(*arguments)
     assert refused.code == 1
-    assert "--overwrite replaces it" in refused.err
-    done(*arguments, "--overwrite")
-    assert streamgda.open_store(store)[1][:].tolist() == [2, 2, 2]
+    assert "exists; name another path" in refused.err
+    assert streamgda.open_store(store)[1][:].tolist() == [1, 0, 1]
 
 
 # --- info -----------------------------------------------------------------------------------------

@@ -264,7 +264,7 @@ def test_where_nothing_can_be_saved_is_found_before_the_pass(command, data, tmp_
     for place, problem in (
         (tmp_path / "note" / "m", "note"),
         (f"file://{tmp_path}/m", "a slash"),
-        (data / "rows.zarr" / "m.zip", "within the zarr group"),
+        (data / "rows.zarr", "rows.zarr is a directory"),
     ):
         ended = command("fit", data / "rows.zarr", option, place, *other)
         assert ended.code == 1

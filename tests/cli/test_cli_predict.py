@@ -87,9 +87,8 @@ def test_interrupted_scoring_names_its_output_and_resumes(
     assert ended.err.startswith("streamgda: interrupted. ")
     kept = re.search(r"(\S+) keeps what was done, the scores of the first (\d+) rows", ended.err)
     assert kept
-    assert kept[1] == f"{out}.partial"
-    assert [path.name for path in tmp_path.iterdir()] == ["labels.zarr.partial"]
-    half = json.loads(done("info", f"{out}.partial", "--json"))
+    assert kept[1] == f"{out}"
+    half = json.loads(done("info", out, "--json"))
     assert (half["kind"], half["rows"]) == ("predictions, half-written", int(kept[2]))
     assert "(resumed)" in done(*predict)
     assert [path.name for path in tmp_path.iterdir()] == ["labels.zarr"]
@@ -97,8 +96,8 @@ def test_interrupted_scoring_names_its_output_and_resumes(
     np.testing.assert_array_equal(labels[:], streamgda.load(data / "qda.zip").predict(rows()[0]))
 
 
-def test_half_written_scores_are_replaced_only_if_asked(command, done, data, tmp_path, monkeypatch):
-    out, other = tmp_path / "out.zarr", tmp_path / "nb.zip"
+def test_half_written_scores_are_of_one_model(command, data, tmp_path, monkeypatch):
+    out, other = tmp_path / "out.zarr", tmp_path / "nb.npz"
     streamgda.GaussianNB().fit(*rows()).save(other)
     with monkeypatch.context() as patch:
         patch.setattr("streamgda.engine.plan._SLAB_BYTES", 50 * 24)
@@ -107,39 +106,27 @@ def test_half_written_scores_are_replaced_only_if_asked(command, done, data, tmp
             command("predict", data / "rows.zarr", "--model", data / "qda.zip", "--out", out).code
             == 130
         )
+    refused = command("predict", data / "rows.zarr", "--model", other, "--out", out)
+    assert refused.code == 1
+    assert "out.zarr was started with model: checksum" in refused.err
     mixed = zarr.create_group(tmp_path / "mixed.zarr")
     mixed.create_array("X", data=rows()[0])
-    (tmp_path / "out.zarr.partial").rename(tmp_path / "mixed.zarr" / "y")
+    out.rename(tmp_path / "mixed.zarr" / "y")
     refused = command("evaluate", tmp_path / "mixed.zarr", "--model", other)
     assert refused.code == 1
     assert "'y' holds scores that are half-written: 100 of 240 rows" in refused.err
-    (tmp_path / "mixed.zarr" / "y").rename(tmp_path / "out.zarr.partial")
-    arguments = "predict", data / "rows.zarr", "--model", other, "--out", out
-    refused = command(*arguments)
-    assert refused.code == 1
-    assert "out.zarr.partial was started with model: checksum" in refused.err
-    done(*arguments, "--overwrite")
-    expected = streamgda.load(other).predict(rows()[0])
-    np.testing.assert_array_equal(zarr.open_array(out, mode="r")[:], expected)
 
 
-def test_predict_replaces_nothing_but_predictions(command, done, data, tmp_path):
+def test_predict_replaces_nothing(command, done, data, tmp_path):
     X, y = rows()
     store, out = tmp_path / "rows.zarr", tmp_path / "out.zarr"
     convert(X, store, labels=y)
     done("predict", store, "--model", data / "qda.zip", "--out", out)
-    refused = command("predict", store, "--model", data / "qda.zip", "--out", out, "--proba")
-    assert refused.code == 1
-    assert "--overwrite replaces it" in refused.err
-    assert zarr.open_array(out, mode="r").shape == (240,)
-    done("predict", store, "--model", data / "qda.zip", "--out", out, "--proba", "--overwrite")
-    assert zarr.open_array(out, mode="r").shape == (240, 3)
-    for occupied in (store, store / "X", tmp_path):
-        ended = command(
-            "predict", store, "--model", data / "qda.zip", "--out", occupied, "--overwrite"
-        )
+    for occupied in (out, store, store / "X", tmp_path):
+        ended = command("predict", store, "--model", data / "qda.zip", "--out", occupied, "--proba")
         assert ended.code == 1
-        assert "it will not be replaced" in ended.err
+        assert "exists already" in ended.err
+    assert zarr.open_array(out, mode="r").shape == (240,)
     np.testing.assert_array_equal(streamgda.open_store(store)[0][:], X)
 
 

@@ -62,9 +62,6 @@ def test_info_of_files_of_other_programs(command, rows, tmp_path):
     assert described(tmp_path / "packed.zip")["arrays"] == arrays
     os.symlink(rows, tmp_path / "link")
     assert described(tmp_path / "link")["arrays"] == arrays
-    other = zarr.create_group(tmp_path / "other", attributes={"streamgda": {"format": "other"}})
-    other.create_group("inner")
-    refused(command("info", tmp_path / "other"), "a zarr group, but not one that streamgda saved")
 
 
 # --- a threshold ------------------------------------------------------------------------------

@@ -57,10 +57,8 @@ def test_every_command_takes_tables(tmp_path, store, command):
     assert found.column_names == ["id", "kind", "label"]
     assert found["label"].to_pylist() == GaussianNB().fit(X, NAMES).predict(X).tolist()
     assert command("predict", store, "--model", model, "--out", out).code == 1
-    assert (
-        command("predict", store, "--model", model, "--out", out, "--proba", "--overwrite").code
-        == 0
-    )
+    out = tmp_path / "proba.csv"
+    assert command("predict", store, "--model", model, "--out", out, "--proba").code == 0
     assert pc.read_csv(out).column_names == ["proba_elm", "proba_oak"]
     assert command("predict", store, "--model", model, "--out", tmp_path / "p.zarr").code == 0
 

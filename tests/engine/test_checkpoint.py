@@ -10,11 +10,10 @@ import pytest
 import zarr
 from samples import KINDS, held, make
 from sklearn.preprocessing import StandardScaler
-from states import bits
+from states import bits, contents
 from stops import N_ROWS, SLAB, WEIGHTS, Rows, X, Y, least_memory, stopped
 
 from streamgda import (
-    Checkpoint,
     ClassMoments,
     GaussianNB,
     GroupedMoments,
@@ -22,9 +21,7 @@ from streamgda import (
     RandomFeatures,
     Standardize,
     accumulate,
-    load,
 )
-from streamgda.engine import accumulate_checkpoint as checkpoint
 from streamgda.engine import plan, reading
 from streamgda.errors import (
     CheckpointError,
@@ -122,7 +119,7 @@ def test_an_error_in_the_data_keeps_the_rows_before_it(tmp_path):
             accumulate(bad, Y, checkpoint=path)
         (note,) = refusal.value.__notes__
         assert note.startswith(f"The checkpoint {path} keeps what was done, the first 180 rows")
-        assert storage_format.read(path, checkpoint.KIND)[1]["done"] == 180
+        assert contents(path)[1]["done"] == 180
     before = path.read_bytes()
     skipped = accumulate(bad, Y, on_invalid="skip", checkpoint=path)
     assert skipped.n_skipped == 1
@@ -161,7 +158,7 @@ def test_an_interrupted_update_is_not_kept(tmp_path, monkeypatch):
             with pytest.raises(KeyboardInterrupt):
                 accumulate(X, Y, checkpoint=path, checkpoint_every=every)
         assert path.exists() == bool(kept)
-    assert storage_format.read(path, checkpoint.KIND)[1]["done"] == kept
+    assert contents(path)[1]["done"] == kept
     assert bits(accumulate(X, Y, checkpoint=path)) == bits(accumulate(X, Y))
 
 
@@ -362,7 +359,6 @@ def test_half_written_scores_are_not_read(tmp_path, fitted):
         (lambda: make("GaussianNB").partial_fit(X, labels), "y"),
         (lambda: make("GaussianNB").partial_fit(X, Y, sample_weight=labels), "sample_weight"),
         (lambda: fitted.score(X[:, :3], labels), "y"),
-        (lambda: accumulate(da.from_zarr(half), Y), "X"),
     ):
         with pytest.raises(SourceError, match=f"{name} holds scores that are half-written: 150 of"):
             work()
@@ -504,30 +500,3 @@ def test_other_batches_are_refused(tmp_path, given, message):
         accumulate(given, checkpoint=tmp_path / "kept")
     with pytest.raises(CheckpointError, match="started with X: batches"):
         accumulate(X, Y, checkpoint=tmp_path / "kept")
-
-
-def test_a_stream_resumes_at_its_offset(tmp_path):
-    path = tmp_path / "stream"
-    kept = Checkpoint(path, every=0)
-    assert (kept.state, kept.offset, kept.due) == (None, None, True)
-    assert not Checkpoint(path).due
-    nb = GaussianNB().partial_fit(X[:100], Y[:100])
-    kept.save(nb, {"partition": 3, "position": [7, 100]})
-    nb.partial_fit(X[100:], Y[100:])  # is lost
-
-    kept = Checkpoint(path)
-    assert kept.offset == {"partition": 3, "position": [7, 100]}
-    expected = GaussianNB().partial_fit(X[:100], Y[:100])
-    assert bits(kept.state) == bits(load(path)) == bits(expected)
-    assert [file.name for file in tmp_path.iterdir()] == ["stream"]
-
-
-def test_a_checkpoint_of_a_pass_is_none_of_a_stream(tmp_path):
-    stopped(tmp_path / "kept")
-    with pytest.raises(CheckpointError, match="it is the checkpoint of a pass"):
-        Checkpoint(tmp_path / "kept")
-    (tmp_path / "text").write_text("notes")
-    with pytest.raises(CheckpointError, match="not the checkpoint of a stream"):
-        Checkpoint(tmp_path / "text")
-    with pytest.raises(InvalidParameterError, match="every"):
-        Checkpoint(tmp_path / "other", every=-1)

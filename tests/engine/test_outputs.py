@@ -17,7 +17,6 @@ from stops import X as STOPPED
 from zarr.storage import LocalStore
 
 from streamgda import (
-    Checkpoint,
     ClassMoments,
     GaussianNB,
     LinearDiscriminantAnalysis,
@@ -295,20 +294,16 @@ DOORS = {
     ),
     "save": NB.save,
     "save moments": ClassMoments().update(X, Y).save,
-    "save to a store": lambda path: NB.save(LocalStore(path)),
-    "convert": lambda path: convert(X, path, labels=Y, overwrite=True),
-    "convert to a new path": lambda path: convert(X, path),
-    "convert to a store": lambda path: convert(X, LocalStore(path), overwrite=True),
+    "convert": lambda path: convert(X, path),
+    "convert to a store": lambda path: convert(X, LocalStore(path)),
     "a checkpoint": lambda path: accumulate(X, Y, checkpoint=path),
-    "a stream": lambda path: Checkpoint(path).save(NB, 1),
 }
 COMMANDS = {
-    "predict command": "predict {data}/qda.zip {data}/rows.zarr --out {path} --overwrite",
-    "predict command to a new path": "predict {data}/qda.zip {data}/rows.zarr --out {path}",
+    "predict command": "predict {data}/qda.zip {data}/rows.zarr --out {path}",
     "fit command": "fit {data}/rows.zarr --model {path} --overwrite",
     "fit command, moments": "fit {data}/rows.zarr --model {path}.m --moments {path} --overwrite",
     "fit command, checkpoint": "fit {data}/rows.zarr --model {path}.m --checkpoint {path}",
-    "convert command": "convert {data}/rows.zarr {path} --overwrite",
+    "convert command": "convert {data}/rows.zarr {path}",
 }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import zarr
 from samples import blobs
-from states import bits
+from states import bits, contents
 from zarr.storage import MemoryStore
 
 from streamgda import (
@@ -30,7 +30,6 @@ from streamgda.errors import (
     SourceError,
     SourceNotFoundError,
 )
-from streamgda.storage import format as storage_format
 from streamgda.storage.saved import state_of
 
 N_ROWS, D = 1000, 6
@@ -273,7 +272,7 @@ def test_in_stores(tmp_path, name, way):
         assert "the first 600 rows" in refusal.value.__notes__[0]
     before = {n: a[:600] for n, a in given.items()}
     moments = accumulate(**before, **options)
-    _, attributes, arrays = storage_format.read(kept, "checkpoint")
+    _, attributes, arrays = contents(kept)
     assert attributes["done"] == 600
     for part, array in state_of(moments)[1].items():
         np.testing.assert_allclose(arrays[f"rows/{part}"], array, rtol=1e-9, err_msg=part)

@@ -9,20 +9,15 @@ from grids import TIMES
 
 from streamgda.engine import plan, resumable_outputs
 from streamgda.runtime import threads
-from streamgda.storage import replacing
 
-FEW = {"save to a folder": 2, "accumulate with a checkpoint": 1}  # steps of the short version
+FEW = {"save": 2, "accumulate with a checkpoint": 1}  # steps of the short version
 
 
 @pytest.fixture(autouse=True)
 def one_thread(monkeypatch):
     if not hasattr(os, "fork"):
         pytest.skip("no fork on this platform")
-    for module, name in [
-        (plan, "_SLAB_BYTES"),
-        (resumable_outputs, "_EVERY"),
-        (replacing, "exchange"),
-    ]:
+    for module, name in [(plan, "_SLAB_BYTES"), (resumable_outputs, "_EVERY")]:
         monkeypatch.setattr(module, name, getattr(module, name))  # restored afterwards
     kills.write_often()
     with threads.limit(1):

@@ -1,0 +1,201 @@
+"""Saved files: written aside and moved into place on this machine, or by one request at a URL.
+
+A file that is there is only replaced if streamgda saved it, and a directory never is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import secrets
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from streamgda.errors import (
+    FormatError,
+    InvalidParameterError,
+    ReadError,
+    SourceError,
+    SourceNotFoundError,
+    WriteError,
+    cause_of,
+)
+from streamgda.runtime.parameters import check_type
+from streamgda.storage.format import is_saved
+
+_START = 64  # bytes of a file at a URL, by which it is known to be saved
+
+
+@contextlib.contextmanager
+def reading(place: Any) -> Iterator[BinaryIO]:
+    """Open a file at a path or a URL.
+
+    Raises
+    ------
+    SourceNotFoundError
+        If it does not exist.
+    FormatError
+        If it is a directory.
+    ReadError
+        If a URL cannot be read.
+    """
+    path = _local(place)
+    try:
+        file = path.open("rb") if path is not None else io.BytesIO(_at_url(place, "cat_file"))
+    except FileNotFoundError:
+        raise SourceNotFoundError(f"{place} does not exist") from None
+    except IsADirectoryError:
+        raise FormatError(f"{place} is a directory; expected a file that streamgda saved") from None
+    with file:
+        yield file
+
+
+@contextlib.contextmanager
+def replacing(place: Any) -> Iterator[BinaryIO]:
+    """Yield an empty file to be written, which replaces the one at a path or a URL on leaving.
+
+    On an error, what was there stays. A file on this machine is on the disk before it replaces
+    another; it keeps the mode of that one, and symbolic links to it stay.
+
+    Raises
+    ------
+    SourceError
+        If a directory or a file that streamgda did not save is there.
+    WriteError
+        If a URL cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from streamgda import ClassMoments
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with replacing(f"{folder}/moments.npz") as file:
+    ...         _ = file.write(ClassMoments().to_bytes())
+    ...     print([path.name for path in Path(folder).iterdir()])
+    ['moments.npz']
+    """
+    check_replaceable(place)
+    path = _local(place)
+    if path is None:
+        memory = io.BytesIO()
+        yield memory
+        _at_url(place, "pipe_file", memory.getvalue())
+        return
+    with aside(Path(os.path.realpath(path))) as partial, open(partial, "x+b") as file:
+        if path.exists():
+            os.chmod(partial, stat.S_IMODE(path.stat().st_mode))
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def aside(path: Path, suffix: str = "") -> Iterator[Path]:
+    """Yield a path to a new file or directory to be written, which is moved to `path` on leaving.
+
+    It is in the same folder, which is made if it is missing. On an error, nothing is left of it.
+    Errors of the system name `path`.
+
+    Parameters
+    ----------
+    path : Path
+        Not a directory, unless an empty one.
+    suffix : str
+        Suffix of the yielded path, for writers that depend on it.
+    """
+    partial = path.with_name(f"{path.name[:50]}.{secrets.token_hex(4)}.partial{suffix}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield partial
+        os.replace(partial, path)
+    except BaseException as error:
+        if partial.is_dir():
+            shutil.rmtree(partial, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        if isinstance(error, OSError) and error.errno and error.filename in (None, str(partial)):
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
+
+
+def is_free(path: Path) -> bool:
+    """Return True if a path does not exist, or is an empty directory."""
+    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
+
+
+def check_place(place: Any) -> None:
+    """Raise the errors of `replacing` now, rather than when there is something to write."""
+    check_replaceable(place)
+    path = _local(place)
+    if path is not None:
+        folder = os.path.dirname(os.path.realpath(path))
+        os.makedirs(folder, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+
+
+def check_replaceable(place: Any) -> None:
+    """Raise SourceError if a directory or a file that streamgda did not save is at a place."""
+    path = _local(place)
+    if path is not None and path.is_dir():
+        raise SourceError(f"{path} is a directory, which no file replaces: choose another path")
+    try:
+        if path is None:
+            saved = is_saved(io.BytesIO(_at_url(place, "cat_file", end=_START)))
+        elif path.exists() and not path.is_file():
+            saved = False
+        else:
+            with open(path, "rb") as file:
+                saved = is_saved(file)
+    except FileNotFoundError:
+        return
+    if not saved:
+        raise SourceError(
+            f"{place} is not a file that streamgda saved, and would be lost: choose another path, "
+            f"or remove it first"
+        )
+
+
+def _local(place: Any) -> Path | None:
+    """Return the path of a file on this machine, None for a URL; raise TypeError for others."""
+    check_type("path", place, (str, os.PathLike), "a path or a URL of a file")
+    return local_path(place.removeprefix("file://") if isinstance(place, str) else place)
+
+
+def local_path(store: Any) -> Path | None:
+    """Return the local path that a store was given as, if it was; None for URLs and others.
+
+    Raises
+    ------
+    InvalidParameterError
+        For a text that cannot be a path.
+    """
+    if not isinstance(store, str | os.PathLike) or "://" in str(store):
+        return None
+    if store == "" or "\0" in str(store):
+        raise InvalidParameterError(f"{str(store)!r} is not a path: it is empty, or holds a NUL")
+    if re.match(r"[a-z][a-z0-9+.-]+:/", str(store)):
+        raise InvalidParameterError(
+            f"{store} is a URL that was made a path, which has lost a slash; expected a path on "
+            f"this machine, or a URL as a text"
+        )
+    return Path(store)
+
+
+def _at_url(url: Any, method: str, *values: Any, **options: Any) -> Any:
+    """Call a method of fsspec's file system of a URL with the name of the file there."""
+    from fsspec.core import url_to_fs  # noqa: PLC0415
+
+    try:
+        files, name = url_to_fs(str(url))
+        return getattr(files, method)(name, *values, **options)
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # the kind depends on the file system
+        kind, done = (WriteError, "written") if values else (ReadError, "read")
+        raise kind(f"{url} cannot be {done}: {error}") from cause_of(error)

@@ -1,0 +1,342 @@
+"""Files are written aside and moved into place; nothing but saved files is ever replaced."""
+
+import os
+import stat
+import subprocess
+import sys
+import threading
+import time
+
+import fsspec
+import numpy as np
+import pytest
+from moment_checks import assert_same, some_moments
+from processes import output
+
+import streamgda
+from streamgda import ClassMoments, DriftMonitor, GaussianNB, SlidingWindow
+from streamgda.errors import (
+    FormatError,
+    InvalidParameterError,
+    SourceError,
+    SourceNotFoundError,
+    WriteError,
+)
+from streamgda.storage import files, saved
+
+OLD, NEW = some_moments("diag"), some_moments()
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+# --- places -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["it.npz", "it", "it.zip", "not/yet/there.npz", "x" * 255])
+def test_any_path(tmp_path, place):
+    for path in (tmp_path / place, str(tmp_path / place), f"file://{tmp_path}/{place}"):
+        OLD.save(path)
+        NEW.save(path)
+        assert_same(ClassMoments.load(path), NEW)
+    assert len(names((tmp_path / place).parent)) == 1
+
+
+@pytest.mark.parametrize("place", [{}, 3, None, [], b"it"])
+def test_other_places_are_refused(place):
+    for use in (NEW.save, ClassMoments.load, streamgda.load):
+        with pytest.raises(TypeError, match=r"path is .*; expected a path or a URL of a file"):
+            use(place)
+
+
+@pytest.mark.parametrize("place", ["", "s3:/bucket/it.npz", "a\0b"])
+def test_texts_that_are_no_paths_are_refused(place):
+    for use in (NEW.save, streamgda.load):
+        with pytest.raises(InvalidParameterError):
+            use(place)
+
+
+def test_what_cannot_be_loaded(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(SourceNotFoundError, match=r"nothing\.npz does not exist"):
+        streamgda.load(tmp_path / "nothing.npz")
+    with pytest.raises(FormatError, match="folder is a directory; expected a file"):
+        streamgda.load(tmp_path / "folder")
+    with pytest.raises(FormatError, match="text: it is not a file that streamgda saved"):
+        streamgda.load(tmp_path / "text")
+
+
+# --- nothing else is replaced -----------------------------------------------------------------
+
+
+def test_what_was_not_saved_is_not_replaced(tmp_path):
+    for folder in ("folder", "empty"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "folder" / "precious").write_text("once only")
+    (tmp_path / "text").write_text("once only")
+    (tmp_path / "nothing in it").write_text("")
+    np.savez(tmp_path / "other.npz", X=np.eye(3))
+    os.mkfifo(tmp_path / "pipe")
+    before = names(tmp_path)
+    for place in before:
+        match = rf"{place} is (a directory, which|not a file that streamgda saved, and would be)"
+        for use in (NEW.save, files.check_place):
+            with pytest.raises(SourceError, match=match):
+                use(tmp_path / place)
+    assert names(tmp_path) == before
+    assert (tmp_path / "text").read_text() == "once only"
+
+
+def test_damaged_files_are_replaced(tmp_path):
+    (tmp_path / "it.npz").write_bytes(OLD.to_bytes()[:100])
+    NEW.save(tmp_path / "it.npz")
+    assert_same(ClassMoments.load(tmp_path / "it.npz"), NEW)
+
+
+def test_where_nothing_can_be_written(tmp_path):
+    (tmp_path / "text").write_text("")
+    for use in (NEW.save, files.check_place):
+        with pytest.raises(OSError, match="text"):
+            use(tmp_path / "text" / "it.npz")
+    with pytest.raises(OSError, match="nowhere"):
+        NEW.save("/proc/nowhere/it.npz")
+
+
+# --- links and modes --------------------------------------------------------------------------
+
+
+def test_links_stay_links(tmp_path):
+    OLD.save(tmp_path / "there.npz")
+    (tmp_path / "link").symlink_to("there.npz")
+    (tmp_path / "chain").symlink_to("link")
+    (tmp_path / "future").symlink_to(tmp_path / "later.npz")
+    NEW.save(tmp_path / "chain")
+    NEW.save(tmp_path / "future")
+    assert all((tmp_path / name).is_symlink() for name in ("link", "chain", "future"))
+    assert names(tmp_path) == ["chain", "future", "later.npz", "link", "there.npz"]
+    for name in names(tmp_path):
+        assert_same(ClassMoments.load(tmp_path / name), NEW)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
+def test_modes(tmp_path, umask):
+    def mode(name):
+        return stat.S_IMODE((tmp_path / name).stat().st_mode)
+
+    before = os.umask(umask)
+    try:
+        (tmp_path / "other").write_text("")
+        NEW.save(tmp_path / "new.npz")
+        assert mode("new.npz") == mode("other") == 0o666 & ~umask
+        (tmp_path / "new.npz").chmod(0o640)
+        NEW.save(tmp_path / "new.npz")
+        assert mode("new.npz") == 0o640
+    finally:
+        os.umask(before)
+
+
+# --- old or new, and nothing else -------------------------------------------------------------
+
+
+def test_a_file_is_on_the_disk_before_it_replaces_another(tmp_path, monkeypatch):
+    events, fsync, replace = [], os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda file: events.append("fsync") or fsync(file))
+    monkeypatch.setattr(os, "replace", lambda *paths: events.append("replace") or replace(*paths))
+    NEW.save(tmp_path / "it.npz")
+    assert events == ["fsync", "replace"]
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace", "chmod"])
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_failures_leave_the_old_file(tmp_path, monkeypatch, step, error):
+    OLD.save(tmp_path / "it.npz")
+
+    def failing(*_):
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, step, failing)
+        with pytest.raises(type(error)) as raised:
+            NEW.save(tmp_path / "it.npz")
+    if isinstance(error, OSError):
+        assert raised.value.filename == str(tmp_path / "it.npz")
+    assert names(tmp_path) == ["it.npz"]
+    assert_same(ClassMoments.load(tmp_path / "it.npz"), OLD)
+
+
+def test_objects_that_cannot_be_saved_leave_the_old_file(tmp_path):
+    OLD.save(tmp_path / "it.npz")
+    with pytest.raises(ValueError, match="not fitted"):
+        GaussianNB().save(tmp_path / "it.npz")
+    assert_same(ClassMoments.load(tmp_path / "it.npz"), OLD)
+
+
+KILLED = """
+import os, sys
+from streamgda import ClassMoments
+moments = ClassMoments.load(sys.argv[1])
+print(flush=True)
+while True:
+    moments.save(sys.argv[1], offset=os.getpid())
+"""
+
+
+@pytest.mark.slow
+def test_killed_saves_leave_the_old_or_the_new_file(tmp_path):
+    path = tmp_path / "it.npz"
+    rows = np.random.default_rng(0).normal(size=(400, 5000))
+    moments = ClassMoments("diag").update(rows, [0, 1] * 200)
+    moments.save(path)
+    command = [sys.executable, "-c", KILLED, path]
+    for delay in np.random.default_rng(0).uniform(0, 0.05, 6):
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
+            time.sleep(delay)
+            process.kill()
+        assert_same(ClassMoments.load(path), moments)
+
+
+def test_readers_and_writers_at_the_same_time(tmp_path):
+    """A reader finds the file of one of the writers, whole."""
+    path, states = tmp_path / "it.npz", [some_moments("diag").to_bytes(), some_moments().to_bytes()]
+    OLD.save(path)
+    stop, found = threading.Event(), set()
+
+    def write(moments):
+        while not stop.is_set():
+            moments.save(path)
+
+    threads = [threading.Thread(target=write, args=(moments,)) for moments in (OLD, NEW)]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + 5
+    while len(found) < 2 and time.monotonic() < end:
+        found.add(ClassMoments.load(path).to_bytes())
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert found == {*states}
+    assert names(tmp_path) == ["it.npz"]
+
+
+LEARNING = {
+    "moments": ClassMoments,
+    "window": lambda: SlidingWindow(2),
+    "monitor": lambda: DriftMonitor(some_moments(), window=100),
+    "estimator": GaussianNB,
+}
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_another_thread_learns_after_the_state_is_written(name, tmp_path, monkeypatch):
+    """Large states change in place: a file could hold half of what was added."""
+    held, waited = LEARNING[name](), []
+    learn = getattr(held, "partial_fit", None) or held.update
+    rows = np.eye(4, 3), np.array([3, -1, 3, 7])
+    learn(*rows)
+
+    def slowly(*_):
+        thread = threading.Thread(target=learn, args=rows)
+        thread.start()
+        thread.join(0.2)
+        waited.append((thread, thread.is_alive()))
+
+    monkeypatch.setattr(saved, "write", slowly)
+    held.save(tmp_path / "it.npz")
+    ((thread, alive),) = waited
+    thread.join()
+    assert alive
+
+
+# --- new files and directories of other kinds ---------------------------------------------------
+
+
+def test_writing_aside(tmp_path):
+    with files.aside(tmp_path / "table.csv", ".csv") as partial:
+        assert partial.suffix == ".csv"
+        partial.write_text("1,2")
+    with files.aside(tmp_path / "folder") as partial:
+        partial.mkdir()
+        (partial / "member").write_text("")
+    assert names(tmp_path) == ["folder", "table.csv"]
+    with pytest.raises(FileNotFoundError), files.aside(tmp_path / "another") as partial:
+        (partial.mkdir(), (partial / "member").write_text(""), (partial / "none").read_text())
+    assert names(tmp_path) == ["folder", "table.csv"]
+
+
+# --- URLs -------------------------------------------------------------------------------------
+
+
+def test_urls(monkeypatch):
+    url, memory = "memory://models/it.npz", fsspec.filesystem("memory")
+    puts, pipe = [], memory.pipe_file
+    monkeypatch.setattr(
+        type(memory), "pipe_file", lambda _, *a, **k: puts.append(a) or pipe(*a, **k)
+    )
+    try:
+        OLD.save(url)
+        NEW.save(url, offset=7)
+        assert len(puts) == 2
+        assert_same(ClassMoments.load(url), NEW)
+        assert streamgda.load(url).offset_ == 7
+        memory.pipe_file("/models/text", b"once only")
+        with pytest.raises(SourceError, match="memory://models/text is not a file that streamgda"):
+            NEW.save("memory://models/text")
+        with pytest.raises(FormatError, match="memory://models/text: it is not a file"):
+            streamgda.load("memory://models/text")
+        with pytest.raises(SourceNotFoundError, match="memory://models/other does not exist"):
+            streamgda.load("memory://models/other")
+    finally:
+        memory.store.clear()
+
+
+def test_urls_that_cannot_be_used(monkeypatch):
+    with pytest.raises(SourceError, match="nothing://rows/it cannot be read: Protocol not known"):
+        streamgda.load("nothing://rows/it")
+
+    def failing(*_, **__):
+        raise TimeoutError("too slow")
+
+    monkeypatch.setattr(fsspec.implementations.memory.MemoryFileSystem, "pipe_file", failing)
+    with pytest.raises(WriteError, match=r"memory://it\.npz cannot be written: too slow"):
+        NEW.save("memory://it.npz")
+
+
+# --- positions in streams ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("offset", [5, "a", [1, {"b": None}], {"part": 3}, 0, False])
+def test_offsets_come_back(tmp_path, offset):
+    for name, make in LEARNING.items():
+        held = make()
+        (getattr(held, "partial_fit", None) or held.update)(np.eye(4, 3), [3, -1, 3, 7])
+        assert held.offset_ is None
+        held.save(tmp_path / name, offset=offset)
+        loaded = streamgda.load(tmp_path / name)
+        assert loaded.offset_ == offset
+        loaded.save(tmp_path / name)
+        assert streamgda.load(tmp_path / name).offset_ is None
+
+
+@pytest.mark.parametrize("offset", [{0: 1}, {10: 1, 9: 2}, (1, 2), {1, 2}, np.nan, np.int64(3)])
+def test_offsets_that_json_does_not_give_back_are_refused(tmp_path, offset):
+    with pytest.raises(InvalidParameterError, match=r"offset=.* cannot be saved: "):
+        NEW.save(tmp_path / "it.npz", offset=offset)
+    assert not names(tmp_path)
+
+
+FRESH = """
+import sys
+import streamgda
+for path in sys.argv[1:]:
+    print(type(streamgda.load(path)).__name__, [*map(sys.modules.__contains__, ["dask", "zarr"])])
+"""
+
+
+@pytest.mark.slow
+def test_loading_imports_neither_dask_nor_zarr(tmp_path):
+    NEW.save(tmp_path / "it.npz")
+    assert output("-c", FRESH, str(tmp_path / "it.npz")) == "ClassMoments [False, False]\n"

@@ -1,0 +1,408 @@
+"""The format of saved files: what was written comes back to the bit, and damage is an error."""
+
+import io
+import json
+import pickle
+import struct
+import tracemalloc
+import zipfile
+import zlib
+
+import numpy as np
+import pytest
+from moment_checks import assert_same, some_moments
+from samples import blobs
+from states import bits
+
+import streamgda
+from streamgda import (
+    PCA,
+    BernoulliNB,
+    ClassMoments,
+    DriftMonitor,
+    GaussianNB,
+    GroupedMoments,
+    LinearDiscriminantAnalysis,
+    PairwiseMoments,
+    QuadraticDiscriminantAnalysis,
+    Ridge,
+    SlidingWindow,
+)
+from streamgda.engine.accumulate_checkpoint import CheckpointContents
+from streamgda.errors import FormatError, InvalidParameterError
+from streamgda.storage.format import HEAD, pack_labels, read, unpack_labels, write
+
+X, Y = blobs(60)
+MOMENTS = ClassMoments().update(X, Y)
+SAVED = {
+    "moments": MOMENTS,
+    "exact moments": some_moments("tied", "uint8"),
+    "variances": some_moments("diag"),
+    "no rows": ClassMoments(),
+    "groups": GroupedMoments().update(X, Y, Y),
+    "pairwise": PairwiseMoments().update(X, Y),
+    "window": SlidingWindow(50).update(X, Y),
+    "monitor": DriftMonitor(MOMENTS, window=20),
+    "GaussianNB": GaussianNB().fit(X, Y),
+    "BernoulliNB": BernoulliNB().fit(X > 0, Y),
+    "QDA": QuadraticDiscriminantAnalysis().fit(X, Y),
+    "LDA": LinearDiscriminantAnalysis().fit(X, Y),
+    "ridge": Ridge().fit(X, Y),
+    "PCA": PCA(2).fit(X),
+}
+BYTES = {name: saved.to_bytes() for name, saved in SAVED.items()}
+LABELS = {
+    "int64": np.array([3, -1, 3, 7]),
+    "uint8": np.array([3, 200, 3, 7], np.uint8),
+    "uint64": np.array([2**64 - 1, 0, 5, 5], np.uint64),
+    "float": np.array([1.0, -2.0, 0.0, 1e300]),
+    "bool": np.array([True, False, True, True]),
+    "strings": np.array(["b", "ä\n\0c", "", "\U0001f600"]),
+    "objects": np.array(["b", "abc", "", "b"], object),
+    "dates": np.array(["2020-01-01", "1969-07-21", "2020-01-01", "9999-12-31"], "M8[D]"),
+}
+
+
+def loaded(data):
+    """The object in bytes of any kind, loaded as from a file."""
+    kind, _, _ = read(io.BytesIO(data))
+    return streamgda.storage.saved._read(io.BytesIO(data), "data", None), kind
+
+
+# --- round trips ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_every_kind_comes_back_to_the_bit(name, tmp_path):
+    SAVED[name].save(tmp_path / "it.npz")
+    again = streamgda.load(tmp_path / "it.npz")
+    assert type(again) is type(SAVED[name])
+    assert bits(again) == bits(SAVED[name])
+    assert again.to_bytes() == BYTES[name] == (tmp_path / "it.npz").read_bytes()
+
+
+def test_arrays_of_any_kind():
+    arrays = {
+        "scalar": np.array(3.5),
+        "empty": np.empty((0, 4)),
+        "flags": np.array([True, False]),
+        "half": np.array([1.5, 2.5], np.float16),
+        "big-endian": np.array([1.5, 2.5], ">f8"),
+        "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        "strided": np.arange(12)[::-3],
+        "uint64": np.array([1, 2**64 - 1], np.uint64),
+        "inner/of/groups": np.array([np.nan, -0.0, np.inf]),
+        "large": np.arange(3.0 * (1 << 19)).reshape(3, -1),
+    }
+    attributes = {"text": "ä\ud800", "list": [1, 2.5, None], "nested": {"a": True}}
+    file = io.BytesIO()
+    write(file, "odds", attributes, arrays)
+    kind, found, again = read(io.BytesIO(file.getvalue()))
+    assert (kind, found) == ("odds", attributes)
+    assert again.keys() == arrays.keys()
+    for name, array in arrays.items():
+        native = array.astype(array.dtype.newbyteorder("="))
+        assert again[name].dtype == native.dtype
+        assert again[name].shape == array.shape
+        assert again[name].tobytes() == native.tobytes()
+        assert again[name].flags.owndata
+        assert again[name].flags.writeable
+        assert again[name].flags.aligned
+
+
+@pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS.keys())
+def test_any_labels(labels):
+    moments = some_moments(labels=labels)
+    assert_same(ClassMoments.from_bytes(moments.to_bytes()), moments)
+    packed = json.loads(json.dumps(pack_labels(moments.classes)))
+    assert unpack_labels(packed).tolist() == moments.classes.tolist()
+
+
+def test_files_are_npz_without_times():
+    with zipfile.ZipFile(io.BytesIO(BYTES["QDA"])) as archive:
+        assert archive.testzip() is None
+        members = archive.infolist()
+    assert {(m.date_time, m.create_system, m.compress_type) for m in members} == {
+        ((1980, 1, 1, 0, 0, 0), 3, zipfile.ZIP_STORED)
+    }
+    with np.load(io.BytesIO(BYTES["exact moments"])) as file:
+        np.testing.assert_array_equal(file["total"], SAVED["exact moments"]._sums.total)
+        assert json.loads(file[HEAD])["kind"] == "moments"
+
+
+def test_no_pickle(monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("pickled")
+
+    for name in ("dump", "dumps", "load", "loads", "Pickler", "Unpickler"):
+        monkeypatch.setattr(pickle, name, refuse)
+    moments = some_moments(labels=LABELS["objects"])
+    assert_same(ClassMoments.from_bytes(moments.to_bytes()), moments)
+    with pytest.raises(ValueError, match="Object arrays"):
+        write(io.BytesIO(), "odds", {}, {"a": np.array([None])})
+
+
+@pytest.mark.parametrize("value", [np.nan, [np.inf], {1, 2}, np.float32(1)])
+def test_attributes_that_json_does_not_hold_are_refused(value):
+    file = io.BytesIO()
+    with pytest.raises(InvalidParameterError, match="cannot be saved as JSON"):
+        write(file, "odds", {"a": value}, {})
+    assert not file.getvalue()
+
+
+# --- damage -----------------------------------------------------------------------------------
+
+
+def mutants(data, n, seed):
+    """Copies of bytes with changed bits and bytes, cuts, noise and parts that moved."""
+    random = np.random.default_rng(seed)
+    for number in range(n):
+        mutant = np.frombuffer(data, np.uint8).copy()
+        at, length = random.integers(mutant.size), 1 + random.integers(40)
+        match number % 6:
+            case 0:
+                mutant[at] ^= 1 << random.integers(8)
+            case 1:
+                mutant[at] ^= 1 + random.integers(255, dtype=np.uint8)
+            case 2:
+                mutant = mutant[:at]
+            case 3:
+                noise = random.integers(0, 256, mutant[at : at + length].size, np.uint8)
+                mutant[at : at + length] = noise
+            case 4:
+                mutant = np.delete(mutant, slice(at, at + length))
+            case 5:
+                mutant = np.insert(mutant, at, mutant[at : at + length])
+        if (changed := mutant.tobytes()) != data:
+            yield changed
+
+
+def check_mutants(n):
+    refused = 0
+    for seed, data in enumerate(BYTES.values()):
+        for mutant in mutants(data, n // len(BYTES) + 1, seed):
+            with pytest.raises(FormatError):
+                loaded(mutant)
+            refused += 1
+    return refused
+
+
+def test_ten_thousand_damaged_files_are_refused():
+    assert check_mutants(10_500) >= 10_000
+
+
+def test_every_byte_counts():
+    data = BYTES["variances"]
+    for at in range(len(data)):
+        mutant = bytearray(data)
+        mutant[at] ^= 1 << at % 8
+        with pytest.raises(FormatError):
+            loaded(mutant)
+        with pytest.raises(FormatError):
+            loaded(data[:at])
+    with pytest.raises(FormatError):
+        loaded(data + b"\0")
+
+
+# --- forgery: checksums are right -------------------------------------------------------------
+
+
+def forged(members, comment=b"0" * 8, **options):
+    """A file of these members with right checksums."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", **options) as archive:
+        for name, content in members:
+            archive.writestr(name, content)
+        archive.comment = comment
+    return signed(file.getvalue())
+
+
+def signed(data):
+    return data[:-8] + f"{zlib.crc32(data[:-8]):08x}".encode()
+
+
+def members_of(data):
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return [(name, archive.read(name)) for name in archive.namelist()]
+
+
+def with_head(data, change):
+    """The file with a head that a function has changed."""
+    (name, text), *others = members_of(data)
+    head = json.loads(text)
+    return forged([(name, json.dumps(change(head) or head)), *others])
+
+
+def npy(shape, dtype="<f8", content=b""):
+    header = f"{{'descr': {dtype!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
+    header = header.ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + content
+
+
+def huge(name, shape, dtype="<f8", content=b"\0" * 8):
+    def change(head):
+        head["arrays"] = {name: {"dtype": dtype, "shape": list(shape)}}
+
+    text = json.loads(members_of(BYTES["moments"])[0][1])
+    change(text)
+    return forged([(HEAD, json.dumps(text)), (f"{name}.npy", npy(shape, dtype, content))])
+
+
+def members_without(data, at):
+    members = members_of(data)
+    del members[at]
+    return forged(members)
+
+
+FORGED = {
+    "no members": forged([(HEAD, "")]),
+    "no object": forged([(HEAD, "[]")]),
+    "no format": forged([(HEAD, "{}")]),
+    "deeply nested": forged([(HEAD, "[" * 100_000)]),
+    "NaN": forged([(HEAD, '{"format": NaN}')]),
+    "long number": forged([(HEAD, '{"version": ' + "9" * 10_000 + "}")]),
+    "another format": with_head(BYTES["moments"], lambda head: head | {"format": "other"}),
+    "a flag as version": with_head(BYTES["moments"], lambda head: head | {"version": True}),
+    "unknown kind": with_head(BYTES["moments"], lambda head: head | {"kind": "other"}),
+    "kind of no text": with_head(BYTES["moments"], lambda head: head | {"kind": ["moments"]}),
+    "no attributes": with_head(BYTES["moments"], lambda head: head | {"attributes": None}),
+    "no arrays": with_head(BYTES["moments"], lambda head: head | {"arrays": {}}),
+    "arrays of another kind": with_head(BYTES["moments"], lambda head: head | {"arrays": 3}),
+    "a member is missing": members_without(BYTES["moments"], 2),
+    "compressed": forged(members_of(BYTES["moments"]), compression=zipfile.ZIP_DEFLATED),
+    "1e12 numbers": huge("count", (10**12,)),
+    "1e12 numbers in a matrix": huge("count", (10**6, 10**6)),
+    "more than memory can address": huge("count", (2**62, 0)),
+    "2**64 numbers": huge("count", (2**32, 2**32)),
+    "negative": huge("count", (-1,)),
+    "no whole number": huge("count", (1.0,)),
+    "objects": huge("count", (1,), "|O"),
+    "texts of a gigabyte": huge("count", (1,), f"<U{1 << 28}"),
+    "another byte order": huge("count", (1,), ">f8"),
+    "too long": huge("count", (1,), content=b"\0" * 16),
+    "too short": huge("count", (3,), content=b"\0" * 16),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_forged_files_are_refused_before_they_take_memory(name):
+    tracemalloc.start()
+    try:
+        with pytest.raises(FormatError):
+            loaded(FORGED[name])
+        assert tracemalloc.get_traced_memory()[1] < 50e6
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")
+def test_members_that_are_there_twice_moved_or_unknown_are_refused():
+    head, *others = members_of(BYTES["moments"])
+    for members in (
+        [head, *others, others[0]],
+        [head, *others, ("other.npy", npy((0,)))],
+        [head, *others[::-1]],
+        [*others, head],
+        [head, (others[1][0], others[0][1]), (others[0][0], others[1][1]), *others[2:]],
+    ):
+        with pytest.raises(FormatError):
+            loaded(forged(members))
+    assert loaded(forged([head, *others]))[1] == "moments"
+
+
+def test_a_member_that_claims_to_be_long():
+    """The sizes of a member, in both of its headers, are far beyond the end of the file."""
+    data = BYTES["moments"]
+    at = data.index(b"count.npy")
+    long = bytearray(data)
+    long[at - 12 : at - 4] = struct.pack("<II", 1 << 31, 1 << 31)
+    at = data.index(b"count.npy", data.index(b"PK\1\2"))
+    long[at - 26 : at - 18] = struct.pack("<II", 1 << 31, 1 << 31)
+    with pytest.raises(FormatError):
+        loaded(signed(bytes(long)))
+
+
+def changed_values(value, random):
+    """The value with one of its parts replaced by another of the same or another type."""
+    others = [None, True, -1, 0, 2**70, 0.5, -1e300, "", "x", [], {}, [[]], {"a": 1}]
+    if isinstance(value, dict) and value and random.random() < 0.9:
+        key = random.choice([*value])
+        changed = changed_values(value[key], random)
+        without = {name: part for name, part in value.items() if name != key}
+        return without if random.random() < 0.2 else without | {str(key): changed}
+    if isinstance(value, list) and value and random.random() < 0.9:
+        at = random.integers(len(value))
+        return [*value[:at], changed_values(value[at], random), *value[at + 1 :]]
+    return others[random.integers(len(others))]
+
+
+def changed_array(array, random):
+    """The array with another number, length or type."""
+    array = array.copy()
+    match random.integers(4):
+        case 0 if array.size:
+            odd = [0, 1, -1, 2**31, -(2**62)] if array.dtype.kind in "iu" else [np.nan, -1e308, 0]
+            array.flat[random.integers(array.size)] = odd[random.integers(len(odd))]
+        case 1 if array.ndim:
+            array = array[: random.integers(len(array) + 1)]
+        case 2:
+            array = array.astype([np.float32, np.int64, bool][random.integers(3)])
+        case _:
+            array = array[None]
+    return array
+
+
+def check_invented(n, seed=0):
+    """Contents with right checksums that no object has are refused, or make a valid object."""
+    random, refused = np.random.default_rng(seed), 0
+    for data in BYTES.values():
+        kind, attributes, arrays = read(io.BytesIO(data))
+        for _ in range(n):
+            file, own = io.BytesIO(), dict(arrays)
+            if arrays and random.random() < 0.5:
+                name = random.choice([*arrays])
+                with np.errstate(all="ignore"):
+                    own[name] = changed_array(arrays[name], random)
+                write(file, kind, attributes, own)
+            else:
+                changed = changed_values(attributes, random)
+                write(file, kind, changed if isinstance(changed, dict) else {}, own)
+            try:
+                found, _ = loaded(file.getvalue())
+            except FormatError:
+                refused += 1
+            else:
+                assert found.to_bytes()
+    return refused
+
+
+def test_invented_contents_are_refused():
+    assert check_invented(15) > 5 * len(BYTES)
+
+
+@pytest.mark.slow
+def test_many_invented_contents_are_refused():
+    assert check_invented(300, 1) > 100 * len(BYTES)
+
+
+# --- other files ------------------------------------------------------------------------------
+
+
+def test_other_files_are_told_from_damaged_ones():
+    saved = BYTES["moments"]
+    for data, message in (
+        (b"", "data: it is not a file that streamgda saved"),
+        (b"hello" * 100, "data: it is not a file that streamgda saved"),
+        (pickle.dumps(3), "data: it is not a file that streamgda saved"),
+        (BYTES["GaussianNB"], "data: it holds 'estimator', expected 'moments'"),
+        (saved[:-100], "data: it is damaged or incomplete"),
+        (with_head(saved, lambda head: head | {"version": 99}), "data: it has version 99 of the"),
+    ):
+        with pytest.raises(FormatError, match=f"^{message}"):
+            ClassMoments.from_bytes(data)
+
+
+def test_checkpoints_are_refused_as_objects():
+    contents = CheckpointContents({"moments": "ClassMoments"}, 0, {}, {}).to_bytes()
+    with pytest.raises(FormatError, match="holds 'checkpoint', expected 'moments'"):
+        ClassMoments.from_bytes(contents)
