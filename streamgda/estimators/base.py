@@ -789,7 +789,7 @@ class MomentEstimator(Saved, BaseEstimator):
         if type(y) is CodedLabels:
             return replace(rows, X=_validated(self, X, y.codes, reset=reset)[0], y=y)
         y = y.astype(object) if y.dtype.kind == "T" else y  # unknown to scikit-learn
-        if (rule.action == "skip" or rule.gaps) and np.ndim(y) == 1:
+        if rule.action == "skip" and np.ndim(y) == 1:
             labels = coded_labels(y, maskable=True)
             if is_masked(labels):
                 return replace(rows, X=validated_rows(self, X, reset=reset), y=labels)
