@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 
 _HIDDEN = "***"
-# Of a URL, also one that became a path: what stands before its host, and its query.
-_USER = re.compile(r"(\b[a-z][a-z0-9+.-]+:/{1,2})[^/\s'\"<>]*@", re.IGNORECASE)
+# Of a URL, also one that became a path: what stands before its host, and its query. Clients name
+# the host, or the path, without the scheme.
+_USER = re.compile(
+    r"(\b[a-z][a-z0-9+.-]+:/{1,2})[^\s'\"<>]*@|[^\s/'\"<>(),=]+@(?=\w)", re.IGNORECASE
+)
 _QUERY = re.compile(
     r"(\b[a-z][a-z0-9+.-]+:/{1,2}[^\s'\"<>?]*\?)[^\s'\"<>]*?(?=[]:,;.)]*(?:[\s'\"<>]|$))",
     re.IGNORECASE,
@@ -36,10 +39,12 @@ def printable(location: object) -> str:
     --------
     >>> printable("s3://key:secret@bucket/rows, https://host/rows?X-Amz-Signature=ab12: not found")
     's3://***@bucket/rows, https://host/rows?***: not found'
+    >>> printable("the bucket key:secret@bucket is unknown")
+    'the bucket ***@bucket is unknown'
     >>> printable({"anon": False, "secret": "ab12", "sas_token": "sv=1&sig=2"})
     "{'anon': False, 'secret': ***, 'sas_token': ***}"
     """
-    text = _USER.sub(rf"\1{_HIDDEN}@", str(location))
+    text = _USER.sub(lambda found: f"{found[1] or ''}{_HIDDEN}@", str(location))
     return _NAMED.sub(rf"\1{_HIDDEN}", _QUERY.sub(rf"\1{_HIDDEN}", text))
 
 

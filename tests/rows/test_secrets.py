@@ -3,6 +3,8 @@
 import gc
 import pickle
 import traceback
+from functools import partial
+from itertools import product
 
 import fsspec
 import pyarrow as pa
@@ -83,6 +85,9 @@ def failures(server, url, query):
     yield "", lambda: open_store("rows.tif", storage_options=OPTIONS)
     yield "", lambda: open_store("rows.zarr", storage_options=OPTIONS)
     yield "", lambda: open_store(f"s3://k:{SECRET}@bucket/rows{query}", storage_options=OPTIONS)
+    for scheme, call in product(("s3", "memory"), (open_store, streamgda.load)):
+        yield "", partial(call, f"{scheme}://k:{SECRET}@bucket/rows{query}")
+    yield "", partial(open_store, f"s3://k:{SECRET}@bucket/rows.parquet")
     yield "", lambda: streamgda.load(f"{url}/rows{query}")
     yield "", lambda: streamgda.load(f"nothing://k:{SECRET}@rows{query}")
     yield "", lambda: model.save(f"{url}/other{query}")
