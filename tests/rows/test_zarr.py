@@ -1,4 +1,4 @@
-"""Damaged stores: errors name array, chunk and rows, and nothing is left half done."""
+"""Arrays in stores: whole chunks, damaged ones, bad rows in them; HDF5."""
 
 import re
 import shutil
@@ -10,18 +10,13 @@ import numpy as np
 import pytest
 import zarr
 from samples import blobs
-from states import bits, contents
-from zarr.storage import MemoryStore
 
 from streamgda import (
     ClassMoments,
-    GaussianDiscriminantCV,
     GaussianNB,
-    PairwiseMoments,
     accumulate,
     open_store,
 )
-from streamgda.datasets import convert
 from streamgda.engine import plan
 from streamgda.errors import (
     InvalidDataError,
@@ -30,7 +25,6 @@ from streamgda.errors import (
     SourceError,
     SourceNotFoundError,
 )
-from streamgda.storage.saved import state_of
 
 N_ROWS, D = 1000, 6
 WAYS = {
@@ -154,143 +148,59 @@ def test_too_little_memory_is_not_the_store_s_fault():
 # --- rows that cannot be used: array, chunk and row are named ------------------------------------
 
 ROW = 737
-
-
-def bad_copy(values, bad, row=ROW):
-    values = values.astype(np.result_type(values, np.asarray(bad)))
-    values[row] = bad
-    return values
-
-
-def arrays(X=None, y=None, weights=None):
-    """Usable rows, with one array replaced."""
-    random = np.random.default_rng(0)
-    given = {"X": X, "y": y, "sample_weight": weights}
-    good = {
-        "X": random.normal(size=(N_ROWS, D)),
-        "y": random.integers(0, 3, N_ROWS),
-        "sample_weight": np.ones(N_ROWS),
-    }
-    return {name: good[name] if given[name] is None else given[name] for name in good}
-
-
-ROWS = arrays()["X"]
-LABELS = arrays()["y"]
+GOOD = {
+    "X": np.random.default_rng(0).normal(size=(N_ROWS, D)),
+    "y": np.random.default_rng(1).integers(0, 3, N_ROWS),
+    "sample_weight": np.ones(N_ROWS),
+}
 DATES = np.full(N_ROWS, "2020-01-01", "M8[D]")
+
+
+def bad(name, value, values=None):
+    """Usable arrays but for one row of one of them."""
+    values = GOOD[name] if values is None else values
+    values = values.astype(np.result_type(values, np.asarray(value)))
+    values[ROW] = value
+    return name, GOOD | {name: values}
+
+
 BAD = {
-    "NaN": (arrays(X=bad_copy(ROWS, np.nan)), {}, "NaN: row 737, column 0 is nan"),
-    "infinity": (arrays(X=bad_copy(ROWS, -np.inf)), {}, "infinity: row 737, column 0 is -inf"),
-    "nodata": (
-        arrays(X=bad_copy(ROWS, [0, 1, 2, 3, -7.0, 5])),
-        {"nodata": -7},
-        "row 737 holds NaN, infinity or nodata=-7, first in column 4",
-    ),
-    "NaN in bytes with nodata": (
-        arrays(X=bad_copy(np.ones((N_ROWS, D), np.uint8), 255)),
-        {"nodata": 255},
-        "row 737 holds NaN, infinity or nodata=255, first in column 0",
-    ),
-    "NaN as a label": (arrays(y=bad_copy(LABELS, np.nan)), {}, r"y\[737\] is nan"),
-    "half a label": (arrays(y=bad_copy(LABELS, 0.5)), {}, r"y\[737\] is 0\.5"),
-    "no date": (arrays(y=bad_copy(DATES, np.datetime64("NaT", "D"))), {}, r"y\[737\] is NaT"),
+    "NaN": (bad("X", np.nan), {}, "NaN: row 737, column 0 is nan"),
+    "infinity": (bad("X", [0, 1, 2, 3, -np.inf, 5]), {}, "infinity: row 737, column 4 is -inf"),
+    "NaN as a label": (bad("y", np.nan), {}, r"y\[737\] is nan"),
+    "half a label": (bad("y", 0.5), {}, r"y\[737\] is 0\.5"),
+    "no date": (bad("y", np.datetime64("NaT", "D"), DATES), {}, r"y\[737\] is NaT"),
     "a label that is not expected": (
-        arrays(y=bad_copy(LABELS, 9)),
+        bad("y", 9),
         {"classes": [2, 1, 0]},
         r"y\[737\] is 9, which is not one of the classes expected: \[0, 1, 2\]",
     ),
-    "the first label that is not expected": (
-        arrays(y=bad_copy(LABELS, 9, [737, 800])),
-        {"classes": [2, 1, 0], "on_invalid": "skip"},
-        r"y\[737\] is 9, which is not",
-    ),
-    "a negative weight": (
-        arrays(weights=bad_copy(np.ones(N_ROWS), -1.0)),
-        {},
-        r"sample_weight\[737\] is -1",
-    ),
-    "NaN as a weight": (
-        arrays(weights=bad_copy(np.ones(N_ROWS), np.nan)),
-        {},
-        r"sample_weight\[737\] is nan",
-    ),
+    "a negative weight": (bad("sample_weight", -1.0), {}, r"sample_weight\[737\] is -1"),
+    "NaN as a weight": (bad("sample_weight", np.nan), {}, r"sample_weight\[737\] is nan"),
 }
 EVERY_BAD = pytest.mark.parametrize("name", BAD)
 
 
-DOORS = {  # everything that reads rows or labels
-    "convert": lambda X, y: convert(X, MemoryStore()),
-    "convert labels": lambda X, y: convert(np.eye(N_ROWS), MemoryStore(), labels=y),
-    "convert batches": lambda X, y: convert([(X, y)], MemoryStore()),
-    "update": lambda X, y: ClassMoments("diag").update(X, y),
-    "update pairwise": lambda X, y: PairwiseMoments().update(X, y),
-    "update labels": lambda X, y: ClassMoments("diag").update(np.eye(N_ROWS, 2), y),
-    "update weights": lambda X, y: ClassMoments("diag").update(np.eye(N_ROWS, 2), LABELS, y),
-    "accumulate": accumulate,
-    "accumulate batches": lambda X, y: accumulate([(X, y)]),
-    "fit": lambda X, y: GaussianNB().fit(X, y),
-    "partial_fit": lambda X, y: GaussianNB().partial_fit(X, y),
-    "predict": lambda X, y: np.asarray(GaussianNB().fit(ROWS, LABELS).predict(X)),
-    "score": lambda X, y: GaussianNB().fit(ROWS, LABELS).score(ROWS, y),
-    "score weights": lambda X, y: GaussianNB().fit(ROWS, LABELS).score(ROWS, LABELS, y),
-    "cross-validate": lambda X, y: GaussianDiscriminantCV({"covariance_type": ["diag"]}, cv=2).fit(
-        ROWS, y
-    ),
-}
-
-
-@pytest.mark.parametrize("name", DOORS)
-def test_every_door_names_the_chunk(tmp_path, name):
-    write(tmp_path / "rows")
-    truncate(tmp_path / "rows" / "X" / "c" / "7" / "0")
-    truncate(tmp_path / "rows" / "y" / "c" / "2")
-    X, y = open_store(tmp_path / "rows")
-    message = r"^(X|y|sample_weight) \(file://.*rows/[Xy]\): chunk \((7, 0|2,)\), rows (7|4)00 to "
-    with pytest.raises(ReadError, match=message):
-        DOORS[name](X, y)
-
-
-def stored(path, values, chunks):
-    return zarr.create_array(path, data=values, chunks=chunks)
-
-
-@pytest.mark.parametrize(
-    ("name", "way"), [*((name, "whole rows") for name in BAD), ("nodata", "split features")]
-)
-def test_in_stores(tmp_path, name, way):
-    given, options, message = BAD[name]
-    chunks = {"X": (100, 2 if way == "split features" else D), "y": (200,), "sample_weight": (50,)}
-    held = {n: stored(tmp_path / n, a, chunks[n]) for n, a in given.items()}
-    which = bad_array(message)
-    column = 2 if way == "split features" and "column 4" in message else 0
-    chunk = {"X": rf"\(7, {column}\)", "y": r"\(3,\)", "sample_weight": r"\(14,\)"}[which]
-    where = rf"^{which} \(file://.*{which}\): chunk {chunk}: .*"
-    kept = tmp_path / "kept"
-    for _ in range(2):  # the second time, from the checkpoint
-        with pytest.raises(InvalidDataError, match=where + message) as refusal:
-            accumulate(**held, **options, checkpoint=kept)
-        assert (refusal.value.array, refusal.value.row) == (which, ROW)
-        assert "the first 600 rows" in refusal.value.__notes__[0]
-    before = {n: a[:600] for n, a in given.items()}
-    moments = accumulate(**before, **options)
-    _, attributes, arrays = contents(kept)
-    assert attributes["done"] == 600
-    for part, array in state_of(moments)[1].items():
-        np.testing.assert_allclose(arrays[f"rows/{part}"], array, rtol=1e-9, err_msg=part)
-    mended = {n: np.concatenate([a[:700], a[:200], a[900:]]) for n, a in given.items()}
-    for n, a in held.items():
-        a[...] = mended[n]
-    found = accumulate(**held, **options, checkpoint=kept)
-    assert bits(found) == bits(accumulate(**held, **options))
-    assert found.class_count.sum() == N_ROWS
-
-
-def bad_array(message):
-    return {"y": "y", "s": "sample_weight"}.get(message[0], "X")
+@EVERY_BAD
+def test_bad_rows_in_stores(tmp_path, name):
+    (which, given), options, message = BAD[name]
+    chunks = {"X": (100, 2), "y": (200,), "sample_weight": (50,)}
+    held = {
+        n: zarr.create_array(tmp_path / n, data=values, chunks=chunks[n])
+        for n, values in given.items()
+    }
+    chunk = {"X": rf"\(7, {2 if 'column 4' in message else 0}\)", "y": r"\(3,\)"}.get(
+        which, r"\(14,\)"
+    )
+    where = rf"^{which} \(file://.*{which}\): chunk {chunk}: .*{message}"
+    with pytest.raises(InvalidDataError, match=where) as refusal:
+        accumulate(**held, **options)
+    assert (refusal.value.array, refusal.value.row) == (which, ROW)
 
 
 @EVERY_BAD
-def test_in_memory_in_batches_and_in_dask(name):
-    given, options, message = BAD[name]
+def test_bad_rows_in_memory_in_batches_and_in_dask(name):
+    (_, given), options, message = BAD[name]
     X, y, weights = given.values()
     with pytest.raises(InvalidDataError, match=message) as refusal:
         accumulate(**given, **options)
@@ -315,7 +225,7 @@ def test_in_memory_in_batches_and_in_dask(name):
 def test_labels_that_are_too_few_or_too_many(tmp_path, n_labels):
     write(tmp_path / "rows")
     X, _ = open_store(tmp_path / "rows")
-    y = stored(tmp_path / "labels", np.zeros(n_labels), (100,))
+    y = zarr.create_array(tmp_path / "labels", data=np.zeros(n_labels), chunks=(100,))
     where = r"; X \(file://.*rows/X\); y \(file://.*labels\)$"
     match = rf"X has {N_ROWS} rows but there are {n_labels} labels.*{where}"
     for work in (accumulate, GaussianNB().fit):
