@@ -1,5 +1,6 @@
 """Shared fixtures: hypothesis settings, real threads, the command line, schedulers of dask."""
 
+import contextlib
 import math
 import os
 import sys
@@ -129,9 +130,16 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def small_slabs(monkeypatch: pytest.MonkeyPatch) -> None:
+def slabs_of() -> Iterator[Callable[[int], None]]:
+    """A function that sets the bytes of slabs."""
+    with contextlib.ExitStack() as stack:
+        yield lambda n_bytes: stack.enter_context(plan.slabs_of(n_bytes))
+
+
+@pytest.fixture
+def small_slabs(slabs_of: Callable[[int], None]) -> None:
     """Read rows of `stops` one chunk at a time."""
-    monkeypatch.setattr(plan, "_SLAB_BYTES", stops.SLAB * stops.X[0].nbytes)
+    slabs_of(stops.SLAB * stops.X[0].nbytes)
 
 
 # --- dask ---------------------------------------------------------------------------------------
@@ -184,16 +192,6 @@ def client(cluster: dict[str, Any]) -> Iterator[Client]:
 def in_this_thread() -> Iterator[None]:
     with dask.config.set(scheduler="synchronous"):
         yield
-
-
-@pytest.fixture
-def a_task_for_each_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    dask_rows.use_parts_of(monkeypatch, 1)
-
-
-@pytest.fixture
-def slabs_of_a_chunk(monkeypatch: pytest.MonkeyPatch, a_task_for_each_block: None) -> None:
-    monkeypatch.setattr(plan, "_SLAB_BYTES", 1)
 
 
 @pytest.fixture

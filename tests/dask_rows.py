@@ -8,7 +8,6 @@ import zarr
 from samples import blobs
 
 from streamgda import accumulate
-from streamgda.engine.dask import parts
 
 N_ROWS = 300
 CHUNK_ROWS = 13  # 24 parts, the last of one row
@@ -23,12 +22,6 @@ CHUNKS = {
     "empty ones": (0, 150, 0, 0, 150, 0),
 }
 EVERY_CHUNKING = pytest.mark.parametrize("chunks", CHUNKS)
-
-
-def use_parts_of(monkeypatch, n_bytes):
-    monkeypatch.setattr(parts, "PART_BYTES", n_bytes)
-    monkeypatch.setattr(parts, "PART_STATES", (0, 0))
-    monkeypatch.setattr(parts, "SCORED_BYTES", n_bytes)
 
 
 def in_blocks(chunks, *arrays):

@@ -37,7 +37,6 @@ from states import contents
 from streamgda import ClassMoments, GaussianNB, accumulate, load
 from streamgda.datasets import convert
 from streamgda.engine import plan, resumable_outputs
-from streamgda.engine.dask import parts
 from streamgda.runtime import threads
 from streamgda.storage.opening import opened_node
 from streamgda.storage.saved import state_of
@@ -174,8 +173,6 @@ WORKS = {
 
 def store(folder):
     """Rows and labels whose chunks are the parts."""
-    parts.PART_BYTES = parts.SCORED_BYTES = 1
-    parts.PART_STATES = (0, 0)
     plan._SLAB_BYTES = 1
     group = zarr.create_group(folder.parent / "store", overwrite=True)
     group.create_array("X", data=X, chunks=(PART, N_FEATURES))

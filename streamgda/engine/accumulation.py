@@ -2,55 +2,52 @@
 
 Memory
 ------
-All labels are counted before the pass if their classes might need too much memory, so that a pass
-that would exceed the budget does not start. On a cluster the budget holds for each task. Of dask
-collections it holds the moments, not the blocks, which dask evaluates: as many tasks run at a time
-as there is room for, of the classes that labels in memory or in a store have.
+Slabs, and the moments of as many classes as labels in memory have or may be expected, fit the
+budget. If more classes appear, moments that would exceed it are refused before they are allocated.
+Of dask collections the budget holds the moments, not the blocks, which dask evaluates: as many
+tasks run at a time as there is room for. On a cluster it is that of each task.
 
 Checkpoints
 -----------
 A checkpoint is a file with the moments accumulated so far. If the process is killed or an error
 ends it, the same call resumes after the rows in the file and returns the same bits as a run that
-was never interrupted. A completed call leaves the file, and calling again returns its content. A
-second run with the file is refused while the first one lives.
+was never interrupted. A completed call leaves the file, and calling again returns its content.
 
-The call must be the same: the parameters, all labels and weights, and a sample of the rows are
-compared with those in the file. If an invalid row ended the run, the call resumes once that row
+The call must be the same: the parameters, shapes and types, the first slab and the last one that
+the file holds are compared. If an invalid row ended the run, the call resumes once that row
 has been corrected in place, or with ``on_invalid="skip"``. Batches that the file holds are
-consumed, compared, and not added again.
-
-On a cluster and for dask collections the file holds completed parts, and the same call, on any
-number of workers, computes the others. For dask collections the names, shapes and types are
-compared, and four of the parts are computed again. A name must be the same in every process: that
-holds for collections made from stores, arrays and files, but not for impure delayed objects.
+consumed and not added again. Of dask collections the file holds the first blocks, on any number
+of workers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
-from streamgda.engine.accumulate_checkpoint import Journal, RowJournal, check_interval
-from streamgda.engine.fingerprints import SeenBatches, describe
+from streamgda.engine.checkpoint import REMEDY, Journal, check_interval, checksum, describe
 from streamgda.engine.plan import plan_moments
 from streamgda.engine.progress import Progress, reporter
-from streamgda.engine.reading import on_dask, read_by_workers, reading
-from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.engine.reading import on_dask, reading
+from streamgda.errors import (
+    CheckpointError,
+    InvalidDataError,
+    InvalidParameterError,
+    MemoryBudgetError,
+)
 from streamgda.moments import ClassMoments, GroupedMoments, Moments, PairwiseMoments, ScaledRows
 from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.feature_maps import Lifting
 from streamgda.rows import Rows, as_batches, as_source
 from streamgda.rows.batches import Batches
 from streamgda.rows.invalid_rows import ACCUMULATING, CHECK_SUMS, RowRule, row_rule
-from streamgda.rows.labels import as_labels
+from streamgda.rows.labels import as_labels, coded_classes
 from streamgda.rows.sources import Slab, placing
-from streamgda.runtime.memory import allowed_bytes
+from streamgda.runtime.memory import allowed_bytes, readable
 from streamgda.runtime.parameters import as_flag, refuse
-
-Kind = TypeVar("Kind", bound=Journal)
 
 
 @dataclass(frozen=True)
@@ -78,6 +75,8 @@ class Accumulation:
         The rows have groups.
     feature_map : Lifting, optional
         Map of the rows before they are added.
+    state_bytes : int, optional
+        The most bytes that the moments may take.
     """
 
     covariance_type: str = "full"
@@ -93,6 +92,7 @@ class Accumulation:
     feature_names: tuple[str, ...] | None = None
     grouped: bool = False
     feature_map: Lifting | None = None
+    state_bytes: int | None = None
 
     def __post_init__(self) -> None:
         structure_of(self.covariance_type)
@@ -133,8 +133,27 @@ class Accumulation:
             return
         if slab.y is None:
             slab = slab._replace(y=one_class(slab.X))
+        if self.state_bytes is not None:
+            self._check_budget(moments, slab)
         moments._update(slab, self.rule, self.expected)
         moments._name_features(self.feature_names)
+
+    def _check_budget(self, moments: Moments, slab: Slab) -> None:
+        """Raise `MemoryBudgetError` if the moments with these rows would take too much memory."""
+        n_features = slab.X.shape[1] if self.feature_map is None else moments.n_features
+        if n_features is None or self.state_bytes is None:
+            return
+        classes = moments.classes
+        if moments._bytes(classes.size + len(slab.y), n_features)[0] <= self.state_bytes:
+            return
+        classes = coded_classes(self.rule.class_labels(slab.y, slab.first_row), classes)[1]
+        state = moments._bytes(classes.size, n_features)[0]
+        if state > self.state_bytes:
+            raise MemoryBudgetError(
+                f"the moments of {classes.size} classes take {readable(state)}, and max_memory "
+                f"leaves {readable(self.state_bytes)} for them: pass a larger max_memory, or use "
+                f"covariance_type='tied' or 'diag', or fewer features"
+            )
 
     def declared(self, moments: Moments) -> Moments:
         """Return moments among whose classes are all labels that may occur."""
@@ -142,30 +161,33 @@ class Accumulation:
             moments.declare(self.expected)
         return moments
 
-    def journal(self, kind: type[Kind], reader: str, rows: Mapping[str, str]) -> Kind:
+    def journal(self, reader: str, rows: Mapping[str, str], counted: str = "rows") -> Journal:
         """Return the journal of a pass, with what its file holds.
 
         It compares the parameters of the pass, what reads the rows, and a description of these.
         Whether invalid rows are skipped is not included: it makes no difference before the first
         of them.
         """
-        expected = None if self.expected is None else self.expected.tolist()
         unlabelled = self.rule.unlabelled
         description = {
             "moments": type(self.empty()).__name__,
             "covariance_type": self.covariance_type,
-            "norms": str(self.fourth_moments),
+            "fourth_moments": str(self.fourth_moments),
             "nodata": repr(self.rule.nodata),
-            "classes": str(expected),
-            **({} if unlabelled is None else {"unlabelled": str(unlabelled.tolist())}),
-            **({} if self.feature_map is None else {"feature_map": str(self.feature_map)}),
+            "classes": str(None if self.expected is None else self.expected.tolist()),
+            "unlabelled": str(None if unlabelled is None else unlabelled.tolist()),
+            "feature_map": str(self.feature_map),
+            "feature_names": str(self.feature_names),
             **rows,
             "read by": reader,
         }
-        journal = kind(self.checkpoint, self.checkpoint_every, description)
-        journal.join(self.empty(), self.feature_names)
-        if self.rule.action == "raise":
-            journal.refuse_skipped()
+        every = self.checkpoint_every
+        journal = Journal(self.checkpoint, every, description, self.empty(), counted)
+        if self.rule.action == "raise" and journal.moments.n_skipped:
+            raise CheckpointError(
+                f"{journal} was started with on_invalid: skip, and {journal.moments.n_skipped} "
+                f"rows were left out; now it is raise. {REMEDY}"
+            )
         return journal
 
 
@@ -224,8 +246,7 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
     ----------
     X : array-like, sparse matrix, memmap, zarr.Array, data frame, dask collection, batches
         Rows, shape (n_rows, n_features). Without `y`,
-        batches ``(X, y)`` or ``(X, y, weight)``, or a list of ``dask.delayed`` ones. Workers of an
-        active client read zarr arrays.
+        batches ``(X, y)`` or ``(X, y, weight)``, or a list of ``dask.delayed`` ones.
     y : array-like, zarr.Array or dask.array.Array, shape (n_rows,), optional
         Class labels.
     covariance_type, fourth_moments : str, bool
@@ -396,8 +417,6 @@ def _accumulated(asked: Accumulation, rows: Rows) -> Moments:
             allowed=allowed_bytes(asked.max_memory),
             model=structure_of(asked.covariance_type) if asked.for_model else None,
         )
-        if read_by_workers(rows.X):
-            return on_dask().accumulate_store(asked, slab_rows, rows)
     return _accumulate_slabs(asked, slab_rows, planned)
 
 
@@ -418,41 +437,50 @@ def _accumulated_batches(asked: Accumulation, rows: Rows, features: Any, columns
 
 def _accumulate_slabs(asked: Accumulation, slab_rows: int, rows: Rows) -> Moments:
     described = {source.name: describe(source) for source in rows.sources}
-    journal = asked.journal(RowJournal, "this process", described)
-    wanted = asked.rule.any_labelled if asked.rule.may_be_unlabelled else None
-    if journal.keeps:
-        wanted = None  # fingerprints of all rows are kept
-        slab_rows = journal.resume(slab_rows, rows)
-    moments, first = journal.started(asked.empty()), journal.done
+    journal = asked.journal("this process", described)
+
+    def checked(start: int, stop: int) -> tuple[int, int]:
+        first = rows.read(0, journal.seen["slab_rows"])
+        return checksum(first), checksum(rows.read(start, stop))
+
+    slab_rows = journal.resume(slab_rows, checked)
+    # Rows without a label are not read, unless they are compared.
+    labelled = asked.rule.may_be_unlabelled and not journal.keeps
+    wanted = asked.rule.any_labelled if labelled else None
     with (
-        reading(rows, slab_rows, "accumulating", asked.progress, first, wanted) as slabs,
+        reading(rows, slab_rows, "accumulating", asked.progress, journal.done, wanted) as slabs,
         journal,
     ):
         for slab in slabs:
-            n_rows = len(slab.X)
-            if n_rows:  # otherwise no row of the slab has a label
-                with journal.adding(slab.first_row + n_rows, slab):
-                    asked.add(moments, slab)
-    return moments
+            start, n_rows = slab.first_row, len(slab.X)
+            if n_rows:
+                with journal.adding(start, start + n_rows, slab):
+                    asked.add(journal.moments, slab)
+    return journal.moments
 
 
 def _accumulate_batches(asked: Accumulation, batches: Batches) -> Moments:
     waiting, done = (Slab.of_batch(batch) for batch in batches), 0
-    journal = asked.journal(RowJournal, "this process", {"X": "batches"})
-    journal.kind = "the first {:,} batches"
-    if journal.keeps:
-        journal.seen = SeenBatches()
-        if journal.kept is not None:
-            done = journal.seen.check(journal.kept, journal.done, str(journal), waiting)
-    moments, first = journal.started(asked.empty()), journal.done
+    journal = asked.journal("this process", {"X": "batches"}, "batches")
+
+    def checked(start: int, stop: int) -> tuple[int, int]:
+        nonlocal done
+        found = []
+        for number in range(stop):
+            batch = next(waiting)
+            done += as_source(batch.y, "y").n_rows
+            found += [checksum(batch)] if number in (0, start) else []
+        return found[0], found[-1]
+
+    journal.resume(1, checked)
     with reporter(asked.progress, None, "accumulating", first=done) as report, journal:
-        for number, batch in enumerate(waiting, first):
+        for number, batch in enumerate(waiting, journal.done):
             try:
-                with journal.adding(number + 1, batch):
-                    asked.add(moments, batch)
+                with journal.adding(number, number + 1, batch):
+                    asked.add(journal.moments, batch)
             except InvalidDataError as error:
                 error.place(f"batch {number}")
                 raise
             done += as_source(batch.y, "y").n_rows
             report(done)
-    return moments
+    return journal.moments

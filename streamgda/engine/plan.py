@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,7 @@ from streamgda.runtime.memory import allowed_bytes, readable
 CLASSES_EXPECTED = 10  # where labels are not read before the pass
 
 _SLAB_BYTES = 1 << 27  # rows in memory that are summed at a time
+_slab_bytes: ContextVar[int | None] = ContextVar("slab_bytes", default=None)
 _READ_BYTES = 1 << 25  # other rows that are read at a time, or scored
 _SLAB_ROWS = 1 << 20
 _SLAB_CHUNKS = 1 << 12  # chunks that are read at a time: zarr runs a task for each
@@ -36,6 +38,16 @@ _ROW_BYTES = 64  # of the code of a row, its position in the order of the classe
 _MATRICES = 5  # temporary ones of a thread that factorises a covariance
 _HELD_BYTES = 1 << 26  # of labels, at most
 _LABEL_BYTES = 1 << 22  # of those that are counted at a time, unless chunks are larger
+
+
+@contextlib.contextmanager
+def slabs_of(n_bytes: int) -> Iterator[None]:
+    """Plan slabs of this many bytes of rows at most, within this context."""
+    token = _slab_bytes.set(n_bytes)
+    try:
+        yield
+    finally:
+        _slab_bytes.reset(token)
 
 
 def plan_rows(
@@ -247,7 +259,7 @@ def plan_tasks(
 def _wanted(rows: RowSource, out_row_bytes: int = 0) -> tuple[int, int]:
     """Return the rows that slabs are multiples of, and those of the best slab without a budget."""
     in_place = rows.read_as_views and not out_row_bytes
-    most = _SLAB_BYTES if in_place else min(_SLAB_BYTES, _READ_BYTES)
+    most = _slab_bytes.get() or (_SLAB_BYTES if in_place else min(_SLAB_BYTES, _READ_BYTES))
     n_rows = min(_SLAB_ROWS, most // max(_ROW_BYTES // 2, rows.row_bytes, out_row_bytes))
     unit = rows.unit if rows.shard > n_rows else rows.shard
     if rows.columns:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streamgda.engine.fingerprints import REMEDY, check_seen, refuse_others
-from streamgda.engine.reading import Resumable
+from streamgda.engine.checkpoint import REMEDY, Resumable, refuse_others
 from streamgda.errors import (
     CheckpointError,
     InvalidDataError,
@@ -28,10 +27,9 @@ from streamgda.errors import (
 from streamgda.rows.grids import Grid
 from streamgda.rows.opening import GROUP_ROWS, is_table_path, table_files
 from streamgda.rows.sources import RowSource
-from streamgda.rows.zarr import StoredRows, is_reference
+from streamgda.rows.zarr import StoredRows
 from streamgda.runtime.parameters import shown
 from streamgda.storage.files import is_free, local_path
-from streamgda.storage.format import check_whole
 from streamgda.storage.opening import (
     MARK,
     WHOLE,
@@ -103,8 +101,6 @@ class Output(Resumable):
         For any other `out`.
     """
 
-    kind = "the scores of the first {:,} rows"
-
     def __init__(
         self,
         out: Any,
@@ -128,16 +124,13 @@ class Output(Resumable):
                 f"expected the path of a .parquet, .arrow or .csv file"
             )
         self.grid = rows.grid
-        self.title = str(self)
+        self.title = "out" if self.array is out else printable(out)
         self._rows, self._asked = rows, asked
         self._file = contextlib.ExitStack()
         self._fingerprint = fingerprint
         self._started = False  # until then nothing is written to what the caller passed
         if fingerprint is not None and out is not None:
             self._open()
-
-    def __str__(self) -> str:
-        return "out" if self._out is self.array else printable(self._out)
 
     def _open(self) -> None:
         given = self.array is not None
@@ -147,16 +140,17 @@ class Output(Resumable):
             return
         try:
             complete, fingerprint = bool(mark["complete"]), dict(mark["made_of"])
-            kept, done = mark["seen"], check_whole("done", mark["done"], 0)
-            check_seen(kept, done)
+            if mark["done"]:
+                self.restored(mark["done"], mark["seen"])
         except (LookupError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"the attribute {MARK} of {self} is damaged: {error!r}. {REMEDY}"
             ) from None
         if complete and (given or fingerprint != self._fingerprint):
+            self.done = self._written = 0
+            self.seen = {}
             return  # the caller's array is filled again; one at a path is in the way
         refuse_others(fingerprint, self._fingerprint or {}, str(self))
-        self.kept, self.done, self._written = kept, done, done
         self.array, self._started = found, True
 
     def check(self) -> None:
@@ -231,11 +225,6 @@ class Output(Resumable):
         return grid_of(self.array, len(self.grid.shape)).unit
 
     @property
-    def shareable(self) -> bool:
-        """True if other processes can write to the array."""
-        return StoredRows.accepts(self.array) and is_reference(self.array)
-
-    @property
     def result(self) -> Any:
         """The array with the scores; a file is opened for reading."""
         return self.array if self._kind is None else self._kind.opened(self._out)
@@ -251,30 +240,21 @@ class Output(Resumable):
         store = getattr(self.array, "store", None)  # of zarr arrays
         return self._fingerprint is not None and store is not None and _replaceable(store)
 
-    def put(self, start: int, sampled: int, scores: np.ndarray) -> None:
-        """Write the scores of a slab whose rows have this fingerprint."""
-        stop = start + len(scores)
+    def put(self, start: int, last: int, scores: np.ndarray) -> None:
+        """Write the scores of a slab whose rows have this checksum."""
         self.write(start, scores)
-        self.advance(stop, start, stop, sampled)
-
-    def advance(self, done: int, start: int, stop: int, sampled: int) -> None:
-        """Record that the scores before row `done` are written, and a sample of ``start:stop``."""
-        self.done = done
-        if self.seen is not None:
-            self.seen.add_sample(start, stop, sampled)
-            if self.due:
-                self.keep()
+        self.advance(start, start + len(scores), last)
 
     def _mark(self) -> dict[str, Any]:
-        if self._fingerprint is None or self.seen is None:
+        if self._fingerprint is None:
             return {}
         return {
             MARK: {
-                "complete": self.done == self.seen.n_rows,
+                "complete": self.done == self.grid.n_rows,
                 "done": self.done,
                 "n_rows": self.grid.n_rows,
                 "made_of": dict(self._fingerprint),
-                "seen": self.seen.as_json(),
+                "seen": self.seen,
             }
         }
 

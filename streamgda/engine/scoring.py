@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.engine.fingerprints import describe, fingerprint_rows
+from streamgda.engine.checkpoint import checksum, describe
 from streamgda.engine.plan import plan_rows
 from streamgda.engine.progress import Progress
-from streamgda.engine.reading import on_dask, read_by_workers, reading
+from streamgda.engine.reading import on_dask, reading
 from streamgda.engine.resumable_outputs import Output
 from streamgda.rows import Rows, as_source
 from streamgda.rows.arrays import as_slab, is_plain
-from streamgda.rows.sources import RowSource, check_rows, placing
+from streamgda.rows.sources import RowSource, Slab, check_rows
 from streamgda.rows.xarray import LabelledRows
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes
@@ -122,7 +122,7 @@ def score(function: Callable[..., np.ndarray], X: Any, out: Any = None, **option
 
 
 def _score_source(asked: Scoring, rows: RowSource, out: Any) -> Any:
-    """Score rows in this process, or by the workers of an active client."""
+    """Score rows in this process."""
     held = asked.held + (rows.n_rows * asked.row_bytes if out is None else 0)
     keys = rows.keys(asked.keys) if asked.keys else None
     allowed = allowed_bytes(asked.max_memory)
@@ -139,15 +139,13 @@ def _score_source(asked: Scoring, rows: RowSource, out: Any) -> Any:
         out_rows=output.unit,
     )
     if kept:
-        slab_rows = output.resume(slab_rows, Rows(rows))
-    if read_by_workers(rows):
-        dask = on_dask()
-        if out is not None:
-            first = asked.function(rows.read(0, 1), 0)
-            output.prepare(first.shape[1:], first.dtype, dask.scored_rows(rows))
-        if out is None or output.shareable:
-            with placing(rows):
-                return dask.score_store(asked, rows, output, slab_rows)
+
+        def checked(start: int, stop: int) -> tuple[int, int]:
+            bounds = (0, output.seen["slab_rows"]), (start, stop)
+            first, last = (checksum(Slab(rows.read(*slab))) for slab in bounds)
+            return first, last
+
+        slab_rows = output.resume(slab_rows, checked)
     return _score_slabs(asked, rows, output, slab_rows)
 
 
@@ -165,8 +163,8 @@ def _score_slabs(asked: Scoring, rows: RowSource, output: Output, slab_rows: int
                 if not prepared:
                     output.prepare(scores.shape[1:], scores.dtype, slab_rows)
                     prepared = True
-                sampled = fingerprint_rows(slab.X) if output.keeps else 0
-                yield slab.first_row, sampled, scores
+                last = checksum(Slab(slab.X)) if output.keeps else 0
+                yield slab.first_row, last, scores
 
         threads.in_background(output.put, scored())
     return output.result

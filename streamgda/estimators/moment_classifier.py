@@ -17,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda import engine
 from streamgda.engine.plan import distinct_labels
 from streamgda.engine.progress import Progress
-from streamgda.engine.reading import read_by_workers
 from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,
@@ -1721,7 +1720,7 @@ def unfitted(base: type[Kind], description: Mapping[str, Any]) -> Kind:
 def _predictions(estimator: Any, rows: Rows, max_memory: int | str | None) -> Iterable[Scored]:
     """Return the predictions of labelled rows that count."""
     X, rule = as_source(rows.X), rows.rule
-    elsewhere = X.executor == "dask" or read_by_workers(X)
+    elsewhere = X.executor == "dask"
     own = not type(estimator).predict.__module__.startswith("streamgda.")
     if not (elsewhere or own or (max_memory is None and X.in_memory)):
         return scored_rows(estimator, estimator._scorer("predict"), rows, max_memory)()

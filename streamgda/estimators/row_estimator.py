@@ -14,7 +14,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from streamgda import engine
-from streamgda.engine.fingerprints import fingerprint_method
+from streamgda.engine.checkpoint import fingerprint_method
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.models.marginals import CACHE_BYTES, Marginals
 from streamgda.rows import Rows, as_source

@@ -240,6 +240,7 @@ class Rows:
         sources = self.sources
         starts = range(first, sources[0].n_rows, n_rows)
         apart = self.X is not None and wanted is None and self.y is not None and self.y.apart
+        apart = apart and self.executor != "dask"
         together = replace(self, y=None) if apart else self
         with contextlib.ExitStack() as stack:
             for source in sources:
@@ -249,8 +250,10 @@ class Rows:
                 calls = ((start, start + n_rows, *more) for start in starts)
                 return stack.enter_context(contextlib.closing(threads.one_ahead(read, calls)))
 
+            # Dask reads ahead itself, and inside of a task for the thread of the task only.
+            at_hand = self.executor == "dask" or all(source.read_as_views for source in sources)
             read: Any = (self.read(start, start + n_rows, wanted) for start in starts)
-            if starts and not all(source.read_as_views for source in sources):
+            if starts and not at_hand:
                 read = ahead(together.read, wanted)
             if apart:
                 read = (s._replace(y=y) for s, y in zip(read, ahead(self.y.read), strict=True))

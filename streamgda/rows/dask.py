@@ -44,10 +44,6 @@ class DaskRows(RowSource):
         """Return all rows, whose number may be unknown."""
         return as_slab(self.values)
 
-    def gridded(self, scores: Any) -> Any:
-        """Return scores of the rows, as a dask array, in the shape of the grid."""
-        return scores
-
     @property
     def feature_names(self) -> tuple[str, ...] | None:
         """Names of the columns of a data frame, if all are strings."""

@@ -187,10 +187,6 @@ class RowSource:
         """Return labels or weights, given in the shape of the container, in the order of rows."""
         return values
 
-    def gridded(self, scores: Any) -> Any:
-        """Return scores of the rows in the shape of the grid."""
-        return self.grid.shaped(scores)
-
     def wrapped(self, scores: Any, name: str | None, classes: np.ndarray | None, fill: Any) -> Any:
         """Return scores in the shape of the grid in the kind of container that the rows are in.
 
@@ -480,7 +476,10 @@ def refuse_shape(shape: tuple[int, ...]) -> NoReturn:
 
 def how_to_count(name: str) -> str:
     """Return what to do about an array, or a frame, of dask whose number of rows is not known."""
-    return f"call {name}.compute_chunk_sizes(), or {name}.to_dask_array(lengths=True) of a frame"
+    return (
+        f"call {name}.compute_chunk_sizes(), or of a frame "
+        f"{name}.to_dask_array().compute_chunk_sizes()"
+    )
 
 
 def check_lengths(rows: RowSource, *companions: RowSource) -> None:

@@ -34,7 +34,7 @@ _ESTIMATOR = "estimator"  # the kind of estimators, whose files name their class
 # The classes of the other kinds.
 _CLASSES = {
     "bernoulli": "models.bernoulli.BernoulliModel",
-    "checkpoint": "engine.accumulate_checkpoint.CheckpointContents",
+    "checkpoint": "engine.checkpoint.CheckpointContents",
     "drift": "estimators.drift.DriftMonitor",
     "grouped": "moments.grouped.GroupedMoments",
     "linear scores": "models.discriminants.LinearScores",

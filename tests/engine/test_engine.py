@@ -5,18 +5,15 @@ import re
 import sys
 import threading
 
-import dask
 import naive
 import numpy as np
 import pytest
 import zarr
 from grids import in_turn, pairs
-from numba.core import event
 from samples import METHODS, assert_same_bits, blobs, bytes_of, held, make, results
 
 from streamgda import ClassMoments, GaussianNB, accumulate, engine
-from streamgda.engine import accumulate_checkpoint, fingerprints, plan, progress
-from streamgda.runtime.compilation import compilations
+from streamgda.engine import progress
 from streamgda.storage.saved import state_of
 
 N_ROWS = 500
@@ -25,9 +22,9 @@ NAMES = np.array(["ant", "bee", "a rather long name"])
 
 
 @pytest.fixture
-def small_slabs(monkeypatch):
+def small_slabs(slabs_of):
     """Slabs of 64 rows of six bytes, 8 of six float64, or of a chunk if that is larger."""
-    monkeypatch.setattr(plan, "_SLAB_BYTES", 64 * 6)
+    slabs_of(64 * 6)
 
 
 def assert_same_moments(found, expected):
@@ -165,8 +162,8 @@ class Recorder:
         (1000, None, 1, 500),
     ],
 )
-def test_slabs_are_whole_chunks_read_once(monkeypatch, chunk, shard, slab_bytes, slab):
-    monkeypatch.setattr(plan, "_SLAB_BYTES", slab_bytes)
+def test_slabs_are_whole_chunks_read_once(slabs_of, chunk, shard, slab_bytes, slab):
+    slabs_of(slab_bytes)
     X, y = blobs(N_ROWS, 6)
     recorder = Recorder(X, chunk, shard)
     expected = [(i, min(i + slab, N_ROWS)) for i in range(0, N_ROWS, slab)]
@@ -203,35 +200,6 @@ def test_one_slab_is_read_ahead(monkeypatch, small_slabs):
     accumulate(recorder, y)
     assert len(done) == 25
     assert max(ahead) == 1
-
-
-@pytest.mark.parametrize("kind", ["numpy", "frame", "zarr", "dask", "batches", "partitions"])
-def test_a_pass_without_a_checkpoint_opens_no_file_and_takes_no_fingerprints(
-    small_slabs, monkeypatch, kind
-):
-    def refuse(*arguments, **options):
-        raise AssertionError("not without a checkpoint")
-
-    X, y = blobs(FEW_ROWS, 6)
-    rows = held(X, kind, 64) if kind in ("numpy", "frame", "zarr", "dask") else None
-    batches = [(X[:90], y[:90]), (X[90:], y[90:])]
-    monkeypatch.setattr(accumulate_checkpoint, "as_file", refuse)
-    monkeypatch.setattr(fingerprints, "checksum", refuse)
-    for seen in (fingerprints.SeenSlabs, fingerprints.SeenBatches):
-        monkeypatch.setattr(seen, "__init__", refuse)
-    with dask.config.set(scheduler="synchronous"):
-        if kind == "batches":
-            found = accumulate(batches)
-        elif kind == "partitions":
-            delayed = dask.delayed(lambda batch: batch, pure=False)
-            found = accumulate([delayed(batch) for batch in batches])
-        else:
-            found = accumulate(rows, held(y, kind))
-            model = GaussianNB().fit(X, y).model_
-            scores = engine.score(model.predict, rows, dtype=y.dtype)
-            out = engine.score(model.predict, rows, np.empty(FEW_ROWS, y.dtype), dtype=y.dtype)
-            np.testing.assert_array_equal(np.asarray(scores), out)
-    assert_same_moments(found, ClassMoments().update(X, y))
 
 
 # --- scores -----------------------------------------------------------------------------------
@@ -288,8 +256,8 @@ def test_labels_of_strings_are_stored(small_slabs, tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", ["numpy", "frame", "zarr"])
-def test_progress_counts_rows(monkeypatch, kind):
-    monkeypatch.setattr(plan, "_SLAB_BYTES", 100 * 48)
+def test_progress_counts_rows(slabs_of, kind):
+    slabs_of(100 * 48)
     X, y = blobs(N_ROWS, 6)
     calls = []
     report = lambda *call: calls.append(call)  # noqa: E731
@@ -379,19 +347,3 @@ def test_a_bar_with_figures(monkeypatch, clock, columns):
     shown = " ".join(re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", sys.stderr.getvalue()).split())
     for part in ("accumulating", "140/240", "10 rows/s", "10.0 kB/s", "0:00:10 left", "in memory"):
         assert part in shown
-
-
-def test_compiling_is_said_and_does_not_count(clock, log):
-    with progress.reporter(True, TOTAL, "accumulating") as report:
-        clock[0] += 9
-        with event.trigger_event("numba:compile"):
-            clock[0] += 2
-            with event.trigger_event("numba:compile"):  # a part of the kernel
-                clock[0] += 2
-            clock[0] += 2
-        clock[0] += 7
-        assert not compilations.nested
-        report(160_000)
-    compiling, line = log()
-    assert compiling == "streamgda: accumulating: compiling (once)"
-    assert "160,000 of 1,000,000 rows (16 %), 10,000 rows/s, 0:01:24 left" in line

@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 import zarr
 from allocations import assert_peak_below
-from dask_rows import use_parts_of
 from moment_checks import assert_close, sample
 from states import bits
 
@@ -76,11 +75,10 @@ def test_any_container_holds_groups(container, covariance_type):
 
 
 @pytest.mark.parametrize("covariance_type", ["full", "tied_diag"])
-def test_parts_on_dask_give_the_same_bits(monkeypatch, covariance_type):
-    use_parts_of(monkeypatch, 1)
+def test_blocks_on_dask_give_the_same_bits(covariance_type):
     rows = (50 + 10 * X).astype(np.uint8)
     expected = GroupedMoments(covariance_type).update(rows, Y, GROUPS)
-    for chunk in (7, 110):
+    for chunk in (3, 110):
         given = (blocks(values, chunk) for values in (rows, Y, GROUPS))
         a, b, c = given
         found = accumulate(a, b, groups=c, covariance_type=covariance_type)
@@ -157,6 +155,3 @@ def test_too_many_groups_are_refused_before_the_pass():
         accumulate(Unread(), y, **options)
     with pytest.raises(ReadError, match="a row was read"):
         accumulate(Unread(), y, covariance_type="diag", **options)
-
-
-# --- checkpoints ------------------------------------------------------------------------------

@@ -398,22 +398,6 @@ def test_remote_files(tmp_path: Path) -> None:
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(y))[:], Y)
 
 
-@pytest.mark.slow
-def test_workers_read_tables(tmp_path: Path, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from streamgda.engine.dask import parts
-
-    monkeypatch.setattr(parts, "PART_BYTES", 24 * 300)
-    monkeypatch.setattr(parts, "PART_STATES", (0, 0))
-    rows, y = open_store(folder(tmp_path / "rows"))
-    assert rows.shareable
-    found, expected = accumulate(rows, y), accumulate(X, Y)
-    np.testing.assert_allclose(found.covariance(), expected.covariance(), rtol=1e-12)
-    model = GaussianNB().fit(rows, y)
-    np.testing.assert_array_equal(model.predict(rows), GaussianNB().fit(X, Y).predict(X))
-    model.predict(rows, out=tmp_path / "p.parquet", keys="y")
-    assert pq.read_table(tmp_path / "p.parquet")["y"].to_pylist() == Y.tolist()
-
-
 # --- columns of lists ---------------------------------------------------------------------------
 
 LISTS = {

@@ -3,7 +3,6 @@
 import datetime
 import decimal
 import enum
-import zlib
 
 import dask
 import dask.array as da
@@ -16,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgda import GaussianNB, accumulate
-from streamgda.engine.fingerprints import checksum
 from streamgda.errors import InvalidDataError
 from streamgda.moments import ClassMoments
 from streamgda.rows import arrays as arrays_module
@@ -407,21 +405,6 @@ def test_coded_labels_are_like_an_array():
     copy = labels.copy()
     copy.codes[:] = 0
     assert labels.tolist() == ["b", "a", "a"]
-
-
-def test_labels_by_codes_have_the_fingerprint_of_the_array():
-    for values in (np.array(["b", None], object), np.array([3, 1], object), np.array(["b", "ä"])):
-        labels = CodedLabels(values, np.array([1, 0, 0]))
-        assert checksum(labels) == checksum(np.asarray(labels))
-        assert checksum(labels[1:], checksum(labels[:1])) == checksum(labels)
-    for masked in (np.array([3, 1, 2]), np.array([0.5, np.nan, 2]), np.array(["b", "", "ä"])):
-        labels = np.ma.masked_array(masked, [False, True, True])
-        whole = checksum(labels)
-        assert whole == checksum(labels[2:], checksum(labels[:2]))
-        assert whole == checksum(labels[1:], checksum(masked[:1]))
-        assert whole not in (checksum(masked), checksum(labels.filled()))
-    text = "".join(f"{value}\0" for value in ["b", "c", "b"])
-    assert checksum(np.array(["b", "c", "b"])) == zlib.crc32(text.encode())
 
 
 @pytest.mark.parametrize("size", range(1, 26))

@@ -66,14 +66,12 @@ def failures(server, url, query):
     """Calls that fail, each for another reason; those with a path that the server refuses first."""
     rows = blobs(300)
     model = GaussianNB().fit(*rows)
-    stored = open_store(f"{url}/rows")[0]
     yield "/rows/zarr.json", lambda: open_store(f"{url}/rows")
     yield "/rows/X/zarr.json", lambda: open_store(f"{url}/rows")
     yield "/rows/X/c/1/0", lambda: accumulate(*open_store(f"{url}/rows"))
     yield "/rows/X/c/1/0", lambda: model.predict(open_store(f"{url}/rows", y=None)[0])
     yield "/rows.parquet", lambda: accumulate(*open_store(f"{url}/rows.parquet"))
     yield "/nb", lambda: streamgda.load(f"{url}/nb")
-    yield "/rows/X/zarr.json", lambda: cluster.check_opens(stored)
     yield "", lambda: lose(f"tls://user:{SECRET}@scheduler:8786")
     yield "", lambda: open_store(f"{url}/absent{query}")
     yield "", lambda: open_store(f"{url}/rows/X{query}")

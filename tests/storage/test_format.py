@@ -28,7 +28,7 @@ from streamgda import (
     Ridge,
     SlidingWindow,
 )
-from streamgda.engine.accumulate_checkpoint import CheckpointContents
+from streamgda.engine.checkpoint import CheckpointContents
 from streamgda.errors import FormatError, InvalidParameterError
 from streamgda.storage.format import HEAD, pack_labels, read, unpack_labels, write
 
@@ -403,6 +403,6 @@ def test_other_files_are_told_from_damaged_ones():
 
 
 def test_checkpoints_are_refused_as_objects():
-    contents = CheckpointContents({"moments": "ClassMoments"}, 0, {}, {}).to_bytes()
+    contents = CheckpointContents({"moments": "ClassMoments"}, 0, {}, MOMENTS).to_bytes()
     with pytest.raises(FormatError, match="holds 'checkpoint', expected 'moments'"):
         ClassMoments.from_bytes(contents)

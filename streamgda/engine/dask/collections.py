@@ -1,8 +1,8 @@
-"""Rows, labels, groups and weights as dask arrays with the same row blocks; rows transformed."""
+"""Rows, labels, groups and weights as dask arrays with the same row blocks."""
 
 from __future__ import annotations
 
-import pickle
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from typing import Any
 import dask
 import dask.array as da
 import numpy as np
+from dask.highlevelgraph import HighLevelGraph
 
-from streamgda.engine.dask import cluster
-from streamgda.errors import InvalidDataError
+from streamgda.errors import InvalidDataError, sendable
 from streamgda.rows import FIELDS, Rows, as_source
 from streamgda.rows.arrays import CodedLabels
 from streamgda.rows.sources import (
@@ -24,7 +24,6 @@ from streamgda.rows.sources import (
     refuse_shape,
 )
 from streamgda.rows.targets import side_by_side, target_columns
-from streamgda.rows.zarr import StoredRows
 from streamgda.runtime import threads
 
 
@@ -33,25 +32,6 @@ def aligned(rows: Rows) -> dict[str, Any]:
     X = as_rows(rows.X)
     given = {name: getattr(rows, name) for name in FIELDS if getattr(rows, name) is not None}
     return {name: X if name == "X" else beside(X, source) for name, source in given.items()}
-
-
-def in_blocks(rows: Rows) -> tuple[dict[str, Any], Rows]:
-    """Return dask arrays with the same row blocks, by their fields, and what else is beside them.
-
-    Labels that this process holds stay as they are, if the sizes of blocks are known.
-    """
-    X = as_rows(rows.X)
-    columns, others = {"X": X}, {}
-    for name in FIELDS[1:]:
-        source = getattr(rows, name)
-        if source is None:
-            continue
-        if source.executor == "dask" or np.isnan(X.shape[0]):
-            columns[name] = beside(X, source)
-        else:
-            check_lengths(rows.X, source)
-            others[name] = source
-    return columns, Rows(None, **others)
 
 
 def as_rows(source: RowSource) -> Any:
@@ -72,38 +52,42 @@ def as_rows(source: RowSource) -> Any:
 
 
 def beside(X: Any, source: RowSource) -> Any:
-    """Return labels or weights as a dask array with the row blocks of `X`."""
-    what, y = source.name, source.values
-    unknown = any(np.isnan(n) for n in X.chunks[0])
-    if source.executor == "dask":
-        y = _as_array(source)
-    elif unknown:
+    """Return labels, groups or weights as a dask array with the row blocks of `X`.
+
+    Raises
+    ------
+    InvalidDataError
+        If their number differs, or if blocks of unknown size cannot be matched.
+    """
+    unknown = np.isnan(X.shape[0])
+    if unknown and source.executor != "dask":
         raise InvalidDataError(
-            f"X has row chunks of unknown size, so {what} must be a dask array with the same "
-            f"blocks; or {how_to_count('X')}"
+            f"X has row chunks of unknown size, so {source.name} must be a dask array with the "
+            f"same blocks; or {how_to_count('X')}"
         )
-    else:
-        y = _whole(source) if source.in_memory or not hasattr(y, "ndim") else y
-        chunks = (X.chunks[0],) if y.shape == X.shape[:1] else "auto"
-        y = as_source(da.from_array(y, chunks=chunks), what).values
-    unknown = unknown or any(np.isnan(n) for n in y.chunks[0])
+    y = _as_array(source, X.chunks[0])
+    unknown = unknown or np.isnan(y.shape[0])
     if not unknown or y.ndim != 1:
-        check_lengths(RowSource(X, X.shape, X.dtype), RowSource(y, y.shape, y.dtype, what))
-    if unknown:
-        if X.numblocks[0] != y.numblocks[0]:
-            remedies = [how_to_count(n) for n, a in (("X", X), (what, y)) if np.isnan(a.shape[0])]
-            raise InvalidDataError(
-                f"X has {X.numblocks[0]} row blocks and {what} has {y.numblocks[0]}, which cannot "
-                f"be matched without their sizes: {'; and '.join(remedies)}"
-            )
-        return y
-    return y if y.chunks[0] == X.chunks[0] else y.rechunk((X.chunks[0],))
+        check_lengths(RowSource(X, X.shape, X.dtype), RowSource(y, y.shape, y.dtype, source.name))
+    if not unknown:
+        return y.rechunk((X.chunks[0],))
+    if X.numblocks[0] != y.numblocks[0]:
+        given = {"X": X, source.name: y}
+        uncounted = [name for name, array in given.items() if np.isnan(array.shape[0])]
+        raise InvalidDataError(
+            f"X has {X.numblocks[0]} row blocks and {source.name} has {y.numblocks[0]}, which "
+            f"cannot be matched without their sizes: {'; and '.join(map(how_to_count, uncounted))}"
+        )
+    return y
 
 
 def with_targets(X: RowSource, y: RowSource) -> Any:
     """Return rows with their targets as further columns, as a dask array."""
-    rows, in_blocks = as_rows(X), y.executor == "dask" or isinstance(y, StoredRows)
-    targets = _as_array(y) if in_blocks else da.from_array(target_columns(_whole(y)))
+    rows = as_rows(X)
+    if y.executor == "dask" or not y.in_memory:
+        targets = _as_array(y, rows.chunks[0])
+    else:
+        targets = da.from_array(target_columns(_whole(y)))
     columns = [targets] if targets.ndim == 1 else [*targets.T]
     columns = [beside(rows, as_source(column, "y"))[:, None] for column in columns]
     targets = da.concatenate(columns, axis=1, allow_unknown_chunksizes=True).rechunk({1: -1})
@@ -117,12 +101,21 @@ def sized(array: Any) -> Any:
     return array.copy().compute_chunk_sizes() if np.isnan(array.shape[0]) else array
 
 
-def name_of(source: RowSource) -> str:
-    """Return the name of a collection, or one of its kind for rows that are none."""
-    if source.executor == "dask":
-        return _as_array(source).name
-    values = _whole(source) if source.in_memory else source.values
-    return f"array-{dask.base.tokenize(values)}"
+# --- arrays of sources ----------------------------------------------------------------------------
+
+
+class _Sliced:
+    """A source, as dask slices it where the rows are needed."""
+
+    def __init__(self, source: RowSource) -> None:
+        self.source, self.shape, self.ndim = source, source.shape, len(source.shape)
+        self.dtype = source.dtype
+
+    @sendable
+    def __getitem__(self, index: Any) -> Any:
+        rows, *others = index if isinstance(index, tuple) else (index,)
+        start, stop, _ = rows.indices(self.shape[0])
+        return self.source.read(start, stop)[(slice(None), *others)]
 
 
 def _whole(source: RowSource) -> np.ndarray:
@@ -130,24 +123,44 @@ def _whole(source: RowSource) -> np.ndarray:
     return np.asarray(values) if type(values) is CodedLabels else values
 
 
-def _as_array(source: RowSource) -> Any:
+def _as_array(source: RowSource, chunks: tuple[int, ...] | None = None) -> Any:
+    """Return a dask array of a source; in row blocks of these sizes if it is no collection."""
     values = source.values
-    if source.executor != "dask":
-        array = da.from_array(_whole(source) if source.in_memory else values)
-        return as_source(array, source.name).values
-    if not hasattr(values, "to_dask_array"):
-        return values
-    if values.ndim == 2:
-        values = values.map_partitions(_in_order, [*values.columns], meta=values)
+    if source.executor == "dask":
+        return _of_frame(values) if hasattr(values, "to_dask_array") else values
+    fitting = chunks is not None and sum(chunks) == source.n_rows
+    blocks = (chunks, *source.shape[1:]) if fitting else "auto"
+    if source.in_memory or source.dtype is None:
+        return da.from_array(_whole(source), chunks=blocks, name=False)
+    meta = np.empty((0,) * len(source.shape), source.dtype)
+    return da.from_array(_Sliced(source), chunks=blocks, name=False, meta=meta)
+
+
+def _of_frame(frame: Any) -> Any:
+    """Return an array with a block for each partition of a data frame or a series of dask.
+
+    Left to itself, dask joins partitions by the bytes of the columns that are read, and so rows
+    and labels of one frame differently.
+    """
+    parts = frame.to_delayed(optimize_graph=False)
+    columns = [*frame.columns] if frame.ndim == 2 else None
+    name = f"values-{dask.base.tokenize(parts)}"
+    end = (0,) * (frame.ndim - 1)
+    tasks = {(name, n, *end): (_values, part.key, columns) for n, part in enumerate(parts)}
+    graph = HighLevelGraph.from_collections(name, tasks, dependencies=parts)
+    width = () if columns is None else (len(columns),)
     with warnings.catch_warnings():
         # Labels that are strings become objects, which are accepted as labels.
         warnings.filterwarnings("ignore", "Dask currently has limited support", UserWarning)
-        return values.to_dask_array()
+        dtype = frame.to_dask_array().dtype
+    chunks = ((math.nan,) * len(parts), *((n,) for n in width))
+    return da.Array(graph, name, chunks, meta=np.empty((0,) * frame.ndim, dtype))
 
 
-def _in_order(part: Any, columns: list[Any]) -> Any:
-    """Return a partition with the columns of its frame; dask does not ask each for their order."""
-    return part if [*part.columns] == columns else part[columns]
+def _values(part: Any, columns: list[Any] | None) -> np.ndarray:
+    """Return the values of a partition, the columns of which may come in another order."""
+    values: np.ndarray = (part if columns is None else part[columns]).to_numpy()
+    return values
 
 
 # --- rows that are transformed ------------------------------------------------------------------
@@ -155,32 +168,20 @@ def _in_order(part: Any, columns: list[Any]) -> Any:
 
 @dataclass(frozen=True)
 class OneThread:
-    """A function that scores rows on one thread.
+    """A function that scores rows on one thread, as dask runs one for each block.
 
     Attributes
     ----------
     function : callable
         Called as ``function(rows, first_row)``.
-    nbytes : int
-        Size of the function with all that it holds, most often a model.
     """
 
     function: Callable[..., np.ndarray]
-    nbytes: int
 
     def __call__(self, X: np.ndarray, first_row: int) -> np.ndarray:
         """Return the scores of a block."""
         with threads.limit(1):
             return self.function(X, first_row)
-
-    def __sizeof__(self) -> int:
-        return self.nbytes
-
-
-def held(function: Callable[..., np.ndarray]) -> Any:
-    """Return a function that scores rows as one node of a graph."""
-    n_bytes = len(pickle.dumps(function))
-    return cluster.hold(OneThread(function, n_bytes), n_bytes)
 
 
 def map_blocks(mapping: Transformation, X: Any) -> Any:
@@ -191,11 +192,12 @@ def map_blocks(mapping: Transformation, X: Any) -> Any:
     dask.array.Array, shape (n_rows,) or (n_rows, n_columns)
     """
     function, dtype, columns = mapping
+    held = dask.delayed(OneThread(function), pure=False)  # one node of the graph, for all blocks
     shape = (0,) if columns is None else (0, columns)
     options: dict[str, Any] = {"dtype": dtype, "meta": np.empty(shape, dtype)}
     if columns is None:
-        return da.map_blocks(_apply, X, held(function), drop_axis=1, **options)
-    return da.map_blocks(_apply, X, held(function), chunks=(X.chunks[0], (columns,)), **options)
+        return da.map_blocks(_apply, X, held, drop_axis=1, **options)
+    return da.map_blocks(_apply, X, held, chunks=(X.chunks[0], (columns,)), **options)
 
 
 def _apply(

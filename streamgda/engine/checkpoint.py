@@ -1,0 +1,390 @@
+"""Work that is resumed: the journal of a pass that accumulates rows, and what it compares.
+
+A journal is a file with the moments of the first slabs, blocks or batches, and a description of
+the pass. The same call resumes after them, to the same bits. Shapes, types and parameters are
+compared, and of the rows the first slab and the last one that was done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from streamgda.errors import (
+    CheckpointError,
+    FormatError,
+    InvalidDataError,
+    InvalidParameterError,
+    MemoryBudgetError,
+    MergeError,
+)
+from streamgda.moments import ClassMoments, GroupedMoments, Moments, PairwiseMoments
+from streamgda.rows.arrays import is_masked
+from streamgda.rows.names import ATTRIBUTE
+from streamgda.rows.sources import RowSource, Slab
+from streamgda.rows.sparse import CompressedRows
+from streamgda.runtime.parameters import as_number, shown
+from streamgda.runtime.retry import not_hiding
+from streamgda.storage.files import check_place, local_path
+from streamgda.storage.format import check_texts, check_whole
+from streamgda.storage.saved import Saved, State, description_of, restore, state_of
+
+REMEDY = "Pass what it was started with, or name another path, or delete it to start again"
+
+_KINDS: tuple[type[Moments], ...] = (ClassMoments, GroupedMoments, PairwiseMoments)
+_MOMENTS = {kind.__name__: kind for kind in _KINDS}
+_SAMPLED_ROWS = 64  # of a slab
+
+
+# --- what is compared -----------------------------------------------------------------------------
+
+
+def describe(source: RowSource) -> str:
+    """Return shape and type in words."""
+    return f"shape {source.shape}, {source.dtype or 'columns of several types'}"
+
+
+def refuse_others(held: Mapping[str, Any], now: Mapping[str, Any], where: str) -> None:
+    """Raise `CheckpointError` that names the first entry in which two descriptions differ."""
+    for name in {**now, **held}:
+        if held.get(name) != now.get(name):
+            raise CheckpointError(
+                f"{where} was started with {name}: {held.get(name)}; now it is {now.get(name)}. "
+                f"{REMEDY}"
+            )
+
+
+def checksum(slab: Slab) -> int:
+    """Return a checksum of all labels, groups and weights of a slab, and of some of its rows.
+
+    Examples
+    --------
+    >>> X, y = np.zeros((4, 2)), np.arange(4)
+    >>> checksum(Slab(X, y)) == checksum(Slab(X, y[::-1]))
+    False
+    """
+    X = slab.X if isinstance(slab.X, CompressedRows) else np.asanyarray(slab.X)
+    value = _checksum(X[:: max(1, len(X) // _SAMPLED_ROWS)], len(X))
+    for column in slab.beside:
+        value = _checksum(np.asanyarray(column), value)
+    return value
+
+
+def _checksum(values: Any, before: int) -> int:
+    if isinstance(values, CompressedRows):
+        for array in values.arrays:
+            before = _checksum(array, before)
+        return before
+    if is_masked(values):
+        before = _checksum(np.ma.getmaskarray(values), before)
+        values = np.ma.filled(values)
+    if values.dtype.kind in "biufcmM":
+        return zlib.crc32(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data, before)
+    text = "\0".join(map(str, values.ravel().tolist()))  # the memory of others holds addresses
+    return zlib.crc32(text.encode("utf-8", "surrogatepass"), before)
+
+
+def fingerprint_method(
+    method: str, model: Any, options: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the fingerprint of a method of a model: its name, and a checksum of the model."""
+    attributes, arrays = state_of(model)
+    attributes.pop(ATTRIBUTE, None)  # names make no difference to scores
+    arrays = {**arrays, **(options or {})}
+    value = zlib.crc32(json.dumps(attributes, sort_keys=True).encode())
+    for name in sorted(arrays):
+        value = _checksum(np.asarray(arrays[name]), value)
+    return {"method": method, "model": f"checksum {value:08x}"}
+
+
+# --- work that is resumed -------------------------------------------------------------------------
+
+
+class Resumable:
+    """Base of work that keeps how much of it is done, from where another run resumes it.
+
+    As a context manager, it is also kept on leaving, even after an error.
+
+    Parameters
+    ----------
+    every : float
+        Minimum number of seconds between two times at which it is kept.
+
+    Attributes
+    ----------
+    title : str
+        Name of the file or array that keeps it, in messages.
+    counted : str
+        What is counted: rows, batches or blocks.
+    done : int
+        Number of them that are done.
+    seen : dict of str to int
+        The rows of a slab; the checksum of the first one; and of the last one that is done, with
+        its first row.
+    """
+
+    title: str
+    counted = "rows"
+    done = 0
+    _written = 0  # `done`, when it was kept last
+
+    def __init__(self, every: float) -> None:
+        self._every, self._since = every, time.monotonic()
+        self.seen: dict[str, int] = {}
+
+    def __str__(self) -> str:
+        return self.title
+
+    @property
+    def keeps(self) -> bool:
+        """True if it is kept."""
+        raise NotImplementedError
+
+    def keep(self) -> None:
+        """Keep what is done, unless that is kept already."""
+        raise NotImplementedError
+
+    def _was_kept(self) -> None:
+        self._written, self._since = self.done, time.monotonic()
+
+    def restored(self, done: Any, seen: Any) -> None:
+        """Take over how much is done; raise ValueError if that cannot be."""
+        self.done = self._written = check_whole("done", done, 0)
+        names = ("slab_rows", "first", "start", "last")
+        self.seen = {name: check_whole(name, seen[name], 0) for name in names}
+        if not self.seen["start"] < self.done <= self.seen["start"] + self.seen["slab_rows"]:
+            raise ValueError(f"{done} are done after a slab at {self.seen['start']}")
+
+    def resume(self, slab_rows: int, checked: Callable[[int, int], tuple[int, int]]) -> int:
+        """Return the rows of a slab in the run that is resumed, or those planned if there is none.
+
+        Parameters
+        ----------
+        slab_rows : int
+            Rows of a slab that the memory budget allows.
+        checked : callable
+            Called with the bounds of a slab; returns the checksums of the first slab, which has
+            that many rows, and of this one.
+
+        Raises
+        ------
+        CheckpointError
+            If they differ from those that are kept.
+        MemoryBudgetError
+            If the memory budget requires smaller slabs.
+        """
+        if not self.done:
+            self.seen["slab_rows"] = slab_rows
+            return slab_rows
+        held, start = self.seen["slab_rows"], self.seen["start"]
+        if held > slab_rows:
+            raise MemoryBudgetError(
+                f"the work to resume was started in slabs of {held} rows, but max_memory, by "
+                f"default half of what is available, now allows {slab_rows}: pass a larger "
+                f"max_memory (that of the first run if it had one), free memory, or start again"
+            )
+        try:
+            found = checked(start, self.done)
+        except (IndexError, StopIteration):
+            raise CheckpointError(
+                f"{self} was started with more rows: it holds the first "
+                f"{self.done:,} {self.counted}. {REMEDY}"
+            ) from None
+        for first, last, value, kept in (
+            (0, min(held, self.done), found[0], self.seen["first"]),
+            (start, self.done, found[1], self.seen["last"]),
+        ):
+            if value != kept:
+                raise CheckpointError(
+                    f"{self} was started with other rows, labels or weights: "
+                    f"{self.counted} {first} to {last - 1} have changed. {REMEDY}"
+                )
+        return held
+
+    def advance(self, start: int, stop: int, last: int) -> None:
+        """Record that everything before `stop` is done, and the checksum of the last slab."""
+        self.seen.setdefault("first", last)
+        self.seen |= {"start": start, "last": last}
+        self.done = stop
+        if self.keeps and time.monotonic() - self._since >= self._every:
+            self.keep()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        with not_hiding(error):
+            self.keep()
+        if error is not None and self._written:
+            error.add_note(
+                f"{self} keeps what was done, the first {self._written:,} {self.counted}: run the "
+                f"same call again to resume after them"
+            )
+
+
+@dataclass
+class CheckpointContents(Saved):
+    """The contents of a checkpoint: moments, and the part of a pass that they are computed from.
+
+    Attributes
+    ----------
+    description : dict of str
+        A description of the data and of the pass.
+    done : int
+        Rows, batches or blocks that the moments include.
+    seen : dict of int
+        Checksums of these; see `Resumable`.
+    moments : Moments
+    """
+
+    _kind = "checkpoint"
+
+    description: dict[str, str]
+    done: int
+    seen: dict[str, int]
+    moments: Moments
+
+    def _description(self) -> dict[str, Any]:
+        return {**description_of(self.moments), "kind": "checkpoint", "done": self.done}
+
+    def _state(self) -> State:
+        attributes, arrays = state_of(self.moments)
+        about = {"made_of": self.description, "done": self.done, "seen": self.seen}
+        return {**about, "moments": attributes}, arrays
+
+    @classmethod
+    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        description = dict(attributes["made_of"])
+        check_texts("made_of", [*description.values()], len(description))
+        moments = restore(_MOMENTS[description["moments"]], attributes["moments"], arrays)
+        fourth = getattr(moments, "fourth_moments", False)
+        held = getattr(moments, "covariance_type", "full"), str(fourth)
+        if held != (description["covariance_type"], description["fourth_moments"]):
+            raise ValueError(f"its moments are of covariance_type, fourth_moments {held}")
+        return cls(description, attributes["done"], dict(attributes["seen"]), moments)
+
+
+class Journal(Resumable):
+    """The moments of the rows so far, in a file from which the same call resumes.
+
+    Parameters
+    ----------
+    path : path or None
+        The checkpoint. With None, nothing is written.
+    every : float
+        Minimum number of seconds between two writes.
+    description : dict of str
+        A description of the data and of the pass. A run that resumes must have the same.
+    empty : Moments
+        Moments without rows.
+    counted : str
+        What is counted.
+
+    Attributes
+    ----------
+    moments : Moments
+        Moments of the rows so far.
+
+    Raises
+    ------
+    CheckpointError
+        If the file is damaged, or belongs to other data or another pass.
+    """
+
+    def __init__(
+        self,
+        path: Any,
+        every: float,
+        description: Mapping[str, str],
+        empty: Moments,
+        counted: str = "rows",
+    ) -> None:
+        super().__init__(check_interval(every, "checkpoint_every"))
+        self.moments, self.counted = empty, counted
+        self._file = None if path is None else as_file(path)
+        self.title = f"The checkpoint {self._file}"
+        self._description = dict(description)
+        self._sound = True
+        if self._file is None:
+            return
+        check_place(self._file)
+        if self._file.exists():
+            self._open(self._file, empty)
+
+    def _open(self, file: Path, empty: Moments) -> None:
+        try:
+            contents = CheckpointContents.load(file)
+            self.restored(contents.done, contents.seen)
+        except (FormatError, LookupError, ValueError) as error:
+            raise CheckpointError(
+                f"{file} is not a checkpoint of a pass over rows, or is damaged: {error}. {REMEDY}"
+            ) from None
+        refuse_others(contents.description, self._description, str(file))
+        self.moments = contents.moments
+        try:  # a transformer is not saved: it comes from the moments without rows
+            self.moments += empty
+        except MergeError as error:
+            raise CheckpointError(
+                f"{file} was started with other features: {error}. {REMEDY}"
+            ) from None
+
+    @property
+    def keeps(self) -> bool:
+        """True if a checkpoint is written."""
+        return self._file is not None
+
+    def keep(self) -> None:
+        """Write the moments, unless the checkpoint has them, or an update was interrupted."""
+        if self._file is None or not self._sound or self.done == self._written:
+            return
+        contents = CheckpointContents(self._description, self.done, self.seen, self.moments)
+        contents.save(self._file)
+        self._was_kept()
+
+    @contextlib.contextmanager
+    def adding(self, start: int, stop: int, slab: Slab) -> Iterator[None]:
+        """Enter a context in which the caller adds the rows ``start:stop`` to the moments.
+
+        Moments are not written if an interrupt may have left them with part of the rows.
+        """
+        self._sound = False
+        try:
+            yield
+        except InvalidDataError:  # the moments are unchanged
+            self._sound = True
+            raise
+        self._sound = True
+        self.advance(start, stop, checksum(slab) if self.keeps else 0)
+
+
+def as_file(path: Any) -> Path:
+    """Return the local path of a checkpoint.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the path is a URL or a directory.
+    """
+    found = local_path(path)
+    if found is None:
+        raise InvalidParameterError(f"checkpoint={shown(path)}; expected a path on this machine")
+    file = found.resolve()
+    if file.is_dir():
+        raise InvalidParameterError(f"checkpoint={str(path)!r} is a directory; expected a file")
+    return file
+
+
+def check_interval(seconds: float, name: str) -> float:
+    """Return an interval; raise InvalidParameterError unless it is a number of seconds."""
+    if type(seconds) is float and seconds == math.inf:  # never, after the first time
+        return seconds
+    return as_number(name, seconds, "a number of seconds, 0 or more", 0)

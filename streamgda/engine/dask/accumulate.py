@@ -1,0 +1,300 @@
+"""Rows to moments on dask: one leaf a block, merged in a fixed tree.
+
+The moments of each block are summed in one task. Sixteen of them are merged, four of these sums
+make a round, and the rounds are added in order, whatever the scheduler and the number of its
+workers: the moments have the same bits. A task never changes its arguments, as it may run twice.
+"""
+
+from __future__ import annotations
+
+import warnings
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+from dask.sizeof import sizeof
+
+from streamgda.engine.accumulation import Accumulation
+from streamgda.engine.checkpoint import checksum, describe
+from streamgda.engine.dask import cluster
+from streamgda.engine.dask.collections import aligned
+from streamgda.engine.plan import CLASSES_EXPECTED, plan_classes
+from streamgda.engine.progress import reporter
+from streamgda.errors import InvalidDataError, MemoryBudgetError, sendable
+from streamgda.moments import Moments
+from streamgda.rows import Rows
+from streamgda.rows.batches import read_batch
+from streamgda.rows.in_memory import SparseRows
+from streamgda.rows.sources import Slab
+from streamgda.runtime import threads
+from streamgda.runtime.memory import allowed_bytes, readable
+
+SPLIT = 16  # moments that are merged at a time
+ROUND = 64  # blocks between two writes of a checkpoint
+_REPORTS = 64  # of progress, at most about this many
+_MANY_BLOCKS, _TINY_BYTES = 1000, 1 << 20
+
+Leaves = Callable[[int, int], list[Any]]  # delayed results of blocks ``start:stop``
+
+
+def accumulate(asked: Accumulation, rows: Rows) -> Moments:
+    """Accumulate dask collections on the active scheduler or client.
+
+    Parameters
+    ----------
+    asked : Accumulation
+    rows : Rows
+        Sources, at least one a dask collection. If chunk sizes are unknown, all are collections
+        with the same blocks.
+
+    Returns
+    -------
+    Moments
+
+    Raises
+    ------
+    InvalidDataError
+        If shapes or blocks do not fit each other.
+    MemoryBudgetError
+        If `max_memory` has no room for the moments of a few blocks.
+    ClusterError
+        If the cluster fails.
+    """
+    columns = aligned(rows)
+    X = columns["X"]
+    sizes = X.chunks[0]
+    _warn_of_tiny_blocks(len(sizes), X)
+    described = {source.name: describe(source) for source in rows.sources}
+    described["blocks"] = (
+        f"{len(sizes)}, sizes of checksum {zlib.crc32(np.array(sizes, 'f8').tobytes())}"
+    )
+    known = not np.isnan(sizes).any()
+    ends = np.cumsum(sizes).tolist() if known else [None] * len(sizes)
+    first_rows = np.array([0, *ends[:-1]] if known else [-1] * len(sizes))
+
+    def leaves(function: Callable[..., Any], about: Any = None) -> Leaves:
+        numbers = [np.arange(len(sizes)), first_rows]
+        numbers = [da.from_array(each, chunks=1, name=False) for each in numbers]
+        each = [value for array in columns.values() for value in (array, "ij"[: array.ndim])]
+        held = dask.delayed(about, pure=False, traverse=False)
+        every = da.blockwise(
+            _of_block,
+            "i",
+            *(function, None, held, None, tuple(columns), None),
+            *(numbers[0], "i", numbers[1], "i", *each),
+            align_arrays=False,
+            concatenate=True,
+            dtype=object,
+            meta=np.empty(0, object),
+        )
+        (every,) = dask.optimize(every)  # once for all blocks: what a leaf needs is one task
+        delayed = every.to_delayed(optimize_graph=False).tolist()
+        return lambda start, stop: delayed[start:stop]
+
+    moments = _merged(asked, leaves, ends, described, rows)
+    if asked.again is None and moments._n_features_in not in (None, X.shape[1]):
+        raise InvalidDataError(
+            f"X has {X.shape[1]} columns by its shape, and its blocks have "
+            f"{moments._n_features_in}; declare the shape that they have (chunks= of map_blocks)"
+        )
+    if moments.n_features is None and rows.weight is None and not asked.rule.selects:
+        raise InvalidDataError("X has 0 rows (0 sample(s)); at least one is needed")
+    return moments
+
+
+def accumulate_partitions(asked: Accumulation, partitions: list[Any]) -> Moments:
+    """Accumulate delayed objects, each of which evaluates to ``(X, y)`` or ``(X, y, weight)``.
+
+    Parameters, results and errors are those of `accumulate`.
+    """
+
+    def leaves(function: Callable[..., Any], about: Any = None) -> Leaves:
+        held = dask.delayed(about, pure=False, traverse=False)
+        leaf = dask.delayed(_of_partition, pure=False)
+        return lambda start, stop: [
+            leaf(function, number, held, partitions[number]) for number in range(start, stop)
+        ]
+
+    described = {"X": f"{len(partitions)} partitions"}
+    moments = _merged(asked, leaves, [None] * len(partitions), described, None)
+    if moments.n_features is None and not asked.rule.selects:
+        raise InvalidDataError("X has 0 rows (0 sample(s)); at least one is needed")
+    return moments
+
+
+def _warn_of_tiny_blocks(n_blocks: int, X: Any) -> None:
+    """Warn, before anything is computed, of blocks each of which costs more than its rows."""
+    n_bytes = X.nbytes / n_blocks
+    if n_blocks > _MANY_BLOCKS and n_bytes < _TINY_BYTES:
+        warnings.warn(
+            f"X has {n_blocks:,} blocks of about {readable(n_bytes)}, and each costs a task of "
+            f"about a millisecond: rechunk to blocks of {readable(_TINY_BYTES)} or more "
+            f"(X = X.rechunk({{0: 'auto', 1: -1}}))",
+            da.PerformanceWarning,
+            stacklevel=2,
+        )
+
+
+# --- the tree -------------------------------------------------------------------------------------
+
+
+def _merged(
+    asked: Accumulation,
+    leaves: Callable[..., Leaves],
+    ends: Sequence[int | None],
+    described: dict[str, str],
+    rows: Rows | None,
+) -> Moments:
+    """Return the moments of all blocks, those that the checkpoint holds included.
+
+    Parameters
+    ----------
+    asked : Accumulation
+    leaves : callable
+        Called with a function of a `Slab` and its further arguments; returns `Leaves`.
+    ends : list of int or None
+        Number of the rows up to each block; None if it is unknown.
+    described : dict
+        Description of the rows, for the checkpoint.
+    rows : Rows, optional
+    """
+    n_blocks = len(ends)
+    journal = asked.journal("dask", described, "blocks")
+    work, n_tasks = _planned(asked, rows, n_blocks)
+    sums, checksums = leaves(_moments_of, work), leaves(checksum)
+    journal.resume(
+        1, lambda start, stop: cluster.compute(*checksums(0, 1), *checksums(start, stop))
+    )
+    # Rounds that are computed together: all of them, unless somebody waits for some.
+    together = n_blocks
+    if journal.keeps or asked.progress:
+        together = max(1, n_blocks // (ROUND * _REPORTS)) * ROUND
+
+    def n_rows() -> int:
+        end = ends[journal.done - 1] if journal.done else 0
+        return int(journal.moments.class_count.sum()) if end is None else int(end)
+
+    with (
+        cluster.at_most(n_tasks),
+        reporter(asked.progress, ends[-1], "accumulating", first=n_rows()) as report,
+        journal,
+    ):
+        while journal.done < n_blocks:
+            start, stop = journal.done, min(n_blocks, journal.done + together)
+            wanted = [_added(journal.moments if start else None, sums, start, stop)]
+            if journal.keeps:
+                wanted += [*checksums(start, start + 1), *checksums(stop - 1, stop)]
+            journal.moments, *seen = cluster.compute(*wanted)
+            first, last = seen or (0, 0)
+            journal.seen.setdefault("first", first)
+            journal.advance(stop - 1, stop, last)
+            report(n_rows())
+    return journal.moments
+
+
+def _added(moments: Moments | None, sums: Leaves, first: int, last: int) -> Any:
+    """Return the delayed moments, with those of the rounds of blocks ``first:last`` added."""
+    merge = dask.delayed(_merge, pure=False)
+    found = None if moments is None else dask.delayed(moments, pure=False, traverse=False)
+    for start in range(first, last, ROUND):
+        parts = sums(start, min(last, start + ROUND))
+        while len(parts) > 1:
+            parts = [merge(*parts[at : at + SPLIT]) for at in range(0, len(parts), SPLIT)]
+        found = parts[0] if found is None else merge(found, parts[0])
+    return found
+
+
+def _planned(asked: Accumulation, rows: Rows | None, n_blocks: int) -> tuple[Accumulation, int]:
+    """Return the work of a task, and how many may run at a time within `max_memory`.
+
+    Planned are the moments of each task, and those that wait to be merged; not the rows, which
+    dask holds. The moments of a task with more classes than expected are refused as they appear.
+    """
+    work = replace(asked, progress=False, checkpoint=None, max_memory=None)
+    if asked.max_memory is None or rows is None:
+        return work, n_blocks
+    allowed, X = allowed_bytes(asked.max_memory), rows.X
+    empty = asked.empty()
+    n_classes = CLASSES_EXPECTED
+    if rows.y is not None and rows.y.executor != "dask":
+        n_classes = plan_classes(rows.y, asked.rule)
+    state, held = empty._bytes(n_classes, X.shape[1])
+    n_rows = X.unit if X.unit > 1 else 1 << 20
+    scratch = min(empty._scratch_bytes(X.shape[1]), 4 * 8 * n_rows * X.shape[1] + (1 << 20))
+    waiting = state * min(n_blocks, SPLIT + ROUND // SPLIT + 2)
+    task = max(held + scratch, 3 * state)
+    if task + waiting > allowed:
+        raise MemoryBudgetError(
+            f"this needs {readable(task + waiting)} of memory, max_memory allows "
+            f"{readable(allowed)}: {readable(task)} for the moments of {n_classes} classes that a "
+            f"task holds, {readable(waiting)} for those that wait to be merged. Pass a larger "
+            f"max_memory, or use covariance_type='tied' or 'diag', or fewer features"
+        )
+    n_tasks = (allowed - waiting) // max(1, task)
+    return replace(work, state_bytes=state * allowed // (task + waiting)), n_tasks
+
+
+# --- tasks ----------------------------------------------------------------------------------------
+
+
+@sizeof.register(Moments)
+def _(moments: Moments) -> int:
+    # Workers spill results to disk, and the scheduler places merges, by the size of results.
+    return moments.nbytes
+
+
+@sendable
+def _of_block(
+    function: Callable[..., Any],
+    about: Any,
+    names: tuple[str, ...],
+    number: np.ndarray,
+    first_row: np.ndarray,
+    *columns: Any,
+) -> Any:
+    """Return what a function makes of a block; errors name the block."""
+    first = int(first_row[0])
+    values = dict(zip(names, columns, strict=True))
+    if SparseRows.accepts(values["X"]):
+        values["X"] = SparseRows.of(values["X"], "X").values
+    counted = "" if first >= 0 else " (rows counted from its first)"
+    place = f"block {int(number[0])}{counted}"
+    return _placed(place, function, Slab(**values, first_row=max(0, first)), about)
+
+
+@sendable
+def _of_partition(function: Callable[..., Any], number: int, about: Any, batch: Any) -> Any:
+    """Return what a function makes of a batch; errors name the partition."""
+    name = f"partition {number}"
+    slab = Slab.of_batch(read_batch(batch, name))
+    return _placed(f"{name} (rows counted from its first)", function, slab, about)
+
+
+def _placed(place: str, function: Callable[..., Any], slab: Slab, about: Any) -> Any:
+    with threads.limit(1):
+        try:
+            return function(slab) if about is None else function(slab, about)
+        except InvalidDataError as error:
+            error.place(place)
+            raise
+
+
+def _moments_of(slab: Slab, asked: Accumulation) -> Moments:
+    moments = asked.empty()
+    if len(slab.X):
+        asked.add(moments, slab)
+    return moments
+
+
+@sendable
+def _merge(first: Moments, *others: Moments) -> Moments:
+    """Return the sum of moments, none of which changes."""
+    with threads.limit(1):
+        total = first.copy()
+        for moments in others:
+            total += moments
+        return total

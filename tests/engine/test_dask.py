@@ -1,0 +1,501 @@
+"""dask: any blocks, schedulers and number of workers give the same moments and scores."""
+
+import re
+import subprocess
+import sys
+import threading
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+from dask_rows import CHUNKS, EVERY_CHUNKING, N_ROWS, NAMES, in_blocks, in_partitions, stop_after
+from distributed import Client, LocalCluster
+from grids import in_turn
+from samples import (
+    ESTIMATORS,
+    METHODS,
+    assert_equal_to_rounding,
+    assert_same_bits,
+    blobs,
+    bytes_of,
+    make,
+    results,
+)
+from states import bits
+
+from streamgda import ClassMoments, GaussianNB, accumulate
+from streamgda.errors import (
+    CheckpointError,
+    ClusterError,
+    InvalidDataError,
+    MemoryBudgetError,
+    SourceError,
+)
+from streamgda.storage.opening import mark_of
+
+HUNDRED = (3,) * 100  # blocks: a round and a part of another
+
+
+@pytest.fixture
+def rows():
+    """Rows and labels in a hundred blocks, and as arrays."""
+    X, y = blobs(N_ROWS)
+    return *in_blocks("a hundred", X, y), X, y
+
+
+# --- any blocks -----------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("in_this_thread")
+class TestBlocks:
+    @in_turn("name, chunks", ESTIMATORS, CHUNKS)
+    def test_any_blocks_of_rows(self, name, chunks):
+        X, y = blobs(N_ROWS)
+        found = make(name).fit(*in_blocks(chunks, X, y))
+        assert_equal_to_rounding(found, make(name).fit(X, y), X)
+
+    @EVERY_CHUNKING
+    def test_bytes_are_exact(self, chunks):
+        X, y = blobs(N_ROWS)
+        X = bytes_of(X)
+        assert bits(accumulate(*in_blocks(chunks, X, y))) == bits(ClassMoments().update(X, y))
+
+    @pytest.mark.parametrize("labels", ["numpy", "list", "zarr", "dask", "other blocks"])
+    @pytest.mark.parametrize("names", [None, NAMES])
+    def test_labels_and_weights_held_otherwise(self, labels, names):
+        X, y = blobs(N_ROWS)
+        y = y if names is None else names[y]
+        weights = np.random.default_rng(0).uniform(0, 2, N_ROWS)
+
+        def hold(array):
+            if labels == "zarr":
+                dtype = np.dtypes.StringDType() if array.dtype.kind == "U" else array.dtype
+                return zarr.create_array({}, data=array.astype(dtype), chunks=(70,))
+            if labels == "list":
+                return array.tolist()
+            chunks = {"dask": "uneven", "other blocks": "three"}.get(labels)
+            return in_blocks(chunks, array)[0] if chunks else array
+
+        (blocks,) = in_blocks("uneven", X)
+        for sample_weight in (None, weights):
+            held = None if sample_weight is None else hold(weights)
+            found = GaussianNB().fit(blocks, hold(y), held)
+            assert_equal_to_rounding(found, GaussianNB().fit(X, y, sample_weight), X)
+
+    def test_errors_of_blocks_that_do_not_fit(self):
+        X, y = blobs(N_ROWS)
+        blocks, labels = in_blocks("three", X, y)
+        narrow = blocks.map_blocks(lambda rows: rows[:, 1:], dtype=blocks.dtype)
+        unknown = blocks.T[da.from_array(np.ones(4, bool))].T
+        for arguments, match in (
+            ((blocks, labels[:-1]), r"X has 300 rows but .* 299 labels"),
+            ((blocks, da.stack([labels, labels], 1)), r"labels have shape \(300, 2\)"),
+            ((unknown, labels), "unknown number of features.*compute_chunk_sizes"),
+            ((narrow, labels), r"X has 4 columns .*, and its blocks have 3"),
+        ):
+            with pytest.raises(InvalidDataError, match=match):
+                accumulate(*arguments)
+        with pytest.raises(InvalidDataError, match="X has 300 rows but there are 299 weights"):
+            accumulate(blocks, labels, sample_weight=np.ones(299))
+
+
+@pytest.mark.usefixtures("in_this_thread")
+class TestUnknownSizes:
+    @pytest.fixture
+    def some(self):
+        """Rows in blocks whose sizes dask does not know, and the rows themselves."""
+        X, y = blobs(N_ROWS)
+        kept = X[:, 0] > np.median(X[:, 0])
+        blocks, labels, mask = in_blocks("thirty", X, y, kept)
+        return blocks[mask], labels[mask], X[kept], y[kept]
+
+    @pytest.mark.parametrize("name", ["full", "LDA", "BernoulliNB"])
+    def test_fit_and_score(self, name, some):
+        blocks, labels, X, y = some
+        found = make(name).fit(blocks, labels, da.ones_like(labels, dtype=float))
+        assert_equal_to_rounding(found, make(name).fit(X, y), X)
+        scores = results(found, blocks)
+        assert all(np.isnan(lazy.shape[0]) for lazy in scores.values())
+        assert_same_bits({m: lazy.compute() for m, lazy in scores.items()}, results(found, X))
+        assert found.score(blocks, labels) == found.score(X, y)
+
+    def test_the_remedy_of_labels_that_cannot_be_matched(self, some):
+        blocks, _, X, y = some
+        match = r"row chunks of unknown size, so y must be a dask array.*compute_chunk_sizes\(\)"
+        with pytest.raises(InvalidDataError, match=match):
+            accumulate(blocks, y)
+        match = r"X has 30 row blocks and y has 1, .*: call X.compute_chunk_sizes\(\)"
+        with pytest.raises(InvalidDataError, match=match):
+            accumulate(blocks, da.from_array(y))
+        blocks.compute_chunk_sizes()
+        assert_equal_to_rounding(GaussianNB().fit(blocks, y), GaussianNB().fit(X, y), X)
+
+    def test_frames_of_other_files_have_a_remedy(self, tmp_path, rows):
+        _, _, X, y = rows
+        frame = pd.DataFrame(X, columns=[*"abcd"]).assign(label=y)
+        for n_files in (3, 5):
+            (tmp_path / str(n_files)).mkdir()
+            for n in range(n_files):
+                cut = slice(N_ROWS * n // n_files, N_ROWS * (n + 1) // n_files)
+                frame[cut].to_parquet(tmp_path / f"{n_files}/{n}.parquet")
+        X_frame = dd.read_parquet(tmp_path / "3")[[*"abcd"]]
+        y_frame = dd.read_parquet(tmp_path / "5")["label"]
+        with pytest.raises(InvalidDataError, match=r"X.to_dask_array\(\).compute_chunk_sizes\(\)"):
+            accumulate(X_frame, y_frame)
+        counted = [each.to_dask_array().compute_chunk_sizes() for each in (X_frame, y_frame)]
+        np.testing.assert_allclose(accumulate(*counted).means, accumulate(X, y).means, rtol=1e-12)
+
+
+def test_frames_with_labels_weights_and_groups(scheduler):
+    X, y = blobs(N_ROWS)
+    frame = pd.DataFrame(X, columns=[*"abcd"])
+    frame = frame.assign(label=NAMES[y], weight=np.linspace(0, 1, 300), site=NAMES[y[::-1]])
+    lazy = dd.from_pandas(frame, npartitions=4)
+    features = [*"abcd"]
+    found = GaussianNB().fit(lazy[features], lazy["label"], lazy["weight"])
+    expected = GaussianNB().fit(frame[features], frame["label"], frame["weight"])
+    assert_equal_to_rounding(found, expected, frame[features])
+    assert found.feature_names_in_.tolist() == features
+    np.testing.assert_array_equal(
+        found.predict(lazy[features]).compute(), expected.predict(frame[features])
+    )
+    assert found.score(lazy[features], lazy["label"]) == expected.score(frame[features], NAMES[y])
+    grouped = accumulate(lazy[features], lazy["label"], groups=lazy["site"])
+    assert {*grouped} == {*NAMES}
+    with pytest.raises(ValueError, match="feature names should match"):
+        found.predict(lazy[features[::-1]])
+
+
+def test_columns_of_a_partition_are_those_of_its_frame(scheduler):
+    X, y = blobs(N_ROWS)
+    first, second = (pd.DataFrame(part, columns=[*"abcd"]) for part in (X[:200], X[200:]))
+    labels = dd.from_map(pd.Series, [y[:200], y[200:]])
+    lazy = dd.from_map(lambda part: part, [first, second[[*"dbca"]]], meta=first[:0])
+    found, expected = GaussianNB().fit(lazy, labels), GaussianNB().fit(X, y)
+    np.testing.assert_allclose(found.theta_, expected.theta_, rtol=1e-12)
+    np.testing.assert_array_equal(found.predict(lazy).compute(), expected.predict(X))
+
+
+# --- any scheduler --------------------------------------------------------------------------------
+
+
+def test_every_scheduler_gives_the_same_bits(scheduler, rows):
+    blocks, labels, _, _ = rows
+    with dask.config.set(scheduler="synchronous"):
+        expected = bits(accumulate(blocks, labels))
+    assert bits(accumulate(blocks, labels)) == expected
+
+
+def test_every_scheduler_names_the_row_that_is_not_finite(scheduler, rows):
+    blocks, labels, X, y = rows
+    fitted = make("full").fit(X, y)
+    X[217, 1] = np.nan
+    (blocks,) = in_blocks("uneven", X)
+    with pytest.raises(InvalidDataError, match=r"block 3: .*NaN: row 217, column 1"):
+        accumulate(blocks, labels)
+    with pytest.raises(InvalidDataError, match=r"block 3: .*NaN: row 217, column 1"):
+        fitted.predict(blocks).compute()
+
+
+def test_delayed_partitions(scheduler):
+    X, y = blobs(N_ROWS)
+    weights = np.linspace(0, 1, N_ROWS)
+    cuts = [slice(0, 7), slice(7, 150), slice(150, 300)]
+    found = accumulate(in_partitions(*((X[cut], y[cut], weights[cut]) for cut in cuts)))
+    expected = accumulate((X[cut], y[cut], weights[cut]) for cut in cuts)
+    np.testing.assert_allclose(found.covariance(), expected.covariance(), rtol=1e-12)
+    with pytest.raises(InvalidDataError, match=r"partition 1 is a ndarray; expected a tuple"):
+        accumulate(in_partitions((X, y), X))
+    with pytest.raises(InvalidDataError, match=r"partition 1 .*NaN: row 0, column 0"):
+        accumulate(in_partitions((X, y), (np.full_like(X, np.nan), y)))
+    with pytest.raises(InvalidDataError, match="hold their own weights"):
+        accumulate(in_partitions((X, y)), sample_weight=y)
+
+
+@pytest.mark.usefixtures("client")
+def test_rows_that_are_persisted(rows):
+    blocks, labels, X, y = rows
+    blocks, labels = blocks.persist(), labels.persist()
+    for lazy, expected in ((blocks, X), (blocks + 1, X + 1)):
+        found = accumulate(lazy, labels)
+        np.testing.assert_allclose(found.means, ClassMoments().update(expected, y).means)
+    fitted = make("full").fit(X, y)
+    np.testing.assert_array_equal(fitted.predict(blocks).persist().compute(), fitted.predict(X))
+
+
+def test_missing_values(scheduler):
+    X, y = blobs(N_ROWS, 4)
+    X[np.random.default_rng(0).random(X.shape) < 0.3] = np.nan
+    X[7, 1] = -9999
+    options = {"on_invalid": "pairwise", "nodata": -9999}
+    expected = accumulate(X, y, **options)
+    found = accumulate(da.from_array(X, (64, 2)), da.from_array(y, 64), **options)
+    np.testing.assert_array_equal(found.pair_count, expected.pair_count)
+    np.testing.assert_allclose(found.covariance(), expected.covariance(), rtol=0, atol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("environment")
+def test_workers_that_join_and_leave_give_the_same_bits(rows):
+    blocks, labels, _, _ = rows
+    with dask.config.set(scheduler="synchronous"):
+        expected = bits(accumulate(blocks, labels))
+    with (
+        LocalCluster(1, processes=False, dashboard_address=":0") as workers,
+        Client(workers),
+    ):
+        for n_workers in (3, 1):
+            workers.scale(n_workers)
+            assert bits(accumulate(blocks, labels)) == expected
+        slow = blocks.map_blocks(_slowly, dtype=blocks.dtype, meta=np.empty((0, 4)))
+        timer = threading.Timer(0.3, workers.scale, [2])
+        timer.start()
+        assert bits(accumulate(slow, labels)) == expected
+        timer.join()
+
+
+def _slowly(block):
+    threading.Event().wait(0.01)
+    return block
+
+
+def _fatal(block):
+    import os
+
+    os._exit(1)
+
+
+@pytest.mark.slow
+def test_workers_that_die_over_a_block_are_an_error(client, rows):
+    blocks, labels, _, _ = rows
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        pytest.raises(ClusterError, match="workers died again and again"),
+    ):
+        accumulate(blocks.map_blocks(_fatal, dtype="f8", meta=np.empty((0, 4))), labels)
+
+
+def test_tiny_blocks_are_warned_of_before_anything_is_computed():
+    X = da.from_array(np.zeros((1001, 2)), chunks=(1, 2))
+    X = X.map_blocks(_fatal, dtype="f8", meta=np.empty((0, 2)))
+    with pytest.raises(da.PerformanceWarning, match=r"1,001 blocks .*: rechunk"):
+        accumulate(X, np.zeros(1001))
+
+
+# --- memory and progress --------------------------------------------------------------------------
+
+
+def test_a_budget_limits_the_tasks_that_run_at_a_time():
+    X, y = np.random.default_rng(0).normal(size=(N_ROWS, 4)), np.arange(N_ROWS)
+    running, most = [], []
+
+    def seen(block):
+        running.append(1)
+        most.append(len(running))
+        _slowly(block)
+        running.pop()
+        return block
+
+    (blocks,) = in_blocks("thirty", X)
+    lazy = blocks.map_blocks(seen, dtype="f8", meta=np.empty((0, 4)))
+    expected = accumulate(blocks, y)
+    state = expected.nbytes
+    with dask.config.set(scheduler="threads", num_workers=4):
+        with pytest.raises(MemoryBudgetError, match="moments of 300 classes that a task holds"):
+            accumulate(lazy, y, max_memory=state)
+        assert not most
+        found = accumulate(lazy, y, max_memory=75 * state)
+    assert max(most) <= 2
+    assert bits(found) == bits(expected)
+
+
+def test_few_rows_need_little_memory():
+    X, y = np.zeros((20_000, 16)), np.arange(20_000) % 10
+    accumulate(da.from_array(X, (2_000, 16)), da.from_array(y, 2_000), max_memory="64MB")
+
+
+def test_more_classes_than_expected_are_refused_as_they_appear():
+    X, y = np.zeros((N_ROWS, 64)), np.arange(N_ROWS)
+    blocks, labels = in_blocks("three", X, y)
+    with pytest.raises(MemoryBudgetError, match=r"moments of 100 classes take"):
+        accumulate(blocks, labels, max_memory="6MB")
+
+
+@pytest.mark.parametrize("sizes", ["known", "unknown"])
+def test_progress(scheduler, rows, sizes):
+    blocks, labels, _, _ = rows
+    if sizes == "unknown":
+        mask = in_blocks("a hundred", np.ones(N_ROWS, bool))[0]
+        blocks, labels = blocks[mask], labels[mask]
+    told = []
+    accumulate(blocks, labels, progress=lambda *rows: told.append(rows))
+    total = N_ROWS if sizes == "known" else None
+    assert told == [(64 * 3, total), (N_ROWS, total)]
+
+
+# --- scores ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("in_this_thread")
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("names", [None, NAMES])
+def test_scores_are_lazy(method, names):
+    X, y = blobs(N_ROWS)
+    y = y if names is None else names[y]
+    fitted = make("LDA").fit(X, y)
+    computed = []
+
+    def touch(block):
+        computed.append(len(block))
+        return block
+
+    (blocks,) = in_blocks("uneven", X)
+    blocks = blocks.map_blocks(touch, dtype=X.dtype, meta=np.empty((0, 4)))
+    lazy = getattr(fitted, method)(blocks)
+    expected = getattr(fitted, method)(X)
+    assert isinstance(lazy, da.Array)
+    assert (lazy.shape, lazy.dtype) == (expected.shape, expected.dtype)
+    assert lazy.chunks == (CHUNKS["uneven"], *((n,) for n in expected.shape[1:]))
+    meta = da.utils.meta_from_array(lazy)
+    assert (type(meta), meta.dtype, meta.ndim) == (np.ndarray, expected.dtype, expected.ndim)
+    assert not computed
+    np.testing.assert_array_equal(lazy.compute(), expected, strict=True)
+    assert sorted(computed) == sorted(CHUNKS["uneven"])
+    computed.clear()
+    np.testing.assert_array_equal(lazy[:7].compute(), expected[:7], strict=True)
+    assert computed == [7]
+
+
+OUT = {
+    "a new array": None,
+    "other chunks": {"chunks": (10, 3)},
+    "shards": {"chunks": (4, 1), "shards": (16, 2)},
+}
+
+
+@pytest.mark.parametrize("out", OUT)
+def test_scores_are_resumed_to_the_same_values(scheduler, tmp_path, out):
+    X, y = blobs(N_ROWS)
+    fitted, path = GaussianNB().fit(X, y), tmp_path / "scores.zarr"
+    expected = fitted.predict_proba(X)
+    if OUT[out] is not None:
+        zarr.create_array(path, shape=expected.shape, dtype="f8", **OUT[out])
+    place = path if out == "a new array" else zarr.open_array(path)
+    bad = X.copy()
+    bad[217, 1] = np.nan  # in the second round
+    with pytest.raises(InvalidDataError, match="row 217, column 1") as refusal:
+        fitted.predict_proba(da.from_array(bad, (3, 4)), out=place)
+    assert "keeps what was done, the first 192 rows" in refusal.value.__notes__[0]
+    half = zarr.open_array(path)
+    assert mark_of(half)["done"] == 192
+    np.testing.assert_array_equal(half[:192], expected[:192])
+    with pytest.raises(SourceError, match="half-written"):
+        accumulate(half, y)
+    with pytest.raises(CheckpointError, match="started with model"):
+        make("LDA").fit(X, y).predict_proba(da.from_array(X, (3, 4)), out=half)
+    changed = X.copy()
+    changed[0] = 0
+    with pytest.raises(CheckpointError, match="other rows, labels or weights: rows 0 to 2"):
+        fitted.predict_proba(da.from_array(changed, (3, 4)), out=half)
+    touched = []
+
+    def touch(block, block_info):
+        touched.append(block_info[0]["chunk-location"][0])
+        return block
+
+    blocks = da.from_array(X, (3, 4))
+    if scheduler == "threads":
+        blocks = blocks.map_blocks(touch, dtype=X.dtype, meta=np.empty((0, 4)))
+    written = fitted.predict_proba(blocks, out=place if out == "a new array" else half)
+    np.testing.assert_array_equal(written[...], expected)
+    assert not touched or {*touched} == {0, *range(63, 100)}  # those compared, and the rest
+    assert mark_of(zarr.open_array(path, mode="r"))["complete"]
+
+
+def test_scores_into_an_array(scheduler, rows):
+    blocks, _, X, y = rows
+    fitted = GaussianNB().fit(X, y)
+    out = np.empty((N_ROWS, 3), "f4")
+    assert fitted.predict_proba(blocks, out=out) is out
+    np.testing.assert_allclose(out, fitted.predict_proba(X), atol=1e-6)
+
+
+# --- checkpoints ----------------------------------------------------------------------------------
+
+HELD = {
+    "arrays": lambda X, y: in_blocks("a hundred", X, y),
+    "unknown sizes": lambda X, y: [
+        each[da.from_array(X, (3, 4))[:, 0] > -9] for each in in_blocks("a hundred", X, y)
+    ],
+    "frames": lambda X, y: [
+        dd.from_pandas(pd.DataFrame(each), npartitions=100)[column]
+        for each, column in ((X, [0, 1]), (y, 0))
+    ],
+    "partitions": lambda X, y: [
+        in_partitions(*((X[at : at + 3], y[at : at + 3]) for at in range(0, N_ROWS, 3)))
+    ],
+}
+
+
+@in_turn("data, scheduler", HELD, ["threads", "cluster", "processes"], indirect=["scheduler"])
+def test_an_interrupted_fit_is_resumed_to_the_same_bits(scheduler, tmp_path, data):
+    held = HELD[data](*blobs(N_ROWS))
+    path = tmp_path / "kept.npz"
+    expected = bits(accumulate(*held))
+    note = stop_after(100, *held, checkpoint=path)
+    assert re.search(f"{path} keeps what was done, the first 64 blocks", note)
+    assert bits(accumulate(*held, checkpoint=path)) == expected
+    told = []
+    done = accumulate(*held, checkpoint=path, progress=lambda *rows: told.append(rows))
+    assert bits(done) == expected
+    assert not told
+
+
+OTHERS = {
+    "first rows": (lambda X, y: (np.vstack([X[:1] + 1e-9, X[1:]]), y), {}, "blocks 0 to 0 have"),
+    "last labels": (lambda X, y: (X, np.roll(y, 111)), {}, "blocks .* have changed"),
+    "blocks": (lambda X, y: (X[:-1], y[:-1]), {}, r"started with X: shape \(300, 4\)"),
+    "weights": (lambda X, y: (X, y), {"sample_weight": np.ones(N_ROWS)}, "sample_weight: None"),
+    "structure": (lambda X, y: (X, y), {"covariance_type": "tied"}, "covariance_type: full"),
+}
+
+
+@pytest.mark.usefixtures("in_this_thread")
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_checkpoint_of_something_else_is_refused(tmp_path, rows, other):
+    blocks, labels, X, y = rows
+    path = tmp_path / "kept.npz"
+    stop_after(100, blocks, labels, checkpoint=path)
+    before = path.read_bytes()
+    change, options, message = OTHERS[other]
+    with pytest.raises(CheckpointError, match=message):
+        accumulate(*(da.from_array(a, 3) for a in change(X, y)), checkpoint=path, **options)
+    assert path.read_bytes() == before
+
+
+KILLED = """
+import sys, os, signal
+import dask.array as da, numpy as np
+from streamgda import accumulate
+
+X = np.random.default_rng(0).normal(size=(3000, 5))
+rows, labels = da.from_array(X, (10, 5)), da.from_array(np.arange(3000) % 3, 10)
+kill = lambda done, total: os.kill(os.getpid(), signal.SIGKILL) if done > 1500 else None
+accumulate(rows, labels, checkpoint=sys.argv[1], checkpoint_every=0, progress=kill)
+"""
+
+
+def test_a_killed_process_leaves_what_was_done(tmp_path):
+    path = tmp_path / "kept.npz"
+    ended = subprocess.run([sys.executable, "-c", KILLED, path], check=False)
+    assert ended.returncode == -9
+    X = np.random.default_rng(0).normal(size=(3000, 5))
+    held = da.from_array(X, (10, 5)), da.from_array(np.arange(3000) % 3, 10)
+    told = []
+    found = accumulate(*held, checkpoint=path, progress=lambda *rows: told.append(rows[0]))
+    assert bits(found) == bits(accumulate(*held))
+    assert told[0] > 1500
