@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Self, Unpack
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.estimators.moment_classifier import MomentEstimator, fitted
-from streamgda.estimators.row_estimator import RowReading, Scoring, takes
+from streamgda.errors import UnsupportedError
+from streamgda.estimators.base import MomentEstimator, Reading
 from streamgda.models.principal_components import PrincipalComponents
 from streamgda.moments import ClassMoments
-from streamgda.rows import as_source
-from streamgda.runtime.parameters import as_flag, check_type, refuse
+from streamgda.runtime.parameters import as_flag, check_type
 from streamgda.storage.saved import synchronized
-
-_SOLVERS = ("auto", "full", "covariance_eigh", "arpack", "randomized")
 
 
 class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
@@ -34,18 +30,17 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
 
     Parameters
     ----------
-    n_components : int, float in (0, 1), "mle", optional
-        Number of components. A float takes as many as explain more than this share of the variance,
-        and ``"mle"`` as many as Minka's maximum likelihood finds [1]_. By default min(n_samples,
-        n_features).
+    n_components : int, float in (0, 1), optional
+        Number of components. A float takes as many as explain more than this share of the variance.
+        By default min(n_samples, n_features).
     copy : bool
         Has no effect, because rows are never changed.
     whiten : bool
         Divide coordinates by their standard deviations.
-    svd_solver : {"auto", "full", "covariance_eigh", "arpack", "randomized"}
-        Has no effect: every solver is ``"covariance_eigh"``, which is exact.
-    tol, iterated_power, n_oversamples, power_iteration_normalizer, random_state : optional
-        Parameters of other solvers, which have no effect.
+    svd_solver, tol, iterated_power, n_oversamples : as in scikit-learn
+        They have no effect: every solver is ``"covariance_eigh"``, which is exact.
+    power_iteration_normalizer, random_state : as in scikit-learn
+        They have no effect, either.
     feature_map : RandomFeatures, Standardize, transformer, or list; optional
         Map that is applied to rows first; see `GaussianDiscriminantAnalysis`. Components and means
         then describe the mapped rows, and `inverse_transform` raises an error.
@@ -65,10 +60,6 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
     --------
     ClassMoments.project : Moments of the coordinates, without reading rows again.
 
-    References
-    ----------
-    .. [1] Minka (2000). Automatic choice of dimensionality for PCA. NIPS 13, 598-604.
-
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -87,20 +78,11 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
     array([0.  , 1.77])
     """
 
-    _model_type = PrincipalComponents
-    _float32_of_float32 = True
-    _single_scores = ("transform", "restore")
     model_: PrincipalComponents
-    _model_methods: Mapping[str, tuple[str, str | None]] = {
-        "transform": ("transform", "variances"),
-        "inverse_transform": ("restore", "mean"),
-        "residual": ("residual", None),
-        "score_samples": ("log_density", None),
-    }
 
     def __init__(
         self,
-        n_components: int | float | str | None = None,
+        n_components: float | None = None,
         *,
         copy: bool = True,
         whiten: bool = False,
@@ -123,48 +105,32 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
         self.random_state = random_state
         self.feature_map = feature_map
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
     def _covariance_type(self) -> str:
         return "full"
 
-    def _kept(self) -> dict[str, Any]:
+    def _check_parameters(self) -> None:
         as_flag("whiten", self.whiten)
-        if self.svd_solver not in _SOLVERS:
-            raise refuse("svd_solver", self.svd_solver, f"one of {', '.join(_SOLVERS)}")
-        return super()._kept()
 
-    def _make_model(self, moments: ClassMoments, beside: Any = None) -> PrincipalComponents:
+    def _make_model(self, moments: ClassMoments, found: Any) -> PrincipalComponents:
         return PrincipalComponents.of(moments, self.n_components, bool(self.whiten))
 
     # --- learning -----------------------------------------------------------------------------
 
-    @takes(RowReading)
-    def fit(  # type: ignore[override]
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        **reading: Unpack[RowReading],
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, **reading: Unpack[Reading]
     ) -> Self:
         """Find the components of rows, in one pass over them.
 
-        To bound the memory of the pass, keep a checkpoint or show progress, call `accumulate`,
-        and pass the result to `from_moments`.
-
         Parameters
         ----------
-        X : array-like, numpy.memmap, zarr.Array, dask.array.Array or data frame
+        X : array-like, memmap, zarr.Array, dask.array.Array, data frame or table of `open_store`
             Rows, shape (n_rows, n_features).
         y : None
             Ignored.
         sample_weight : array-like, shape (n_rows,), optional
             Non-negative weights: a row of weight 2 counts as two rows.
-        features, nodata, on_invalid : see `GaussianDiscriminantAnalysis.fit`
-            How rows are read, and which of them count.
+        **reading
+            How rows are read; see `GaussianNB.fit`.
 
         Returns
         -------
@@ -186,15 +152,14 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
         """
         return super().fit(X, None, sample_weight, **reading)
 
-    @takes(RowReading)
-    def partial_fit(  # type: ignore[override]
+    def partial_fit(  # type: ignore[override]  # there are no classes
         self,
         X: Any,
         y: Any = None,
         sample_weight: Any = None,
         *,
         half_life: float | None = None,
-        **reading: Unpack[RowReading],
+        **reading: Unpack[Reading],
     ) -> Self:
         """Add rows: the result is that of `fit` on all of them, to rounding, in any batches.
 
@@ -206,8 +171,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
             Rows and their weights.
         half_life : float, optional
             Number of rows after which a row counts half; see `GaussianNB.partial_fit`.
-        features, nodata, on_invalid : see `fit`
-            How rows are read, and which of them count.
+        **reading
+            How rows are read; see `fit`.
 
         Returns
         -------
@@ -228,22 +193,16 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
         >>> pca.explained_variance_
         array([5., 0.])
         """
-        given: Any = {"half_life": half_life, **reading}
-        return super().partial_fit(X, None, None, sample_weight, **given)
+        return super().partial_fit(X, None, None, sample_weight, half_life=half_life, **reading)
 
-    @takes(RowReading)
-    def forget(  # type: ignore[override]
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        **reading: Unpack[RowReading],
+    def forget(
+        self, X: Any, y: Any = None, sample_weight: Any = None, **reading: Unpack[Reading]
     ) -> Self:
         """Remove rows: the components are then as if they had never been added.
 
         Parameters
         ----------
-        X, y, sample_weight, features, nodata, on_invalid : see `fit`
+        X, y, sample_weight, **reading : see `fit`
             Rows that were added before.
 
         Returns
@@ -305,42 +264,42 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
 
     # --- fitted attributes --------------------------------------------------------------------
 
-    @fitted
+    @property
     def components_(self) -> np.ndarray:
         """Principal axes, shape (n_components, n_features)."""
         return self.model_.components
 
-    @fitted
+    @property
     def explained_variance_(self) -> np.ndarray:
         """Variance along each component, shape (n_components,)."""
         return self.model_.variances
 
-    @fitted
+    @property
     def explained_variance_ratio_(self) -> np.ndarray:
         """Share of the variance of all features, shape (n_components,)."""
         return self.model_.shares
 
-    @fitted
+    @property
     def singular_values_(self) -> np.ndarray:
         """Norms of the centred rows' coordinates, shape (n_components,)."""
         return np.asarray(np.sqrt(self.model_.variances * (self.n_samples_ - 1)))
 
-    @fitted
+    @property
     def mean_(self) -> np.ndarray:
         """Mean of all rows, shape (n_features,)."""
-        return self.model_.mean
+        return self.model_.origin + self.model_.offset
 
-    @fitted
+    @property
     def noise_variance_(self) -> float:
-        """Mean variance along the directions that are left out, as probabilistic PCA has it."""
+        """Mean variance along the directions that are left out."""
         return self.model_.noise
 
-    @fitted
+    @property
     def n_components_(self) -> int:
         """Number of components."""
         return self.model_.variances.size
 
-    @fitted
+    @property
     def n_samples_(self) -> float:
         """Number of rows, or the sum of their weights."""
         return self.model_.n_rows
@@ -349,62 +308,22 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
     def _n_features_out(self) -> int:
         return self.n_components_
 
-    def get_covariance(self) -> np.ndarray:
-        r"""Return :math:`\sum_i (\lambda_i - \sigma^2) c_i c_i^T + \sigma^2 I`.
+    # --- coordinates --------------------------------------------------------------------------
 
-        Unlike that of scikit-learn, it does not depend on `whiten`.
-
-        Returns
-        -------
-        ndarray, shape (n_features, n_features)
-            Covariance of probabilistic principal component analysis.
-
-        Examples
-        --------
-        >>> from streamgda import PCA
-        >>> PCA(1).fit([[0.0, 0.0], [1.0, 2.0], [2.0, 4.0]]).get_covariance().round(3)
-        array([[1., 2.],
-               [2., 4.]])
-        """
-        return self.model_.covariance
-
-    def get_precision(self) -> np.ndarray:
-        """Return the inverse of `get_covariance`.
-
-        Returns
-        -------
-        ndarray, shape (n_features, n_features)
-            Precision matrix.
-
-        Raises
-        ------
-        SingularCovarianceError
-            If there is none.
-
-        Examples
-        --------
-        >>> from streamgda import PCA
-        >>> PCA().fit([[0.0, 0.0], [2.0, 0.0], [1.0, 3.0]]).get_precision().round(3)
-        array([[1.   , 0.   ],
-               [0.   , 0.333]])
-        """
-        return self.model_.precision
-
-    # --- scoring ------------------------------------------------------------------------------
-
-    @takes(Scoring)
-    def transform(self, X: Any, **scoring: Unpack[Scoring]) -> Any:
+    def transform(self, X: Any, **reading: Unpack[Reading]) -> Any:
         """Return the coordinates of rows along the components.
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill, keys, max_memory : see `GaussianNB.predict`
-            Rows in any container, the destination of the result, and how rows are read.
+        X : array-like, zarr.Array, dask.array.Array or data frame, shape (n_rows, n_features)
+            Rows.
+        **reading
+            How rows are read and results are written; see `GaussianNB.predict`.
 
         Returns
         -------
         ndarray, shape (n_rows, n_components); or `out`; or a lazy dask array
-            Coordinates; float32 if these rows and all that were learnt are.
+            Coordinates.
 
         Raises
         ------
@@ -419,16 +338,18 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
         >>> PCA(1).fit([[0.0, 0.0], [1.0, 2.0], [2.0, 4.0]]).transform([[3.0, 6.0]]).round(3)
         array([[4.472]])
         """
-        return self._scored("transform", X, scoring)
+        check_is_fitted(self)
+        return self._map("transform", "joint", X, reading, columns=self.n_components_)
 
-    @takes(Scoring)
-    def inverse_transform(self, X: Any, **scoring: Unpack[Scoring]) -> Any:
+    def inverse_transform(self, X: Any, **reading: Unpack[Reading]) -> Any:
         """Return the rows with given coordinates: points of the subspace of the components.
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill, keys, max_memory : see `transform`
-            Coordinates, shape (n_rows, n_components), in any container.
+        X : array-like, zarr.Array or dask.array.Array, shape (n_rows, n_components)
+            Coordinates.
+        **reading
+            How rows are read and results are written; see `transform`.
 
         Returns
         -------
@@ -450,11 +371,15 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
         array([[3., 6.]])
         """
         check_is_fitted(self)
-        self._refuse_lifted("inverse_transform returns rows, and a feature map has no inverse")
-        return self._scored("inverse_transform", X, scoring)
+        if self.moments_.feature_map is not None:
+            raise UnsupportedError(
+                "inverse_transform returns rows, and a feature map has no inverse: fit PCA without "
+                "feature_map to feature_map.transform(X)"
+            )
+        options: Any = {"columns": self.n_features_in_, "of_features": False}
+        return self._map("inverse_transform", "restore", X, reading, **options)
 
-    @takes(Scoring)
-    def residual(self, X: Any, **scoring: Unpack[Scoring]) -> Any:
+    def residual(self, X: Any, **reading: Unpack[Reading]) -> Any:
         r"""Return the squared distance :math:`|z - \sum_i c_i c_i^T z|^2, z = x - m`, of rows.
 
         Rows of another kind are far from the subspace of the components: ViM [1]_ and NeCo [2]_
@@ -462,13 +387,13 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
 
         Parameters
         ----------
-        X, out, features, nodata, on_invalid, fill, keys, max_memory : see `transform`
-            Rows in any container, the destination of the result, and how rows are read.
+        X, **reading : see `transform`
+            Rows, and how they are read.
 
         Returns
         -------
         ndarray, shape (n_rows,); or as for `transform`
-            Squared distances from the subspace, computed in float64.
+            Squared distances from the subspace.
 
         Raises
         ------
@@ -486,64 +411,4 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
         >>> PCA(1).fit([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]]).residual([[5.0, 0.0], [5.0, 3.0]])
         array([0., 9.])
         """
-        return self._scored("residual", X, scoring)
-
-    @takes(Scoring)
-    def score_samples(self, X: Any, **scoring: Unpack[Scoring]) -> Any:
-        """Return the log-density of rows in probabilistic principal component analysis.
-
-        Parameters
-        ----------
-        X, out, features, nodata, on_invalid, fill, keys, max_memory : see `transform`
-            Rows in any container, the destination of the result, and how rows are read.
-
-        Returns
-        -------
-        ndarray, shape (n_rows,); or as for `transform`
-            Logarithms of the Gaussian density with `mean_` and the covariance `get_covariance`.
-
-        Raises
-        ------
-        SingularCovarianceError
-            If that covariance has no inverse.
-
-        Examples
-        --------
-        >>> from streamgda import PCA
-        >>> pca = PCA().fit([[0.0, 0.0], [2.0, 0.0], [1.0, 3.0]])
-        >>> pca.score_samples([[1.0, 1.0], [9.0, 9.0]]).round(2)
-        array([ -2.39, -45.05])
-        """
-        return self._scored("score_samples", X, scoring)
-
-    def score(self, X: Any, y: Any = None, *, max_memory: int | str | None = None) -> float:
-        """Return the mean of `score_samples`.
-
-        Parameters
-        ----------
-        X : array-like, zarr.Array or dask.array.Array, shape (n_rows, n_features)
-            Rows.
-        y : None
-            Ignored.
-        max_memory : see `transform`
-            Memory for rows in flight and their log-densities.
-
-        Returns
-        -------
-        float
-            Mean log-density.
-
-        Raises
-        ------
-        SingularCovarianceError
-            As for `score_samples`.
-
-        Examples
-        --------
-        >>> from streamgda import PCA
-        >>> pca = PCA().fit([[0.0, 0.0], [2.0, 0.0], [1.0, 3.0]])
-        >>> round(pca.score([[1.0, 1.0], [9.0, 9.0]]), 2)
-        -23.72
-        """
-        scores = self.score_samples(X, max_memory=max_memory)
-        return float(as_source(scores, "scores").whole().mean())
+        return self._map("residual", "residual", X, reading)

@@ -18,7 +18,7 @@ from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,
     MergeError,
-    SingularCovarianceError,
+    UnsupportedError,
 )
 
 IRIS, LABELS = datasets.load_iris(return_X_y=True)
@@ -35,7 +35,7 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize("n_components", [None, 1, 3, 0.5, 0.99, "mle"])
+@pytest.mark.parametrize("n_components", [None, 1, 3, 0.5, 0.99])
 @pytest.mark.parametrize("X", [IRIS, correlated(), datasets.load_wine().data], ids=len)
 def test_answers_are_those_of_scikit_learn(X, n_components):
     mine = PCA(n_components).fit(X)
@@ -50,11 +50,8 @@ def test_answers_are_those_of_scikit_learn(X, n_components):
     np.testing.assert_allclose(mine.singular_values_, theirs.singular_values_, rtol=1e-9)
     np.testing.assert_allclose(mine.components_, theirs.components_, atol=1e-10)
     np.testing.assert_allclose(mine.transform(X), theirs.transform(X), atol=1e-8)
-    np.testing.assert_allclose(mine.get_covariance(), theirs.get_covariance(), atol=1e-10 * scale)
-    np.testing.assert_allclose(mine.score_samples(X), theirs.score_samples(X), rtol=1e-6)
-    assert mine.score(X) == pytest.approx(theirs.score(X))
-    identity = mine.get_covariance() @ mine.get_precision()
-    np.testing.assert_allclose(identity, np.eye(X.shape[1]), atol=1e-6)
+    projector, wanted = (each.components_.T @ each.components_ for each in (mine, theirs))
+    np.testing.assert_allclose(projector, wanted, atol=1e-12)
     assert mine.get_feature_names_out().tolist() == theirs.get_feature_names_out().tolist()
 
 
@@ -65,18 +62,6 @@ def test_whitened_coordinates_are_those_of_scikit_learn():
     np.testing.assert_allclose(mine.transform(X), theirs.transform(X), atol=1e-11)
     back = theirs.inverse_transform(theirs.transform(X))
     np.testing.assert_allclose(mine.inverse_transform(mine.transform(X)), back, atol=1e-11)
-    np.testing.assert_array_equal(mine.get_covariance(), PCA(3).fit(X).get_covariance())
-
-
-def test_most_likely_number_of_components_is_that_of_scikit_learn():
-    rng = np.random.default_rng(0)
-    for rank in (1, 2, 5, 8):
-        X = rng.normal(size=(400, rank)) @ rng.normal(size=(rank, 9)) + rng.normal(size=(400, 9))
-        theirs = decomposition.PCA("mle", svd_solver="covariance_eigh").fit(X)
-        assert PCA("mle").fit(X).n_components_ == theirs.n_components_
-    digits = datasets.load_digits().data  # of rank 61, in 64 features
-    assert PCA("mle").fit(digits).n_components_ == 61
-    assert PCA("mle").fit(rng.normal(size=(9, 1))).n_components_ == 1
 
 
 @pytest.mark.parametrize("offset", [0, 1e3, 1e7])
@@ -129,7 +114,7 @@ def test_weights_are_repetitions():
     np.testing.assert_allclose(weighted.noise_variance_, repeated.noise_variance_)
 
 
-METHODS = ("transform", "residual", "score_samples")
+METHODS = ("transform", "residual")
 
 
 def test_rows_of_every_container(tmp_path):
@@ -145,12 +130,12 @@ def test_rows_of_every_container(tmp_path):
         for name in METHODS:
             found = getattr(expected, name)(rows)
             assert isinstance(found, da.Array) == isinstance(rows, da.Array)
-            np.testing.assert_array_equal(found, getattr(expected, name)(X))
-        assert expected.score(rows) == expected.score(X)
+            np.testing.assert_allclose(found, getattr(expected, name)(X), atol=1e-9)
     coordinates = expected.transform(stored, out=tmp_path / "coordinates")
-    np.testing.assert_array_equal(coordinates[:], expected.transform(X))
+    np.testing.assert_allclose(coordinates[:], expected.transform(X), atol=1e-9)
     back = expected.inverse_transform(coordinates, out=np.empty((500, 6)))
-    np.testing.assert_array_equal(back, expected.inverse_transform(expected.transform(X).tolist()))
+    again = expected.inverse_transform(expected.transform(X).tolist())
+    np.testing.assert_allclose(back, again, atol=1e-9)
 
 
 def test_invalid_rows_and_names():
@@ -166,14 +151,6 @@ def test_invalid_rows_and_names():
         pca.transform(frame)
     with pytest.raises(InvalidDataError, match="feature names"):
         pca.transform(frame[list("fedcba")], nodata=-9, on_invalid="fill")
-
-
-def test_float32_rows_have_float32_coordinates():
-    X = correlated(100).astype(np.float32)
-    pca = PCA(2).fit(X)
-    assert pca.transform(X).dtype == pca.transform(da.from_array(X)).dtype == np.float32
-    assert PCA.from_bytes(pca.to_bytes()).transform(X).dtype == np.float32
-    assert pca.residual(X).dtype == np.float64
 
 
 def test_saved_as_it_was_fitted(tmp_path):
@@ -195,9 +172,8 @@ def test_saved_as_it_was_fitted(tmp_path):
         ({"n_components": 0}, "n_components=0; expected an integer from 1 to .*=4"),
         ({"n_components": 5}, "at most 4"),
         ({"n_components": 1.0}, "a share between 0 and 1"),
-        ({"n_components": "all"}, "'mle'"),
+        ({"n_components": "mle"}, "a share between 0 and 1"),
         ({"whiten": "yes"}, "True or False"),
-        ({"svd_solver": "eigen"}, "covariance_eigh"),
     ],
 )
 def test_parameters_out_of_range(params, match):
@@ -210,16 +186,14 @@ def test_rows_that_have_no_components():
         PCA().fit(IRIS[:1])
     with pytest.raises(InvalidDataError, match="larger weights"):
         PCA().fit(IRIS, sample_weight=np.full(150, 1e-3))
-    with pytest.raises(InvalidParameterError, match="n_samples >= n_features"):
-        PCA("mle").fit(IRIS[:3])
     with pytest.raises(MergeError, match="covariances between features"):
         PCA.from_moments(accumulate(IRIS, LABELS, covariance_type="diag"))
-    with pytest.raises(InvalidDataError, match="no rows"):
+    with pytest.raises(InvalidDataError, match="no row"):
         PCA.from_moments(ClassMoments())
-    with pytest.raises(InvalidDataError, match="squares of feature 0 underflow"):
-        PCA().fit(IRIS * 1e-160)
     small = PCA().fit(IRIS * [1e-160, 1, 1, 1])  # beside which it is nothing
     np.testing.assert_allclose(small.components_[:3, 1:], PCA().fit(IRIS[:, 1:]).components_)
-    flat = PCA().fit(np.c_[IRIS, np.ones(150)])
-    with pytest.raises(SingularCovarianceError, match="fewer components"):
-        flat.score_samples(np.c_[IRIS, np.ones(150)])
+    behind = PCA(2, feature_map=RandomFeatures(5)).fit(IRIS)
+    with pytest.raises(UnsupportedError, match="no inverse"):
+        behind.inverse_transform(behind.transform(IRIS))
+    with pytest.raises(InvalidDataError, match="3 coordinates, but there are 2"):
+        PCA(2).fit(IRIS).inverse_transform(np.ones((1, 3)))
