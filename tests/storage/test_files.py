@@ -11,6 +11,7 @@ import traceback
 import fsspec
 import numpy as np
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from moment_checks import assert_same, some_moments
 from processes import output
 
@@ -301,7 +302,7 @@ def test_urls_that_cannot_be_used(monkeypatch):
     def failing(*_, **__):
         raise TimeoutError("too slow")
 
-    monkeypatch.setattr(fsspec.implementations.memory.MemoryFileSystem, "pipe_file", failing)
+    monkeypatch.setattr(MemoryFileSystem, "pipe_file", failing)
     with pytest.raises(WriteError, match=r"memory://it\.npz cannot be written: too slow"):
         NEW.save("memory://it.npz")
 
@@ -316,7 +317,7 @@ def test_errors_hold_no_secret(monkeypatch, step, kind):
     def failing(*_, **__):
         raise kind(f"no answer from {url}")
 
-    monkeypatch.setattr(fsspec.implementations.memory.MemoryFileSystem, step, failing)
+    monkeypatch.setattr(MemoryFileSystem, step, failing)
     raised = []
     for use in (NEW.save, streamgda.load, files.check_place):
         try:
