@@ -24,7 +24,6 @@ from streamgda.errors import (
     SourceNotFoundError,
     printable,
 )
-from streamgda.rows.grids import Grid
 from streamgda.rows.opening import GROUP_ROWS, is_table_path, table_files
 from streamgda.rows.sources import RowSource
 from streamgda.rows.zarr import StoredRows
@@ -56,36 +55,36 @@ class FileOutput(NamedTuple):
         write to, from the first row to the last.
     opened : callable
         Called with the path; returns what the caller gets.
-    unit : callable
-        Called with the grid of the rows; returns the number of rows that are written together.
+    unit : int
+        Number of rows that are written together.
     """
 
     writing: Callable[..., AbstractContextManager[Any]]
     opened: Callable[[Any], Any]
-    unit: Callable[[Grid], int]
+    unit: int
 
 
 _TABLE = FileOutput(
     lambda path, *about: table_files(path).writing_table(path, *about),
     lambda path: path,
-    lambda grid: GROUP_ROWS,
+    GROUP_ROWS,
 )
 ENDINGS = ".parquet, .arrow or .csv (a table), "
 
+_CHUNK_BYTES = 4 << 20  # of scores, at most
 _EVERY = 10.0  # seconds between two updates of the attribute, at least
 # Labels shrink more than with zarr's own choice, in a fifth of the time.
 _COMPRESSION: Any = {"cname": "lz4", "clevel": 1, "shuffle": "bitshuffle"}
 
 
 class Output(Resumable):
-    """Scores of rows, written slab by slab, in the shape of a grid of rows.
+    """Scores of rows, written slab by slab.
 
     Parameters
     ----------
     out : numpy.ndarray, zarr.Array, path or zarr store to create one in, or None
         None gathers the scores in memory.
     rows : RowSource
-        The rows. The scores have the shape of their grid.
     asked : Scoring
         Kind of the scores.
     fingerprint : dict, optional
@@ -123,7 +122,6 @@ class Output(Resumable):
                 f"keys={shown(asked.keys)} are columns of a table, and out is {shown(out)}; "
                 f"expected the path of a .parquet, .arrow or .csv file"
             )
-        self.grid = rows.grid
         self.title = "out" if self.array is out else printable(out)
         self._rows, self._asked = rows, asked
         self._file = contextlib.ExitStack()
@@ -156,8 +154,6 @@ class Output(Resumable):
     def check(self) -> None:
         """Refuse an array that exists and cannot hold the scores.
 
-        An array with one element for each row may have any shape.
-
         Raises
         ------
         InvalidDataError
@@ -169,10 +165,7 @@ class Output(Resumable):
         width = () if self.columns is None else (self.columns,)
         found, held = tuple(self.array.shape), np.dtype(self.array.dtype)
         lost = _lost(dtype, held, self._asked.labels)
-        rows = found[: len(found) - len(width)]
-        if 1 in (len(self.grid.shape), len(rows)) and math.prod(rows) == self.grid.n_rows:
-            self.grid = grid_of(self.array, len(rows))
-        expected = (*self.grid.shape, *width)
+        expected = (self._rows.n_rows, *width)
         if found != expected or lost:
             raise InvalidDataError(
                 f"out has shape {found} and dtype {held}, expected shape {expected} and a dtype "
@@ -185,7 +178,7 @@ class Output(Resumable):
     def prepare(self, width: tuple[int, ...], dtype: np.dtype, slab_rows: int) -> None:
         """Create an array for scores of that width and type, unless one exists."""
         if self.array is None and self._out is None:
-            self.array = np.empty((*self.grid.shape, *width), dtype)
+            self.array = np.empty((self._rows.n_rows, *width), dtype)
         elif self.array is None and self._kind is not None:
             file = self._kind.writing(self._out, self._rows, width, dtype, self._asked)
             self.array = self._file.enter_context(file)
@@ -197,8 +190,8 @@ class Output(Resumable):
             with writing(self._out), creating(self._out):
                 self.array = zarr.create_array(
                     self._out,
-                    shape=(*self.grid.shape, *width),
-                    chunks=(*self.grid.in_slabs(slab_rows, row_bytes).chunks, *width),
+                    shape=(self._rows.n_rows, *width),
+                    chunks=(_chunk_rows(slab_rows, row_bytes), *width),
                     # Fixed-width strings are not in the specification of zarr v3; others are.
                     dtype=str if dtype.kind == "U" else dtype,
                     compressors=zarr.codecs.BloscCodec(**_COMPRESSION),
@@ -221,8 +214,9 @@ class Output(Resumable):
     def unit(self) -> int:
         """Rows that are written together: multiples of them are whole chunks or shards."""
         if self.array is None:
-            return self.grid.slab_unit if self._kind is None else self._kind.unit(self.grid)
-        return grid_of(self.array, len(self.grid.shape)).unit
+            return 1 if self._kind is None else self._kind.unit
+        stored = getattr(self.array, "shards", None) or getattr(self.array, "chunks", None)
+        return int(stored[0]) if stored else 1
 
     @property
     def result(self) -> Any:
@@ -231,8 +225,9 @@ class Output(Resumable):
 
     def write(self, start: int, scores: np.ndarray) -> None:
         """Write scores of the rows from `start` on."""
-        with writing(self.array):
-            self.grid.write(self.array, start, scores)
+        array: Any = self.array
+        with writing(array):
+            array[start : start + len(scores)] = _in_type_of(array, scores)
 
     @property
     def keeps(self) -> bool:
@@ -250,9 +245,9 @@ class Output(Resumable):
             return {}
         return {
             MARK: {
-                "complete": self.done == self.grid.n_rows,
+                "complete": self.done == self._rows.n_rows,
                 "done": self.done,
-                "n_rows": self.grid.n_rows,
+                "n_rows": self._rows.n_rows,
                 "made_of": dict(self._fingerprint),
                 "seen": self.seen,
             }
@@ -286,11 +281,34 @@ def _is_array(out: Any) -> bool:
     return isinstance(out, np.ndarray) or stored
 
 
-def grid_of(array: Any, n_dimensions: int) -> Grid:
-    """Return the grid of the first dimensions of an array, in its shards or chunks."""
-    stored = getattr(array, "shards", None) or getattr(array, "chunks", None)
-    chunks = stored[:n_dimensions] if isinstance(stored, tuple) else None
-    return Grid.of(tuple(array.shape[:n_dimensions]), chunks)
+def _chunk_rows(slab_rows: int, row_bytes: int) -> int:
+    """Return the rows of a chunk of scores: some MiB, of which slabs are multiples if possible."""
+    while slab_rows % 2 == 0 and slab_rows * row_bytes > _CHUNK_BYTES:
+        slab_rows //= 2
+    return slab_rows
+
+
+def _in_type_of(array: Any, scores: np.ndarray) -> np.ndarray:
+    """Return scores as an array of floats of fewer bytes will hold them; others as they are.
+
+    Raises
+    ------
+    InvalidDataError
+        If a finite score becomes infinite.
+    """
+    held: Any = getattr(array, "dtype", None)
+    dtype = scores.dtype
+    if getattr(held, "kind", "") != "f" or dtype.kind != "f" or held.itemsize >= dtype.itemsize:
+        return scores
+    with np.errstate(over="ignore"):
+        rounded = scores.astype(held)
+    lost = np.isinf(rounded) & np.isfinite(scores)
+    if lost.any():
+        raise InvalidDataError(
+            f"out has dtype {held}, in which the score {scores[lost][0]:g} is infinite; pass an "
+            f"out of dtype {dtype}"
+        )
+    return rounded
 
 
 def _lost(dtype: np.dtype, held: np.dtype, labels: np.ndarray | None) -> str:

@@ -18,7 +18,6 @@ from streamgda.errors import (
     ReadError,
 )
 from streamgda.rows.arrays import as_slab, concatenated
-from streamgda.rows.grids import Grid
 from streamgda.runtime.interruption import Lock
 from streamgda.runtime.parameters import shown
 from streamgda.runtime.retry import raised_as
@@ -178,11 +177,6 @@ class RowSource:
             f"no table in a file; open one with open_store"
         )
 
-    @property
-    def grid(self) -> Grid:
-        """Shape of an array of the rows' labels or scores: one-dimensional."""
-        return Grid.of(self.shape[:1], (self.unit,))
-
     def laid_out(self, values: Any, name: str) -> Any:
         """Return labels or weights, given in the shape of the container, in the order of rows."""
         return values
@@ -204,11 +198,6 @@ class RowSource:
 
     def holds(self, path: Path) -> bool:
         """Return whether the rows are in this file, or in the folder that it would be in."""
-        return False
-
-    @property
-    def shareable(self) -> bool:
-        """True if other processes can open the container themselves."""
         return False
 
     def place(self, row: int, column: int | None = None) -> str:

@@ -7,7 +7,6 @@ is not resumed: a run that was stopped leaves the path as it was, and starts aga
 from __future__ import annotations
 
 import contextlib
-import pickle
 import struct
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,10 +52,8 @@ _SHOWN = 20  # names of columns in an error message
 _BLOCK_BYTES = 1 << 24  # of rows that are decoded at a time
 _BLOCK_ROWS = 1 << 17
 _DECODED_BYTES = 16  # of a number and its place in a dictionary, at least
-_REFERENCE_BYTES = 1_000_000  # of a pickle that is sent with each task
 _POOL_BYTES = 9 << 22  # that the allocator of pyarrow keeps for later, at most
 _POOL_BLOCKS = 16  # that it keeps, of small ones
-_SKIPPED_BYTES = 1 << 29  # rows that are read to get at others: workers would repeat that
 _BUFFER = 1 << 16  # bytes of Parquet that are read from a column at a time
 _PAGE = 1 << 20  # bytes of a page of Parquet, or of its dictionary, as writers cut them
 _PACKED = 8  # bytes of a dictionary for one of its compressed form, at most: its entries differ
@@ -792,12 +789,6 @@ class TableRows(ForwardRows):
         named = self.ndim == 2 and self.values.named and len(self.fields) == self.shape[1]
         return self.fields if named else None
 
-    @cached_property
-    def shareable(self) -> bool:
-        """True if other processes can open the files and get at rows without reading many more."""
-        skipped = self.values.largest_piece * self.row_bytes
-        return skipped <= _SKIPPED_BYTES and len(pickle.dumps(self.values)) < _REFERENCE_BYTES
-
     def keys(self, names: Sequence[str]) -> KeyRows:
         """Return a source of other columns of the table, of any type."""
         for name in names:
@@ -1015,7 +1006,7 @@ def _locate(path: Any, storage_options: Mapping[str, Any] | None) -> tuple[Any, 
                 f"storage_options are for URLs, and {path} is on this machine"
             )
         return fs.LocalFileSystem(), str(local)
-    from fsspec.core import url_to_fs  # type: ignore[import-untyped]  # noqa: PLC0415
+    from fsspec.core import url_to_fs  # noqa: PLC0415
 
     found, name = url_to_fs(str(path), **(storage_options or {}))
     return fs.PyFileSystem(fs.FSSpecHandler(found)), name
@@ -1079,10 +1070,9 @@ def writing_table(
     keys = rows.keys(asked.keys) if asked.keys else None
     scores = score_columns(asked)
     names = [*asked.keys, *(f"predicted_{n}" if n in asked.keys else n for n in scores)]
-    if len(set(names)) < len(names) or len(rows.grid.shape) > 1:
+    if len(set(names)) < len(names):
         raise InvalidParameterError(
-            f"{path} would have the columns {shown_names(names)}, a row for each of the rows of "
-            f"shape {rows.grid.shape}; expected different names, and rows in one dimension"
+            f"{path} would have the columns {shown_names(names)}; expected different names"
         )
     if rows.holds(Path(path)):
         raise InvalidParameterError(
@@ -1121,12 +1111,12 @@ class TableWriter:
     _waiting: list[Any] = field(default_factory=list, init=False)
     _writer: Any = field(default=None, init=False)
 
-    def __setitem__(self, box: tuple[slice], scores: np.ndarray) -> None:
+    def __setitem__(self, rows: slice, scores: np.ndarray) -> None:
         """Write the scores of the next rows."""
         parts = [scores] if scores.ndim == 1 else scores.T
         columns = [pa.array(_in_known_unit(column)) for column in parts]
         if self.keys is not None:
-            columns = [*self.keys.read(box[0].start, box[0].stop).columns, *columns]
+            columns = [*self.keys.read(rows.start, rows.stop).columns, *columns]
         self._waiting.append(pa.table(columns, self.names))
         if sum(map(len, self._waiting)) >= GROUP_ROWS:
             self.flush()

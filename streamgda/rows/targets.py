@@ -84,11 +84,6 @@ class RowsWithTargets(RowSource):
         read = self.X.reading_bytes(n_rows) + self.y.reading_bytes(n_rows)
         return int(read + 2 * n_rows * self.row_bytes)
 
-    @property
-    def shareable(self) -> bool:
-        """True if other processes can open the container of the rows themselves."""
-        return bool(self.X.shareable)
-
     def window(self, start: int, stop: int) -> Self:
         """Return a source of rows ``start:stop``, which holds their targets."""
         y = as_source(self.y.read(start, stop), "y")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import pickle
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ from streamgda.rows.sources import RowSource
 from streamgda.runtime.retry import brief
 from streamgda.storage.opening import is_remote, named
 
-_REFERENCE_BYTES = 1_000_000  # a store whose pickle is larger holds the rows themselves
 _CONCURRENCY, _ZARRS_OWN = "async.concurrency", 10  # zarr's configuration, and its default
 _REMOTE_REQUESTS = 128  # chunks requested at a time from a store that is not local
 
@@ -79,11 +77,6 @@ class StoredRows(RowSource):
                 f"{self.shape}; expected a name for each column: correct or delete the attribute"
             )
         return names
-
-    @property
-    def shareable(self) -> bool:
-        """True if the array can be pickled as a reference to a store on disk or elsewhere."""
-        return is_reference(self.values)
 
     def place(self, row: int, column: int | None = None) -> str:
         """Return the title and the chunk that holds the row."""
@@ -195,29 +188,6 @@ def many_requests(array: Any) -> Iterator[None]:
             _readers -= 1
             if not _readers:
                 _raised.close()
-
-
-def is_reference(array: Any) -> bool:
-    """Return whether an array can be pickled as a reference to a store on disk or elsewhere."""
-    if type(getattr(array, "store", None)).__name__ == "MemoryStore":
-        return False
-    try:
-        pickled = pickle.dumps(array)
-        return len(pickled) < _REFERENCE_BYTES and _is_found(pickle.loads(pickled))
-    except Exception:  # stores that cannot be pickled, such as HDF5 files, raise any type
-        return False
-
-
-def _is_found(copied: Any) -> bool:
-    """Return whether the copy of an array has a store with its metadata.
-
-    Stores in the memory of a process may be pickled without their contents, as Icechunk's.
-    """
-    import zarr  # noqa: PLC0415
-
-    if isinstance(copied, zarr.Array) and not isinstance(copied.store, zarr.storage.LocalStore):
-        zarr.open_array(copied.store_path, mode="r")
-    return True
 
 
 def is_group(X: Any) -> bool:

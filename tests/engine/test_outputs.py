@@ -27,10 +27,9 @@ from streamgda import (
 )
 from streamgda import rows as containers
 from streamgda.datasets import convert
-from streamgda.engine import plan
+from streamgda.engine import plan, resumable_outputs
 from streamgda.errors import InvalidDataError, InvalidParameterError, SourceError, StreamGDAError
-from streamgda.rows import as_source, grids
-from streamgda.rows.grids import Grid
+from streamgda.rows import as_source
 
 MIB = 1 << 20
 
@@ -66,16 +65,6 @@ def test_slabs_of_rows_in_memory_have_mebibytes(kind, out_row_bytes):
 
 
 @pytest.mark.parametrize(
-    ("shape", "row_bytes"),
-    [((5_000_000,), 8), ((5_000_000,), 800)],
-)
-def test_chunks_of_scores_have_mebibytes(shape, row_bytes):
-    n_rows = (1 << 25) // max(48, row_bytes) // 4096 * 4096
-    chunks = Grid.of(shape).in_slabs(n_rows, row_bytes).chunks
-    assert 1 * MIB < np.prod(chunks) * row_bytes <= 4 * MIB
-
-
-@pytest.mark.parametrize(
     ("shape", "chunks"),
     [
         ((500,), None),
@@ -86,7 +75,7 @@ def test_chunks_of_scores_have_mebibytes(shape, row_bytes):
 )
 def test_each_chunk_of_scores_is_written_once(monkeypatch, shape, chunks):
     monkeypatch.setattr(plan, "_SLAB_BYTES", 100 * 48)
-    monkeypatch.setattr(grids, "_CHUNK_BYTES", 400)
+    monkeypatch.setattr(resumable_outputs, "_CHUNK_BYTES", 400)
     columns = 3 if len(shape) > 1 else None
     X = np.random.default_rng(0).normal(size=(500, 6))
     out = store = Counting()

@@ -126,7 +126,7 @@ def test_the_fill_value_is_missing(kind):
     expected = accumulate(pixels(X[:, 2:]), y.values[2:].ravel())
     np.testing.assert_allclose(found.means, expected.means, rtol=1e-14)
     model = GaussianNB.from_moments(found)
-    with pytest.raises(InvalidDataError, match="row 0"):
+    with pytest.raises(InvalidDataError, match="NaN"):
         np.asarray(model.predict(marked, **BAND))
     classes = model.predict(marked, **BAND, on_invalid="fill", fill=99)
     assert (classes[:2] == 99).all()
