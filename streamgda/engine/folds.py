@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamgda.errors import InvalidParameterError
-from streamgda.rows import Rows, as_source
+from streamgda.rows import Rows, beside
 from streamgda.rows.labels import coded_labels
 from streamgda.rows.sources import RowSource
 from streamgda.runtime.parameters import as_integer, refuse, shown
@@ -93,7 +93,7 @@ def as_folds(cv: Any, seed: int, groups: Any, rows: RowSource, labels: RowSource
     elif len(getattr(cv, "shape", ())) == 1 or (
         isinstance(cv, list | tuple) and cv and all(isinstance(fold, Integral) for fold in cv)
     ):
-        codes, n_folds = _given_folds(np.asarray(as_source(cv, "cv").whole()), n_rows)
+        codes, n_folds = _given_folds(np.asarray(beside(rows, cv, "cv").whole()), n_rows)
     elif (
         isinstance(cv, Iterable)
         and not isinstance(cv, str | bytes)
@@ -153,7 +153,7 @@ def _folds_of_splitter(
         return _given_folds(np.asarray(cv.test_fold), n_rows)
     held = rows.in_memory or isinstance(rows.values, np.ndarray)
     try:
-        groups = None if groups is None else np.asarray(as_source(groups, "groups").whole())
+        groups = None if groups is None else np.asarray(beside(rows, groups, "groups").whole())
         if type(cv) is LeaveOneGroupOut and np.shape(groups) == (n_rows,):
             names, codes = np.unique(groups, return_inverse=True)
             if names.size > 1:  # without a mask of all rows for each group

@@ -1,7 +1,4 @@
-"""Progress of a pass over rows: a bar, lines in a log, calls of a function, or nothing.
-
-The first use of a kernel compiles it. That time does not count for rates and the time left.
-"""
+"""Progress of a pass over rows: a bar, lines in a log, calls of a function, or nothing."""
 
 from __future__ import annotations
 
@@ -11,15 +8,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-import psutil
-
-from streamgda.runtime.compilation import compilations
 from streamgda.runtime.memory import readable
 from streamgda.runtime.parameters import as_flag
 
 Progress = bool | Callable[[int, int | None], None]
 
-_COMPILING = "compiling (once)"
 _LINE_EVERY = 10.0  # seconds between two lines in a log, at least
 
 
@@ -51,28 +44,21 @@ def reporter(
     if not as_flag("progress", progress):
         yield lambda done, total=None: None
         return
-    started = time.monotonic() - compilations.seconds()
+    started = time.monotonic()
 
     def figures(done: int, total: int | None) -> str:
-        seconds = time.monotonic() - compilations.seconds() - started
-        return _figures(done, total, first, row_bytes, seconds)
+        """Return rows and bytes a second and the time left, as far as they are known."""
+        rate = (done - first) / max(time.monotonic() - started, 1e-9)
+        parts = [f"{rate:,.0f} rows/s"]
+        if row_bytes:
+            parts.append(f"{readable(rate * row_bytes)}/s")
+        if total is not None and rate:
+            parts.append(f"{datetime.timedelta(seconds=round((total - done) / rate))} left")
+        return ", ".join(parts)
 
     shown = _bar if sys.stderr.isatty() else _lines
     with shown(total, what, first, figures) as report:
         yield report
-
-
-def _figures(done: int, total: int | None, first: int, row_bytes: int, seconds: float) -> str:
-    """Return rows and bytes per second, time left and memory, as far as they are known."""
-    rate = (done - first) / max(seconds, 1e-9)
-    parts = [f"{rate:,.0f} rows/s"]
-    if row_bytes:
-        parts.append(f"{readable(rate * row_bytes)}/s")
-    if total is not None and rate:
-        left = datetime.timedelta(seconds=round((total - done) / rate))
-        parts.append(f"{left} left")
-    resident = psutil.Process().memory_info().rss
-    return ", ".join([*parts, f"{readable(resident)} in memory"])
 
 
 @contextlib.contextmanager
@@ -80,27 +66,13 @@ def _bar(
     total: int | None, what: str, first: int, figures: Callable[[int, int | None], str]
 ) -> Iterator[Callable[..., None]]:
     from rich.console import Console  # noqa: PLC0415
-    from rich.progress import (  # noqa: PLC0415
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        Task,
-        TextColumn,
-    )
-    from rich.table import Column  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415
 
-    class Figures(TextColumn):
-        def render(self, task: Task) -> Text:
-            return Text(_COMPILING) if compilations.nested else super().render(task)
-
-    whole = Column(no_wrap=True)  # in a narrow terminal only the figures take two lines
     columns = (
-        TextColumn("{task.description}", table_column=whole),
-        BarColumn(bar_width=10, table_column=whole),
-        MofNCompleteColumn(table_column=whole),
-        TextColumn("rows", table_column=whole),
-        Figures("{task.fields[figures]}", table_column=Column()),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=10),
+        MofNCompleteColumn(),
+        TextColumn("rows, {task.fields[figures]}"),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total, completed=first, figures="")
@@ -116,19 +88,14 @@ def _lines(
     """Print lines for a log, the first one after a while: quick work prints none."""
     shown = time.monotonic()
 
-    def report(done: int = first, total: int | None = total) -> None:
+    def report(done: int, total: int | None = total) -> None:
         nonlocal shown
         if time.monotonic() - shown < _LINE_EVERY:
             return
         shown = time.monotonic()
-        rows = f"{done:,} rows"
-        if total is not None:
-            rows = f"{done:,} of {total:,} rows ({100 * done // max(1, total)} %)"
-        text = _COMPILING if compilations.nested else f"{rows}, {figures(done, total)}"
-        print(f"streamgda: {what}: {text}", file=sys.stderr, flush=True)
+        of = "" if total is None else f" of {total:,}"
+        share = "" if total is None else f" ({100 * done // max(1, total)} %)"
+        line = f"streamgda: {what}: {done:,}{of} rows{share}, {figures(done, total)}"
+        print(line, file=sys.stderr, flush=True)
 
-    compilations.listeners.append(report)
-    try:
-        yield report
-    finally:
-        compilations.listeners.remove(report)
+    yield report

@@ -43,7 +43,7 @@ from streamgda.moments.grouped import each_held_out
 from streamgda.rows import Rows
 from streamgda.rows.labels import coded_labels, expected_codes, find
 from streamgda.rows.lifted import lifted
-from streamgda.rows.sources import Slab, placing
+from streamgda.rows.sources import RowSource, Slab, placing
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes
 from streamgda.runtime.parameters import as_flag, as_integer, as_number, refuse, shown
@@ -282,6 +282,8 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
         candidates = self._candidates()
         template = GaussianDiscriminantAnalysis()
         given = self._read("fit", X, y, sample_weight, reading)
+        if isinstance(given.X, RowSource):
+            groups = given.X.laid_out(groups, "groups")
         rows = in_process(template._validated(given, reset=True))
         rows, held = decoded_once(rows, allowed_bytes(self.max_memory))
         folds = as_folds(self.cv, self.random_state, groups, rows.X, rows.y)

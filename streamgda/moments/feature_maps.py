@@ -104,7 +104,9 @@ class RandomFeatures(FeatureMap):
 
     The numbers come from a counter-based generator (Philox) and from operations that are rounded
     exactly: they have the same bits on every machine. They are normal to about seven digits. The
-    first n features of two maps with the same seed have the same rows of W.
+    first n features of two maps with the same seed have the same rows of W. BLAS rounds the
+    products with rows: features of float32 rows differ in their last bits, and moments of them by
+    about 1e-9, between slabs or batches of other sizes.
 
     Parameters
     ----------

@@ -94,8 +94,6 @@ class RowSource:
     columns : int
         Chunks side by side, for rows that are split along the features too; none for rows that
         are not stored in chunks.
-    start : int
-        Number of the first row in `values`; not zero in a `window`.
     mapping : Mapping, optional
         Transformation that is applied to rows when they are read. All other attributes describe
         the rows before it.
@@ -108,7 +106,6 @@ class RowSource:
     unit: int = 1
     shard: int = 1
     columns: int = 0
-    start: int = 0
     mapping: Transformation | None = None
 
     def __post_init__(self) -> None:
@@ -263,9 +260,8 @@ class RowSource:
         ReadError
             If they cannot be read.
         """
-        first = self.start + start
-        rows: Any = self._slice(first, self.start + min(stop, self.n_rows))
-        return rows if self.mapping is None else self.mapping.function(rows, first)
+        rows: Any = self._slice(start, min(stop, self.n_rows))
+        return rows if self.mapping is None else self.mapping.function(rows, start)
 
     def whole(self) -> np.ndarray:
         """Return all rows."""
@@ -282,10 +278,6 @@ class RowSource:
             See `Transformation`.
         """
         return replace(self, mapping=Transformation(function, np.dtype(dtype), columns))
-
-    def window(self, start: int, stop: int) -> Self:
-        """Return a source of rows ``start:stop``, which keep their numbers in errors."""
-        return replace(self, shape=(stop - start, *self.shape[1:]), start=self.start + start)
 
 
 # --- rows that are read in order ------------------------------------------------------------------

@@ -799,7 +799,7 @@ class TableRows(ForwardRows):
                 )
         table, shape = self.values, (self.n_rows, len(names))
         kinds = {name: table.key_type(name) for name in names}
-        own: dict[str, Any] = {"start": self.start, "fields": tuple(names), "kinds": kinds}
+        own: dict[str, Any] = {"fields": tuple(names), "kinds": kinds}
         return KeyRows(table, shape, np.dtype(object), "keys", **own)
 
     def holds(self, path: Path) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError
-from streamgda.rows import as_source, beside
+from streamgda.rows import beside
 from streamgda.rows.arrays import CodedLabels, is_masked
 from streamgda.rows.invalid_rows import as_maskable_matrix
 from streamgda.rows.sources import RowSource, check_lengths
@@ -83,12 +83,6 @@ class RowsWithTargets(RowSource):
         """Return the bytes in flight while `n_rows` are processed and as many are read ahead."""
         read = self.X.reading_bytes(n_rows) + self.y.reading_bytes(n_rows)
         return int(read + 2 * n_rows * self.row_bytes)
-
-    def window(self, start: int, stop: int) -> Self:
-        """Return a source of rows ``start:stop``, which holds their targets."""
-        y = as_source(self.y.read(start, stop), "y")
-        shape = stop - start, *self.shape[1:]
-        return replace(self, X=self.X.window(start, stop), y=y, shape=shape)
 
     def place(self, row: int, column: int | None = None) -> str:
         """Return the array and the chunk or block that hold a row."""

@@ -298,17 +298,13 @@ def test_lines_in_a_log(clock, log):
             clock[0] += 1
             report(10_000 * second)
     first, second = log()
-    memory = r"[\d.]+ [MG]B in memory"
     assert re.fullmatch(
         r"streamgda: accumulating: 100,000 of 1,000,000 rows \(10 %\), 10,000 rows/s, "
-        rf"7\.8 MB/s, 0:01:30 left, {memory}",
+        r"7\.8 MB/s, 0:01:30 left",
         first,
     )
     assert second.startswith("streamgda: accumulating: 200,000 of 1,000,000 rows (20 %)")
     assert not re.search(r"[\r\x1b]", first)
-
-
-MEMORY = r"[\d.]+ [MG]B in memory"
 
 
 @pytest.mark.parametrize(
@@ -333,10 +329,10 @@ def test_rates_are_of_this_run_alone_and_quick_work_reports_none(
         clock[0] += 1
         report(done)
     (shown,) = log()
-    assert re.fullmatch(rf"streamgda: scoring: {line}, {MEMORY}", shown)
+    assert re.fullmatch(rf"streamgda: scoring: {line}", shown)
 
 
-@pytest.mark.parametrize("columns", ["60", "200"])
+@pytest.mark.parametrize("columns", ["100", "200"])
 def test_a_bar_with_figures(monkeypatch, clock, columns):
     monkeypatch.setenv("COLUMNS", columns)
     monkeypatch.setenv("TERM", "xterm")
@@ -345,5 +341,5 @@ def test_a_bar_with_figures(monkeypatch, clock, columns):
         clock[0] += 10
         report(140)
     shown = " ".join(re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", sys.stderr.getvalue()).split())
-    for part in ("accumulating", "140/240", "10 rows/s", "10.0 kB/s", "0:00:10 left", "in memory"):
+    for part in ("accumulating", "140/240", "10 rows/s", "10.0 kB/s", "0:00:10 left"):
         assert part in shown
