@@ -7,6 +7,7 @@ import rioxarray  # noqa: F401  (adds `rio` to arrays)
 import xarray as xr
 
 from streamgda import (
+    GaussianDiscriminantCV,
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
@@ -115,6 +116,21 @@ def test_samples_and_features(kind):
     assert found.dims == ("row",)
     np.testing.assert_array_equal(found, GaussianNB().fit(flat, labels).predict(flat))
     np.testing.assert_array_equal(fitted.predict(table), found)
+
+
+@EITHER
+def test_folds_and_checkpoints_go_by_the_number_of_the_row(kind, tmp_path):
+    """Tiles of dask are no order of rows."""
+    X, y = scene()
+    rows = held(X, kind)
+    found, expected = (
+        GaussianDiscriminantCV({"covariance_type": ["diag"]}, cv=3).fit(*given, **options)
+        for given, options in (((rows, y), BAND), ((pixels(X), y.values.ravel()), {}))
+    )
+    assert found.best_score_ == pytest.approx(expected.best_score_, rel=1e-12)
+    for _ in range(2):  # the second time, from the checkpoint
+        moments = accumulate(rows, y, **BAND, checkpoint=tmp_path / "kept")
+        np.testing.assert_allclose(moments.means, accumulate(X, y, **BAND).means, rtol=1e-14)
 
 
 @EITHER
