@@ -29,14 +29,13 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from streamgda.engine.checkpoint import REMEDY, Journal, check_interval, checksum, describe
-from streamgda.engine.plan import plan_moments
+from streamgda.engine.plan import MomentsBudget, plan_moments
 from streamgda.engine.progress import Progress, reporter
 from streamgda.engine.reading import on_dask, reading
 from streamgda.errors import (
     CheckpointError,
     InvalidDataError,
     InvalidParameterError,
-    MemoryBudgetError,
 )
 from streamgda.moments import ClassMoments, GroupedMoments, Moments, PairwiseMoments, ScaledRows
 from streamgda.moments.covariance_types import structure_of
@@ -44,9 +43,9 @@ from streamgda.moments.feature_maps import Lifting
 from streamgda.rows import Rows, as_batches, as_source
 from streamgda.rows.batches import Batches
 from streamgda.rows.invalid_rows import ACCUMULATING, CHECK_SUMS, RowRule, row_rule
-from streamgda.rows.labels import as_labels, coded_classes
+from streamgda.rows.labels import as_labels
 from streamgda.rows.sources import Slab, placing
-from streamgda.runtime.memory import allowed_bytes, readable
+from streamgda.runtime.memory import allowed_bytes
 from streamgda.runtime.parameters import as_flag, refuse
 
 
@@ -75,8 +74,8 @@ class Accumulation:
         The rows have groups.
     feature_map : Lifting, optional
         Map of the rows before they are added.
-    state_bytes : int, optional
-        The most bytes that the moments may take.
+    budget : MomentsBudget, optional
+        The bytes that the moments may take.
     """
 
     covariance_type: str = "full"
@@ -92,7 +91,7 @@ class Accumulation:
     feature_names: tuple[str, ...] | None = None
     grouped: bool = False
     feature_map: Lifting | None = None
-    state_bytes: int | None = None
+    budget: MomentsBudget | None = None
 
     def __post_init__(self) -> None:
         structure_of(self.covariance_type)
@@ -133,27 +132,10 @@ class Accumulation:
             return
         if slab.y is None:
             slab = slab._replace(y=one_class(slab.X))
-        if self.state_bytes is not None:
-            self._check_budget(moments, slab)
+        if self.budget is not None:
+            self.budget.check(moments, slab, self.rule)
         moments._update(slab, self.rule, self.expected)
         moments._name_features(self.feature_names)
-
-    def _check_budget(self, moments: Moments, slab: Slab) -> None:
-        """Raise `MemoryBudgetError` if the moments with these rows would take too much memory."""
-        n_features = slab.X.shape[1] if self.feature_map is None else moments.n_features
-        if n_features is None or self.state_bytes is None:
-            return
-        classes = moments.classes
-        if moments._bytes(classes.size + len(slab.y), n_features)[0] <= self.state_bytes:
-            return
-        classes = coded_classes(self.rule.class_labels(slab.y, slab.first_row), classes)[1]
-        state = moments._bytes(classes.size, n_features)[0]
-        if state > self.state_bytes:
-            raise MemoryBudgetError(
-                f"the moments of {classes.size} classes take {readable(state)}, and max_memory "
-                f"leaves {readable(self.state_bytes)} for them: pass a larger max_memory, or use "
-                f"covariance_type='tied' or 'diag', or fewer features"
-            )
 
     def declared(self, moments: Moments) -> Moments:
         """Return moments among whose classes are all labels that may occur."""
@@ -411,13 +393,13 @@ def _accumulated(asked: Accumulation, rows: Rows) -> Moments:
     if rows.executor == "dask":
         return on_dask().accumulate(asked, rows)
     with placing(*rows.checked().sources):
-        slab_rows, planned = plan_moments(
+        slab_rows, planned, budget = plan_moments(
             rows,
             moments=moments,
             allowed=allowed_bytes(asked.max_memory),
             model=structure_of(asked.covariance_type) if asked.for_model else None,
         )
-    return _accumulate_slabs(asked, slab_rows, planned)
+    return _accumulate_slabs(replace(asked, budget=budget), slab_rows, planned)
 
 
 def _accumulated_batches(asked: Accumulation, rows: Rows, features: Any, columns: Any) -> Moments:

@@ -14,7 +14,7 @@ from sklearn.exceptions import FitFailedWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.engine.folds import Folds, as_folds, hashes
-from streamgda.engine.plan import count_classes, decoded_once, plan_rows
+from streamgda.engine.plan import decoded_once, distinct_labels, plan_rows
 from streamgda.engine.reading import in_process
 from streamgda.engine.reading import reading as read_slabs
 from streamgda.errors import (
@@ -499,7 +499,7 @@ class _Scores:
         self.parts: dict[int, ClassMoments] = {}
         self.allowed = allowed_bytes(search.max_memory)
         with placing(*rows.sources):
-            self.n_classes = count_classes(rows.y, rows.rule)
+            self.n_classes = distinct_labels(rows.y, rows.rule).size
         self.n_parts = folds.n_folds + 1  # with the rows that are never held out
         sums = max(5, 3 + self.n_parts.bit_length())  # one for each halving of the parts
         state = self.kept._bytes(self.n_classes, self.n_features, 1)[0]

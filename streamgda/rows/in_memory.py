@@ -71,17 +71,6 @@ class ArrayRows(RowSource):
             memory.madvise(mmap.MADV_DONTNEED)
 
 
-@dataclass(frozen=True)
-class DecodedLabels(ArrayRows):
-    """Labels that were decoded once; errors name the chunks in which they are stored."""
-
-    stored: RowSource | None = None
-
-    def place(self, row: int, column: int | None = None) -> str:
-        """Return the array and the chunk in which a label is stored."""
-        return "" if self.stored is None else self.stored.place(row, column)
-
-
 # --- sparse matrices ------------------------------------------------------------------------------
 
 

@@ -15,8 +15,6 @@ from streamgda import GroupedMoments, accumulate
 from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,
-    MemoryBudgetError,
-    ReadError,
 )
 
 N = 300
@@ -140,18 +138,3 @@ def test_planned_bytes_hold(covariance_type):
         adding + 2 * rows.nbytes,
         lambda: GroupedMoments(covariance_type).update(rows, y, groups),
     )
-
-
-def test_too_many_groups_are_refused_before_the_pass():
-    class Unread:
-        shape, chunks, dtype = (5000, 300), (100, 300), np.dtype("f8")
-
-        def __getitem__(self, _):
-            raise AssertionError("a row was read")
-
-    y, groups = np.arange(5000) % 2, np.arange(5000) // 2
-    options = {"groups": groups, "max_memory": "900MB"}
-    with pytest.raises(MemoryBudgetError, match=r"2500 groups x 2 classes: .* larger groups"):
-        accumulate(Unread(), y, **options)
-    with pytest.raises(ReadError, match="a row was read"):
-        accumulate(Unread(), y, covariance_type="diag", **options)

@@ -4,7 +4,6 @@ import bisect
 import json
 import pickle
 import re
-from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -12,8 +11,6 @@ import numpy as np
 import pytest
 import zarr
 from allocations import assert_peak_below
-from grids import in_turn
-from naive import COVARIANCE_TYPES
 from processes import output
 from samples import blobs
 
@@ -25,13 +22,12 @@ from streamgda import (
     accumulate,
     engine,
 )
-from streamgda.cli.evaluate import count
 from streamgda.engine import plan
-from streamgda.engine.plan import count_classes, plan_moments, plan_rows
+from streamgda.engine.plan import MomentsBudget, plan_moments, plan_rows
 from streamgda.errors import InvalidDataError, MemoryBudgetError
 from streamgda.moments.covariance_types import structure_of
 from streamgda.rows import Rows, as_source
-from streamgda.runtime import memory, threads
+from streamgda.runtime import memory
 from streamgda.runtime.memory import readable
 
 MB = 10**6
@@ -60,93 +56,12 @@ def labels_of(n_rows, dtype=np.uint8):
 
 def slab_of(X, y=None, allowed=10**12, structure="full", model=False):
     y = labels_of(X.shape[0]) if y is None else y
-    return plan_moments(
-        Rows(X, y).opened(),
-        moments=ClassMoments(structure),
-        allowed=allowed,
-        model=structure_of(structure) if model else None,
-    )[0]
+    moments = ClassMoments(structure)
+    model = structure_of(structure) if model else None
+    return plan_moments(Rows(X, y).opened(), moments=moments, allowed=allowed, model=model)[0]
 
 
-LABELS = {
-    "text": ["ant", "bee", "cow"],
-    "date": np.arange(3).astype("M8[D]"),
-    "float": [0.0, 1.0, 2.0],
-}
-
-
-# --- the plan ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("n_rows", "held"), [(10**6, True), (10**7, False)])
-def test_labels_that_are_counted_are_read_once_where_they_take_little(n_rows, held):
-    X, y = Stored((n_rows, 64), (1000, 64), np.float64), Stored((n_rows,), (10**5,), np.int64)
-    _, rows = plan_moments(Rows(X, y).opened(), moments=ClassMoments(), allowed=10**8)
-    labels = rows.y
-    assert labels.read_as_views == held
-    counted = len(y.reads)
-    assert counted
-    assert all(start % 10**5 == 0 for start, _ in y.reads)  # chunks are decoded once, too
-    np.testing.assert_array_equal(labels.read(4, 9), [1, 2, 0, 1, 2])
-    assert (len(y.reads) == counted) == held
-
-
-@pytest.mark.parametrize("dtype", ["int64", "uint64", "int8", "bool", "float64"])
-def test_labels_that_are_kept_are_those_that_are_stored(monkeypatch, dtype):
-    monkeypatch.setattr(plan, "_LABEL_BYTES", 1 << 10)
-    labels = (np.arange(9000) // 30 * 37 % 100 - 7).astype(dtype)  # slabs lack some
-    stored = zarr.array(labels, chunks=(100,))
-    kept = plan.decoded_once(Rows(stored, stored).opened(), 10**9)[0].y.whole()
-    assert (kept.dtype, kept.codes.dtype) == (labels.dtype, np.uint8)
-    np.testing.assert_array_equal(kept, labels)
-
-
-def test_labels_are_kept_where_reading_them_beside_the_rows_takes_more():
-    X, y = Stored((10**6, 8), (1000, 8)), Stored((10**6,), (10**6,), np.int64)
-    _, rows = plan_moments(Rows(X, y).opened(), moments=ClassMoments("diag"), allowed=12 * MB)
-    assert rows.y.read_as_views
-
-
-@in_turn("kind, allowed", ["int", "text", "date", "float"], ["1GB", "120MB"])
-def test_a_large_chunk_of_labels_is_decoded_once(kind, allowed):
-    labels, asked = np.arange(10**6) % 300, Counter()
-    if kind != "int":
-        labels = np.array(LABELS[kind])[labels % 3]
-
-    class Counted(zarr.storage.WrapperStore):
-        async def get(self, key, prototype=None, byte_range=None):
-            asked[key] += 1
-            return await super().get(key, prototype, byte_range)
-
-    store = Counted(zarr.storage.MemoryStore())
-    dtype = str if kind == "text" else labels.dtype
-    y = zarr.create_array(store, name="y", shape=labels.shape, dtype=dtype, chunks=labels.shape)
-    y[...] = labels.astype(object) if kind == "text" else labels
-    X = Stored((10**6, 20), (10_000, 20), np.float64)
-    asked.clear()
-    found = accumulate(X, y, covariance_type="diag", max_memory=allowed)
-    assert asked["y/c/0"] == 1
-    np.testing.assert_array_equal(found.classes, np.unique(labels))
-    np.testing.assert_array_equal(found.class_count, np.unique(labels, return_counts=True)[1])
-
-
-@pytest.mark.parametrize("name", ["evaluate", "search", "calibrate", "score"])
-def test_labels_are_decoded_once_by_whatever_compares_them(monkeypatch, name):
-    monkeypatch.setattr(plan, "_READ_BYTES", 1 << 16)  # many slabs
-    n = 20_000
-    X, y = Stored((n, 4), (1000, 4), np.float64), Stored((n,), (n,), bool)
-    known = X[slice(0, n)], y[slice(0, n)]
-    fitted = GaussianNB().fit(*known)
-    X.reads.clear()
-    y.reads.clear()
-    {
-        "evaluate": lambda: count(fitted, Rows.of(X, y)),
-        "search": lambda: GaussianDiscriminantCV({"covariance_type": ["diag"]}).fit(X, y),
-        "calibrate": lambda: fitted.calibrate(X, y),
-        "score": lambda: fitted.score(X, y),
-    }[name]()
-    assert sum(min(stop, n) - start for start, stop in y.reads) == n
-    assert len(X.reads) > 2
+# --- the plan -------------------------------------------------------------------------------------
 
 
 def test_slabs_are_cut_to_the_budget():
@@ -177,15 +92,56 @@ def test_nothing_is_read_before_a_refusal():
     assert not X.reads
 
 
-@pytest.mark.parametrize("covariance_type", COVARIANCE_TYPES)
-def test_moments_and_models_are_part_of_the_budget(covariance_type):
-    d, k = 300, 200
-    X, y = np.zeros((400, d)), np.arange(400) % k
-    state = structure_of(covariance_type).state_bytes(k, d)
-    for model, states in ((False, 2), (True, 4)):
-        with pytest.raises(MemoryBudgetError):
-            slab_of(X, y, states * state, covariance_type, model)
-        assert slab_of(X, y, 2 * states * state + 20 * MB, covariance_type, model) == 400
+def test_moments_of_more_classes_than_expected_are_refused_before_they_are_allocated():
+    X, y = zarr.array(np.zeros((4000, 300), np.float32), chunks=(100, 300)), np.arange(4000) % 200
+    least = MomentsBudget(0).needed(ClassMoments(), 200, 300)
+    accumulate(X, y, max_memory=least + 100 * MB)
+
+    def refused():
+        with pytest.raises(MemoryBudgetError, match="moments of 200 classes need"):
+            accumulate(X, y, max_memory=least)
+
+    assert_peak_below(least // 3, refused)
+
+
+def test_more_groups_than_there_is_room_for_are_refused():
+    X, y, groups = np.zeros((5000, 300)), np.arange(5000) % 2, np.arange(5000) // 2
+    options = {"groups": groups, "max_memory": "900MB"}
+    with pytest.raises(MemoryBudgetError, match=r"2500 groups x 2 classes .* larger groups"):
+        accumulate(X, y, **options)
+    accumulate(X, y, covariance_type="diag", **options)
+
+
+def test_a_model_is_part_of_the_budget():
+    X, y = np.zeros((400, 300)), np.arange(400) % 200
+    options = {"moments": ClassMoments(), "allowed": 10**9}
+    budget = plan_moments(Rows(X, y).opened(), model=structure_of("full"), **options)[2]
+    alone = plan_moments(Rows(X, y).opened(), **options)[2]
+    assert budget.needed(ClassMoments(), 200, 300) > alone.needed(ClassMoments(), 200, 300)
+
+
+def test_the_plan_is_logged(caplog):
+    with caplog.at_level("DEBUG", "streamgda"):
+        accumulate(Stored((10**5, 4), (1000, 4)), labels_of(10**5))
+    assert "100,000 rows in slabs of 100,000" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["accumulate", "search", "calibrate", "score"])
+def test_a_large_chunk_of_labels_is_decoded_once(slabs_of, name):
+    slabs_of(1 << 16)
+    n = 20_000
+    X, y = Stored((n, 4), (1000, 4), np.float64), Stored((n,), (n,), bool)
+    fitted = GaussianNB().fit(X[slice(0, n)], y[slice(0, n)])
+    X.reads.clear()
+    y.reads.clear()
+    {
+        "accumulate": lambda: accumulate(X, y),
+        "search": lambda: GaussianDiscriminantCV({"covariance_type": ["diag"]}).fit(X, y),
+        "calibrate": lambda: fitted.calibrate(X, y),
+        "score": lambda: fitted.score(X, y),
+    }[name]()
+    assert y.reads == [(0, n)]
+    assert len(X.reads) > 2
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
@@ -202,19 +158,9 @@ def test_many_classes_take_half_of_their_matrices(dtype):
     assert_peak_below(0.6 * square, lambda: ClassMoments().update(X, y))
     some = slice(k // 2)  # of the classes; the others come later
     assert_peak_below(held, lambda: ClassMoments().update(X[some], y[some]).update(X, y))
-    planned = plan._model_bytes(moments._structure, state, k, d) - state
+    planned = MomentsBudget(0, moments._structure).needed(moments, k, d) - state
     make = partial(GaussianDiscriminantAnalysis.from_moments, moments, reg_param=0.1)
     assert_peak_below(planned, lambda: make().model_)
-
-
-def test_scratch_space_grows_with_threads_and_features(monkeypatch):
-    X = Stored((10**6, 256), (1000, 256))
-    slabs = {}
-    for n in (2, 64):
-        monkeypatch.setattr(threads, "n_threads", lambda n=n: n)
-        slabs[n] = slab_of(X, allowed=600 * MB, structure="diag")
-        assert ClassMoments("full")._scratch_bytes(10**5) > n * 8 * 2048**2
-    assert slabs[64] < slabs[2]
 
 
 def test_scratch_space_of_threads_stays_within_the_plan(use_threads):
@@ -236,6 +182,36 @@ def test_scores_are_part_of_the_budget():
     rows = Rows(as_source(X))
     narrow = plan_rows(rows, 400 * MB, out_row_bytes=8)
     assert plan_rows(rows, 400 * MB, out_row_bytes=800) < narrow
+
+
+def test_scores_in_flight_are_part_of_the_budget():
+    """Those being computed and written, and their encoded form, beside the rows of a slab."""
+    rows = Rows(as_source(Stored((10**6, 100), (1000, 100), np.float64)))
+    best = plan_rows(rows, 10**12)
+
+    def fits(allowed, out_row_bytes):
+        try:
+            return plan_rows(rows, allowed, out_row_bytes=out_row_bytes) == best
+        except MemoryBudgetError:
+            return False
+
+    least = {
+        n: bisect.bisect_left(range(1 << 40), True, key=lambda allowed, n=n: fits(allowed, n))
+        for n in (0, 8, 800)
+    }
+    assert least[800] - least[8] == 4 * 792 * best
+    assert least[8] - least[0] == 4 * 8 * best
+
+
+def test_large_shards_are_read_by_their_chunks():
+    assert slab_of(Stored((10**6, 784), (1000, 784), shards=(20_000, 784))) == 40_000
+    assert slab_of(Stored((10**6, 784), (1000, 784), shards=(10**6, 784))) == 42_000
+
+
+def test_few_chunks_at_a_time():
+    """Each is a task of zarr, even if it is small."""
+    assert slab_of(Stored((10**6, 784), (1, 784))) == plan._SLAB_CHUNKS
+    assert slab_of(Stored((10**6, 784), (4, 10))) == plan._SLAB_CHUNKS // 79 * 4
 
 
 @pytest.mark.filterwarnings("ignore:9 of 100 features are constant")
@@ -266,8 +242,8 @@ def test_methods_take_a_budget(name):
 
 
 @pytest.mark.parametrize("selected", [False, True])
-def test_the_score_of_rows_in_slabs_is_that_of_all(monkeypatch, selected):
-    monkeypatch.setattr(plan, "_READ_BYTES", 1 << 16)
+def test_the_score_of_rows_in_slabs_is_that_of_all(slabs_of, selected):
+    slabs_of(1 << 16)
     rng = np.random.default_rng(0)
     y = rng.choice(["a", "b", "none"], 5000)
     X, w = rng.normal(size=(5000, 4)), rng.random(5000)
@@ -297,51 +273,6 @@ def test_a_subclass_that_predicts_otherwise_is_scored_by_that():
     X, y = np.arange(40.0).reshape(20, 2), np.arange(20) % 2
     stored = zarr.array(X, chunks=(5, 2)), zarr.array(y, chunks=(5,))
     assert Always().fit(X, y).score(*stored) == 0.5
-
-
-def test_scores_in_flight_are_part_of_the_budget():
-    """Those being computed and written, and their encoded form, beside the rows of a slab."""
-    rows = Rows(as_source(Stored((10**6, 100), (1000, 100), np.float64)))
-    best = plan_rows(rows, 10**12)
-
-    def fits(allowed, out_row_bytes):
-        try:
-            return plan_rows(rows, allowed, out_row_bytes=out_row_bytes) == best
-        except MemoryBudgetError:
-            return False
-
-    least = {
-        n: bisect.bisect_left(range(1 << 40), True, key=lambda allowed, n=n: fits(allowed, n))
-        for n in (0, 8, 800)
-    }
-    assert least[800] - least[8] == 4 * 792 * best
-    assert least[8] - least[0] == 4 * 8 * best
-
-
-def test_labels_are_counted_only_where_it_matters():
-    X = Stored((10**5, 50), (10**4, 50))
-    few, many = labels_of(10**5), labels_of(10**5, np.int64)
-    for allowed, labels, counted in (
-        (10**12, many, False),
-        (10**9, few, False),  # there are at most 256
-        (10**9, many, True),
-    ):
-        labels.reads.clear()
-        slab_of(X, labels, allowed)
-        assert bool(labels.reads) == counted
-    assert count_classes(as_source(many)) == 3
-    assert count_classes(as_source(np.array(["a", "b", "a"]))) == 2
-
-
-def test_large_shards_are_read_by_their_chunks():
-    assert slab_of(Stored((10**6, 784), (1000, 784), shards=(20_000, 784))) == 40_000
-    assert slab_of(Stored((10**6, 784), (1000, 784), shards=(10**6, 784))) == 42_000
-
-
-def test_few_chunks_at_a_time():
-    """Each is a task of zarr, even if it is small."""
-    assert slab_of(Stored((10**6, 784), (1, 784))) == plan._SLAB_CHUNKS
-    assert slab_of(Stored((10**6, 784), (4, 10))) == plan._SLAB_CHUNKS // 79 * 4
 
 
 # --- the default budget -----------------------------------------------------------------------
@@ -374,8 +305,8 @@ def test_limits_of_control_groups(tmp_path, membership, files, limits):
 def test_the_default_is_the_memory_of_the_machine(monkeypatch):
     assert 0 < memory.spare_memory() < 2**50
     X, y = np.zeros((400, 300)), np.arange(400) % 200
-    monkeypatch.setattr(memory, "spare_memory", lambda: 10 * MB)
-    with pytest.raises(MemoryBudgetError, match=r"allows 10\.0 MB \(by default half of"):
+    monkeypatch.setattr(memory, "spare_memory", lambda: 30 * MB)
+    with pytest.raises(MemoryBudgetError, match=r"max_memory \(by default half of"):
         accumulate(X, y)
     accumulate(X, y, covariance_type="diag")
     accumulate(X, y, max_memory="2GB")

@@ -22,7 +22,7 @@ from streamgda.engine.accumulation import Accumulation
 from streamgda.engine.checkpoint import checksum, describe
 from streamgda.engine.dask import cluster
 from streamgda.engine.dask.collections import aligned
-from streamgda.engine.plan import CLASSES_EXPECTED, plan_classes
+from streamgda.engine.plan import CLASSES_EXPECTED, MomentsBudget, cast_bytes
 from streamgda.engine.progress import reporter
 from streamgda.errors import InvalidDataError, MemoryBudgetError, sendable
 from streamgda.moments import Moments
@@ -217,25 +217,22 @@ def _planned(asked: Accumulation, rows: Rows | None, n_blocks: int) -> tuple[Acc
     work = replace(asked, progress=False, checkpoint=None, max_memory=None)
     if asked.max_memory is None or rows is None:
         return work, n_blocks
-    allowed, X = allowed_bytes(asked.max_memory), rows.X
-    empty = asked.empty()
-    n_classes = CLASSES_EXPECTED
-    if rows.y is not None and rows.y.executor != "dask":
-        n_classes = plan_classes(rows.y, asked.rule)
-    state, held = empty._bytes(n_classes, X.shape[1])
-    n_rows = X.unit if X.unit > 1 else 1 << 20
-    scratch = min(empty._scratch_bytes(X.shape[1]), 4 * 8 * n_rows * X.shape[1] + (1 << 20))
-    waiting = state * min(n_blocks, SPLIT + ROUND // SPLIT + 2)
-    task = max(held + scratch, 3 * state)
-    if task + waiting > allowed:
+    allowed, X, empty = allowed_bytes(asked.max_memory), rows.X, asked.empty()
+    d, n_rows = X.shape[1], X.unit if X.unit > 1 else 1 << 20
+    task = MomentsBudget(allowed).needed(empty, CLASSES_EXPECTED, d)
+    scratch = min(empty._scratch_bytes(d), cast_bytes(n_rows, d))
+    waiting = min(n_blocks, SPLIT + ROUND // SPLIT + 2)  # states, of about half a task
+    needed = task + scratch + waiting * task // 2
+    if needed > allowed:
         raise MemoryBudgetError(
-            f"this needs {readable(task + waiting)} of memory, max_memory allows "
-            f"{readable(allowed)}: {readable(task)} for the moments of {n_classes} classes that a "
-            f"task holds, {readable(waiting)} for those that wait to be merged. Pass a larger "
-            f"max_memory, or use covariance_type='tied' or 'diag', or fewer features"
+            f"this needs {readable(needed)} of memory, max_memory allows {readable(allowed)}: "
+            f"{readable(task + scratch)} for the moments of {CLASSES_EXPECTED} classes and "
+            f"temporary arrays of a task, and the moments of {waiting} blocks wait to be merged. "
+            f"Pass a larger max_memory, or use covariance_type='tied' or 'diag', or fewer features"
         )
-    n_tasks = (allowed - waiting) // max(1, task)
-    return replace(work, state_bytes=state * allowed // (task + waiting)), n_tasks
+    n_tasks = (allowed - waiting * task // 2) // (task + scratch)
+    most = int((allowed - scratch) / (1 + waiting / 2))
+    return replace(work, budget=MomentsBudget(most)), n_tasks
 
 
 # --- tasks ----------------------------------------------------------------------------------------
