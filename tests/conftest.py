@@ -65,7 +65,7 @@ def environment() -> Iterator[None]:
 def use_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
     """A function that sets the number of threads, independent of the machine."""
     pools: dict[int, Any] = {}
-    monkeypatch.setattr(threads, "_pools", pools)
+    monkeypatch.setattr(threads, "_executors", pools)
 
     def use(n: int) -> None:
         monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", n)

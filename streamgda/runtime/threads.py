@@ -2,27 +2,33 @@
 
 Kernels are serial and release the GIL, so plain Python threads scale, and nothing here can
 meet Numba's ``workqueue`` layer, which aborts the process when two threads enter it at once.
+
+Executors are used while interrupts are deferred: one that is raised within a condition of
+`concurrent.futures` would leave it locked.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar, copy_context
 from functools import cache
-from queue import SimpleQueue
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import numba
-import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from streamgda.runtime.interruption import Lock, results, uninterrupted
+from streamgda.runtime.interruption import deferred_interrupts
 
 Result = TypeVar("Result")
+
+_PAUSE = 0.05  # seconds between two looks at signals, while calls are running
+_NO_GAIN = range(65, 513)  # features of matrices that BLAS shares among threads to no advantage
 
 # A context variable, because calls on other threads get that of the caller.
 _limit: ContextVar[int | None] = ContextVar("limit", default=None)
@@ -39,14 +45,231 @@ def n_threads() -> int:
     return max(1, allowed if limit is None else min(allowed, limit))
 
 
+@contextmanager
+def limit(n: int) -> Iterator[None]:
+    """Let the calling thread use at most `n` threads inside the ``with`` block."""
+    before = _limit.get()
+    token = _limit.set(n if before is None else min(n, before))
+    try:
+        yield
+    finally:
+        _limit.reset(token)
+
+
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every platform
+        return os.cpu_count() or 1
+
+
+# --- calls on several threads -----------------------------------------------------------------
+
+
+def run(function: Callable[..., Result], calls: Iterable[tuple[Any, ...]]) -> list[Result]:
+    """Call ``function(*arguments)`` on all allowed threads; return the results in order.
+
+    A single call is made at once. After an error or an interrupt, no call is running.
+    """
+    calls = list(calls)
+    if len(calls) == 1:
+        return [function(*calls[0])]
+    return list(imap(function, calls, ahead=None))
+
+
+def imap(
+    function: Callable[..., Result], calls: Iterable[tuple[Any, ...]], *, ahead: int | None = 0
+) -> Generator[Result]:
+    """Yield the results in order, with at most ``n_threads() + ahead`` calls in progress.
+
+    Because of the order, what is computed from the results does not depend on which thread was
+    first. ``ahead=None`` submits all calls at once. When the iterator ends or is closed, no call is
+    running, so close it with `contextlib.closing` or exhaust it.
+    """
+    n = n_threads()
+    if n == 1:
+        yield from (function(*arguments) for arguments in calls)
+        return
+    alone = ((function, arguments) for arguments in calls)
+    yield from _results(_executor(n), _alone, alone, None if ahead is None else n + ahead)
+
+
+def _alone(function: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
+    # A call never submits to the executor: that could wait for itself.
+    _limit.set(1)
+    return function(*arguments)
+
+
+def in_background(function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> None:
+    """Call ``function(*arguments)`` one after another on one thread, which is one call behind.
+
+    Meanwhile the calling thread computes the next arguments. If that fails or is interrupted, the
+    calls before it are complete afterwards; no call is running in any case.
+    """
+    running: deque[Future[Any]] = deque()
+    with _one_thread() as executor:
+        try:
+            for arguments in calls:
+                while running:
+                    _finished(running)
+                running += _submitted(executor, function, [arguments])
+            while running:
+                _finished(running)
+        finally:
+            with deferred_interrupts():
+                wait(running)
+
+
+def one_ahead(
+    function: Callable[..., Result], calls: Iterable[tuple[Any, ...]]
+) -> Generator[Result]:
+    """Yield the results of calls on one thread, which is one call ahead; they only read.
+
+    When the iterator is closed, it waits for a running call, unless that is interrupted, too.
+    """
+    with _one_thread() as executor:
+        yield from _results(executor, function, calls, 2, patient=False)
+
+
+@contextmanager
+def _one_thread() -> Iterator[ThreadPoolExecutor]:
+    executor = ThreadPoolExecutor(1, "streamgda")
+    try:
+        yield executor
+    finally:
+        with deferred_interrupts():
+            executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _results(
+    executor: ThreadPoolExecutor,
+    function: Callable[..., Result],
+    calls: Iterable[tuple[Any, ...]],
+    most: int | None,
+    *,
+    patient: bool = True,
+) -> Generator[Result]:
+    """Yield results in order, with at most so many calls in progress; end when none is running.
+
+    Unless it is patient, an interrupt ends the wait for those that are running.
+    """
+    waiting: deque[Future[Result]] = deque()
+    try:
+        if most is None:
+            waiting += _submitted(executor, function, calls)
+            calls = ()
+        for arguments in calls:
+            waiting += _submitted(executor, function, [arguments])
+            while most is not None and len(waiting) >= most:
+                yield from _finished(waiting)
+        while waiting:
+            yield from _finished(waiting)
+    finally:
+        with deferred_interrupts():
+            waiting = deque(future for future in waiting if not future.cancel())
+            wait(waiting if patient else ())
+        while waiting:
+            with suppress(Exception):
+                _finished(waiting)
+
+
+def _submitted(
+    executor: ThreadPoolExecutor,
+    function: Callable[..., Result],
+    calls: Iterable[tuple[Any, ...]],
+) -> list[Future[Result]]:
+    """Submit calls, which see the context variables of the calling thread."""
+    with deferred_interrupts():
+        return [executor.submit(copy_context().run, function, *c) for c in calls]
+
+
+def _finished(waiting: deque[Future[Result]]) -> list[Result]:
+    """Remove the first calls that are complete, and return their results.
+
+    An interrupt is raised after the pause for which it waits for the first one.
+    """
+    with deferred_interrupts():
+        wait([waiting[0]], _PAUSE)
+        found = []
+        while waiting and waiting[0].done():
+            found.append(waiting.popleft().result())
+        return found
+
+
+_executors: dict[int, ThreadPoolExecutor] = {}  # by the number of their threads
+_lock = threading.Lock()
+
+
+def _executor(n: int) -> ThreadPoolExecutor:
+    """Return the executor of so many threads: if fewer are allowed than before, no more run."""
+    with deferred_interrupts(), _lock:
+        if n not in _executors:
+            _executors[n] = ThreadPoolExecutor(n, "streamgda")
+        return _executors[n]
+
+
+def _forget_threads() -> None:
+    """Start anew in a forked child, as threads do not survive a fork."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.Lock()
+    _executors.clear()
+    _blas_users.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_threads)
+
+
+class Turns:
+    """Turns of the calls of `run_in_turns`, in which they change what they share."""
+
+    def __init__(self) -> None:
+        self._taken: Counter[Hashable] = Counter()
+        self._failed = False
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def turn(self, place: Hashable, number: int) -> Iterator[None]:
+        """Wait until as many turns have been taken at a place, and take the next one."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._failed or self._taken[place] == number)
+        yield
+        with self._changed:
+            self._taken[place] += 1
+            self._changed.notify_all()
+
+    def fail(self) -> None:
+        """Let no call wait any more, because one has failed, whose turns will not be taken."""
+        with self._changed:
+            self._failed = True
+            self._changed.notify_all()
+
+
+def run_in_turns(function: Callable[..., Result], calls: Iterable[tuple[Any, ...]]) -> list[Result]:
+    """Call ``function(turns, *arguments)`` as `run` does; calls wait for turns of others.
+
+    Those before a call have started, so no call waits for ever, if interrupts are deferred.
+    """
+    turns = Turns()
+
+    def call(*arguments: Any) -> Result:
+        try:
+            return function(turns, *arguments)
+        except BaseException:
+            turns.fail()
+            raise
+
+    return run(call, calls)
+
+
+# --- threads of BLAS and LAPACK -----------------------------------------------------------------
+
+
 class _BlasUser:
-    """A user of BLAS who needs it to use one thread per call, until it is done."""
-
-    done = False
+    """A user of BLAS who needs it to use one thread per call, until it is gone or done."""
 
 
-_blas_lock = Lock()
-_blas_users: list[_BlasUser] = []
+_blas_users: WeakSet[_BlasUser] = WeakSet()
 _blas_before: list[int | None] | None = None  # threads of the libraries; None without a limit
 
 
@@ -55,57 +278,25 @@ def serial_blas() -> Iterator[None]:
     """Limit BLAS and LAPACK to one thread per call inside the ``with`` block; `run` is not limited.
 
     The number of the libraries' threads is a setting of the whole process. It is restored when no
-    block, on any thread, needs the limit any more. This is for code that exceptions from outside do
-    not reach (see `runtime.interruption`): one that arrives on the way into the block or out of it
-    would leave the limit until the next block ends. Other code calls `call_serial_blas`.
+    block, on any thread, needs the limit any more.
     """
     user = _BlasUser()
     try:
-        _settle_blas(user)
+        _settle_blas(_blas_users.add, user)
         yield
     finally:
-        user.done = True
-        _settle_blas()
-
-
-def call_serial_blas(function: Callable[..., Result], *arguments: Any) -> Result:
-    """Call a function within `serial_blas`; no interruption leaves the limit behind."""
-    user = _BlasUser()
-    try:
-        _settle_blas(user)
-        result = function(*arguments)
-    finally:
-        user.done = True  # without a call, before which another exception could be raised
         try:
-            _settle_blas()
-        except BaseException:
-            _settle_blas()
+            _settle_blas(_blas_users.discard, user)
+        except BaseException:  # an interrupt before it began
+            _settle_blas(_blas_users.discard, user)
             raise
-    return result
 
 
-_NO_GAIN = range(65, 513)  # features of matrices that BLAS shares among threads to no advantage
-
-
-def call_blas(d: int, function: Callable[..., Result], *arguments: Any) -> Result:
-    """Call a function of matrices of `d` features, on one thread where more would gain nothing.
-
-    The threads of BLAS spin while they wait for each other. Where other processes use the cores,
-    that takes many times as long as the work; matrices that are smaller have one thread anyway.
-    """
-    if d in _NO_GAIN:
-        return call_serial_blas(function, *arguments)
-    return function(*arguments)
-
-
-def _settle_blas(*users: _BlasUser) -> None:
-    """Limit BLAS to one thread if these or other users need that; otherwise undo the limit.
-
-    Interrupted half-way, it is complete after another call.
-    """
-    global _blas_users, _blas_before  # noqa: PLW0603
-    with _blas_lock:
-        _blas_users = [user for user in (*_blas_users, *users) if not user.done]
+def _settle_blas(change: Callable[[_BlasUser], None], user: _BlasUser) -> None:
+    """Limit BLAS to one thread if anybody needs that after a change; otherwise undo the limit."""
+    global _blas_before  # noqa: PLW0603
+    with deferred_interrupts(), _lock:
+        change(user)
         libraries = _blas().lib_controllers
         if _blas_before is None and _blas_users:
             _blas_before = [library.num_threads for library in libraries]
@@ -139,208 +330,26 @@ def _blas_threads() -> int:
     return min((n for n in numbers if n), default=_cores())
 
 
-@contextmanager
-def limit(n: int) -> Iterator[None]:
-    """Let the calling thread use at most `n` threads inside the ``with`` block."""
-    before = _limit.get()
-    token = _limit.set(n if before is None else min(n, before))
-    try:
-        yield
-    finally:
-        _limit.reset(token)
+def call_serial_blas(function: Callable[..., Result], *arguments: Any) -> Result:
+    """Call a function within `serial_blas`."""
+    with serial_blas():
+        return function(*arguments)
 
 
 def run_serial_blas(
     function: Callable[..., Result], calls: Iterable[tuple[Any, ...]]
 ) -> list[Result]:
-    """Call `run` within `serial_blas`; no interruption leaves the limit behind."""
-    return call_serial_blas(run, function, calls)
+    """Call `run` within `serial_blas`."""
+    with serial_blas():
+        return run(function, calls)
 
 
-def run(function: Callable[..., Result], calls: Iterable[tuple[Any, ...]]) -> list[Result]:
-    """Call ``function(*arguments)`` on all allowed threads; return the results in order."""
-    calls = list(calls)
-    if len(calls) == 1:  # not worth waking up a thread
-        return [function(*calls[0])]
-    return list(imap(function, calls, ahead=None))
+def call_blas(d: int, function: Callable[..., Result], *arguments: Any) -> Result:
+    """Call a function of matrices of `d` features, on one thread where more would gain nothing.
 
-
-class Turns:
-    """Turns of the calls of `run_in_turns`, in which they change what they share."""
-
-    def __init__(self) -> None:
-        self._taken: Counter[Hashable] = Counter()
-        self._failed = False
-        self._changed = threading.Condition()
-
-    @contextmanager
-    def turn(self, place: Hashable, number: int) -> Iterator[None]:
-        """Wait until as many turns have been taken at a place, and take the next one."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._failed or self._taken[place] == number)
-        yield
-        with self._changed:
-            self._taken[place] += 1
-            self._changed.notify_all()
-
-    def fail(self) -> None:
-        """Let no call wait any more, because one has failed, whose turns will not be taken."""
-        with self._changed:
-            self._failed = True
-            self._changed.notify_all()
-
-
-def run_in_turns(function: Callable[..., Result], calls: Iterable[tuple[Any, ...]]) -> list[Result]:
-    """Call ``function(turns, *arguments)`` as `run` does; calls wait for turns of others.
-
-    Those before a call have started, so no call waits for ever. This is for code that exceptions
-    from outside do not reach (see `runtime.interruption`): they would keep calls from starting.
+    The threads of BLAS spin while they wait for each other. Where other processes use the cores,
+    that takes many times as long as the work; matrices that are smaller have one thread anyway.
     """
-    turns = Turns()
-
-    def call(*arguments: Any) -> Result:
-        try:
-            return function(turns, *arguments)
-        except BaseException:
-            turns.fail()
-            raise
-
-    return run(call, calls)
-
-
-def imap(
-    function: Callable[..., Result],
-    calls: Iterable[tuple[Any, ...]],
-    *,
-    ahead: int | None = 0,
-) -> Generator[Result]:
-    """Yield the results in order, with at most ``n_threads() + ahead`` calls in progress.
-
-    Because of the order, what is computed from the results does not depend on which thread was
-    first. ``ahead=None`` submits all calls at once. The calling thread takes part while it waits.
-    When the iterator ends or is closed, no call is running, even if the calling thread was
-    interrupted; see `results`.
-    """
-    n = n_threads()
-    if n == 1:
-        for arguments in calls:
-            yield function(*arguments)
-        return
-    most = None if ahead is None else n + ahead
-    alone = ((_alone, (function, arguments)) for arguments in calls)
-    yield from results(_executor(n - 1).submit, alone, most, helping=True)
-
-
-def in_background(function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> None:
-    """Call ``function(*arguments)`` one after another on one thread, which is one call behind.
-
-    Meanwhile the calling thread computes the next arguments. If that fails or is interrupted, the
-    calls before it are complete afterwards; no call is running in any case.
-    """
-    failures: list[BaseException] = []
-
-    def pairs() -> Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]:
-        try:
-            for arguments in calls:
-                yield function, arguments
-        except BaseException as error:
-            failures.append(error)
-
-    thread = _Pool(1)
-    try:
-        list(results(thread.submit, pairs(), 2))
-    finally:
-        thread.shutdown()
-    if failures:
-        raise failures.pop()
-
-
-def one_ahead(
-    function: Callable[..., Result], calls: Iterable[tuple[Any, ...]]
-) -> Generator[Result]:
-    """Yield the results of calls on one thread, which is one call ahead; they only read.
-
-    When the iterator is closed, it waits for a running call; a second interruption ends that.
-    """
-    thread = _Pool(1)
-    try:
-        ahead = ((function, arguments) for arguments in calls)
-        yield from results(thread.submit, ahead, 2, patient=False)
-    finally:
-        thread.shutdown()
-
-
-def _alone(function: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
-    # A call never submits to the pool: that could wait for itself. It has a context of its own.
-    _limit.set(1)
+    if d in _NO_GAIN:
+        return call_serial_blas(function, *arguments)
     return function(*arguments)
-
-
-class _Pool:
-    """Threads that run tasks, first come, first served.
-
-    The executors of `concurrent.futures` would not survive interruptions: their locks may stay
-    locked.
-    """
-
-    def __init__(self, n: int) -> None:
-        self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._n = n
-        for i in range(n):
-            name = f"streamgda-{i}"
-            uninterrupted(threading.Thread(target=self._work, name=name, daemon=True).start)
-
-    def _work(self) -> None:
-        while (task := self._tasks.get()) is not None:
-            task()
-            del task  # and its result
-
-    def submit(self, task: Callable[[], None]) -> None:
-        """Run a task when a thread is free."""
-        self._tasks.put(task)
-
-    def shutdown(self) -> None:
-        """End the threads, after all tasks."""
-        for _ in range(self._n):
-            self._tasks.put(None)
-
-
-_ALMOST_32_MIB = (1 << 25) - (1 << 13)  # a larger array is none that the C library learns from
-
-_lock = Lock()
-_pools: dict[int, _Pool] = {}  # by the number of their threads
-
-
-def _cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every platform
-        return os.cpu_count() or 1
-
-
-def _executor(n: int) -> _Pool:
-    """Return the pool of so many threads: with fewer allowed than there are cores, no more run."""
-    with _lock:
-        if n not in _pools:
-            _keep_freed_memory()
-            _pools[n] = _Pool(n)
-        return _pools[n]
-
-
-def _keep_freed_memory() -> None:
-    """Have the C library keep up to 64 MiB that are freed, as it does for larger programs.
-
-    Linux's returns to the system what a call frees, unless an array of up to 32 MiB was freed
-    before. The next call then waits for each page again: sums of many classes, of which each thread
-    makes its own, take up to four times as long. This frees such an array, without touching it.
-    """
-    np.empty(_ALMOST_32_MIB, np.uint8)
-
-
-def _forget_threads() -> None:
-    _pools.clear()
-    _blas_users.clear()
-
-
-if hasattr(os, "register_at_fork"):  # threads do not survive a fork
-    os.register_at_fork(after_in_child=_forget_threads)

@@ -26,6 +26,7 @@ from streamgda.errors import (
     WriteError,
     cause_of,
 )
+from streamgda.runtime.interruption import deferred_interrupts
 from streamgda.runtime.parameters import check_type
 from streamgda.storage.format import is_saved
 
@@ -61,7 +62,8 @@ def replacing(place: Any) -> Iterator[BinaryIO]:
     """Yield an empty file to be written, which replaces the one at a path or a URL on leaving.
 
     On an error, what was there stays. A file on this machine is on the disk before it replaces
-    another; it keeps the mode of that one, and symbolic links to it stay.
+    another; it keeps the mode of that one, and symbolic links to it stay. Interrupts are deferred
+    until it is there.
 
     Raises
     ------
@@ -87,7 +89,8 @@ def replacing(place: Any) -> Iterator[BinaryIO]:
         yield memory
         _at_url(place, "pipe_file", memory.getvalue())
         return
-    with aside(Path(os.path.realpath(path))) as partial, open(partial, "x+b") as file:
+    path = Path(os.path.realpath(path))
+    with deferred_interrupts(), aside(path) as partial, open(partial, "x+b") as file:
         if path.exists():
             os.chmod(partial, stat.S_IMODE(path.stat().st_mode))
         yield file

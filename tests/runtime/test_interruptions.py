@@ -1,30 +1,34 @@
-"""Interrupted changes are complete or not made, and no thread goes on; see `interruptions.py`."""
+"""Ctrl-C leaves states as they were or complete, and no thread that writes to them."""
 
 import copy
 import pickle
+import random
 import signal
 import threading
 import time
-from _thread import get_ident
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
-import interruptions
 import numpy as np
 import pytest
-from interruptions import signalled
-from moment_checks import LARGE_STATE, set_sizes
-from numba.core.compiler_lock import global_compiler_lock
-from processes import output
 from samples import blobs
 from sklearn.base import clone
 from states import bits
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from streamgda import BernoulliNB, ClassMoments, GaussianNB, PairwiseMoments, SlidingWindow, kernels
-from streamgda.moments.centred import CentredSums
+from streamgda import (
+    BernoulliNB,
+    ClassMoments,
+    GaussianNB,
+    GroupedMoments,
+    LinearDiscriminantAnalysis,
+    PairwiseMoments,
+    QuadraticDiscriminantAnalysis,
+    SlidingWindow,
+    accumulate,
+    load,
+)
 from streamgda.runtime import threads
-from streamgda.runtime.interruption import uninterrupted
+from streamgda.runtime.interruption import deferred_interrupts
 
 X, Y = blobs(60, 4)
 WEIGHTS = np.random.default_rng(0).uniform(0.1, 2, 60)
@@ -35,73 +39,234 @@ def blas_of_one_thread():
     """Leave BLAS its threads, which these tests look at."""
 
 
-# --- every place where an exception may strike ------------------------------------------------
-
-KINDS = ["full", "tied_spherical", "new", "declare", "norms", "pairs +=", "window", "groups"]
-ESTIMATORS = ["GaussianNB", "LinearDiscriminantAnalysis half-life", "BernoulliNB partial_fit"]
+def interrupt(*_):
+    signal.raise_signal(signal.SIGINT)
 
 
-@pytest.mark.parametrize("size", ["small", "large"])
-def test_no_change_is_half_made(size, monkeypatch):
-    if size == "large":  # as if the states were: they change in place, on another thread
-        set_sizes(LARGE_STATE, monkeypatch)
-    wrong, places = {}, 0
-    cases = list(interruptions.cases(large=False))
-    chosen = [c for c in cases if any(word in c.name for word in KINDS + ESTIMATORS)]
-    for number, case in enumerate(chosen):
-        for place, verdict in interruptions.boundaries(case, number % 23, 23):
-            places += 1
-            if verdict:
-                wrong[case.name, place] = verdict
-    assert not wrong
-    assert places > 100
+def interrupted(function, moment):
+    """Call a function, with Ctrl-C after so many seconds; return whether it was interrupted."""
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, moment)
+            function()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        return True
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    return False
 
 
-# --- signals ----------------------------------------------------------------------------------
+# --- operations that are interrupted ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("again", [0, 0.005])
-def test_a_large_update_is_completed_before_the_exception_is_raised(monkeypatch, again):
-    set_sizes(LARGE_STATE, monkeypatch)
-    add, ended = CentredSums._add_by_ranges, []
+def operations():
+    """Pairs of a state and its change, of small states and of large ones that change in place."""
+    rng = np.random.default_rng(0)
+    n, d = 1500, 200
+    y = np.arange(2 * n) % 6
+    A = rng.normal(size=(2 * n, d)) + y[:, None]
+    whole = np.clip(20 * A + 100, 0, 255).astype(np.uint8)
+    old, new = (A[:n], y[:n]), (A[n:], y[n:])
+    moments = ClassMoments().update(*old)
+    other = ClassMoments().update(*new)
+    gaps = A[:, :20].copy()
+    gaps[::7, 1] = np.nan
+    sites = np.arange(2 * n) % 2
+    few = A[:, :4]
+    window = SlidingWindow(3)
+    for start in range(0, n, 300):
+        window.update(few[start : start + 300], y[start : start + 300])
+    nb, qda = GaussianNB().fit(few, y), QuadraticDiscriminantAnalysis().fit(*old)
+    return {
+        "update": (moments, lambda m: m.update(*new)),
+        "update with weights": (moments, lambda m: m.update(*new, np.linspace(0.5, 2, n))),
+        "update of integers": (
+            ClassMoments().update(whole[:n], y[:n]),
+            lambda m: m.update(whole[n:], y[n:]),
+        ),
+        "new classes": (moments, lambda m: m.update(A[n:], y[n:] + 3)),
+        "declare": (moments, lambda m: m.declare([7, 8, 9])),
+        "+=": (moments, lambda m: m.__iadd__(other)),
+        "*=": (moments, lambda m: m.__imul__(0.5)),
+        "pairs": (PairwiseMoments().update(gaps[:n], y[:n]), lambda m: m.update(gaps[n:], y[n:])),
+        "groups": (
+            GroupedMoments().update(few[:n], y[:n], sites[:n]),
+            lambda m: m.update(few[n:], y[n:], sites[n:] + 1),
+        ),
+        "window": (window, lambda w: w.update(few[n:], y[n:])),
+        "partial_fit": (nb, lambda e: e.partial_fit(few, y)),
+        "half-life": (nb, lambda e: e.partial_fit(few, y, half_life=500)),
+        "forget": (nb, lambda e: e.forget(few[:n], y[:n])),
+        "fit": (qda, lambda e: e.fit(*new)),
+        "fit LDA": (LinearDiscriminantAnalysis().fit(*old), lambda e: e.fit(*new)),
+    }
 
-    def slowly(*given):
-        signal.setitimer(signal.ITIMER_REAL, 0.02, again)
-        time.sleep(0.08)
-        add(*given)
-        ended.append(get_ident())
 
-    expected = ClassMoments().update(X, Y).update(X, Y, WEIGHTS)
-    moments = ClassMoments().update(X, Y)
-    monkeypatch.setattr(CentredSums, "_add_by_ranges", slowly)
-    assert signalled(lambda: moments.update(X, Y, WEIGHTS))
-    assert len(ended) == 1
-    assert ended[0] != get_ident()
-    assert bits(moments) == bits(expected)
+OPERATIONS = operations()
+
+
+def held(state):
+    """All that a state holds, and what an estimator answers."""
+    moments = getattr(state, "moments_", state)
+    answer = state.predict_proba(X[:, :4]).tobytes() if isinstance(state, GaussianNB) else b""
+    return bits(moments), answer
+
+
+def check(name, n, seed=0):
+    """Interrupt an operation so often; return the number of times that it was."""
+    start, change = OPERATIONS[name]
+    chance, struck, limits = random.Random(seed), 0, blas_threads()
+    done = copy.deepcopy(start)
+    change(done)  # compiles
+    before, after = held(start), held(done)
+    state = copy.deepcopy(start)
+    began = time.perf_counter()
+    change(state)
+    took = time.perf_counter() - began
+    for _ in range(3 * n):
+        state = copy.deepcopy(start)
+        if interrupted(lambda state=state: change(state), max(1e-6, chance.uniform(0, took))):
+            struck += 1
+            found = held(state)
+            assert found in (before, after), f"torn at {struck}"
+            time.sleep(0.001)
+            assert held(state) == found, "a thread writes to it afterwards"
+            if found == before:
+                change(state)
+                assert held(state) == after
+        else:
+            took *= 0.9
+        if struck == n:
+            break
+    assert blas_threads() == limits
+    return struck
+
+
+def blas_threads():
+    return {i["num_threads"] for i in threadpool_info() if i["user_api"] == "blas"}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_no_change_is_half_made(name):
+    assert check(name, 4) > 0
 
 
 @pytest.mark.slow
-def test_exceptions_from_other_threads_wait_for_the_update():
-    # In another process, because Python 3.11 hangs if such an exception is sent beside coverage.
-    output("-c", "import interruptions; interruptions.sent()")
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_no_change_is_half_made_in_many_interruptions(name):
+    assert check(name, 40, 1) > 20
+
+
+def test_large_states_change_completely_once_they_have_begun(monkeypatch):
+    """A merge in place is complete before the interrupt is raised."""
+    start, change = OPERATIONS["+="]
+    state, done = copy.deepcopy(start), copy.deepcopy(start)
+    change(done)
+    sums = type(state._sums)
+    add = sums.add
+
+    def interrupting(*given):
+        interrupt()
+        return add(*given)
+
+    monkeypatch.setattr(sums, "add", interrupting)
+    with pytest.raises(KeyboardInterrupt):
+        change(state)
+    assert held(state) in (held(start), held(done))
+
+
+def test_saving_and_checkpoints(tmp_path):
+    moments, path = OPERATIONS["update"][0], tmp_path / "moments.npz"
+    GaussianNB().fit(X, Y).save(path)
+    for number in range(20):
+        if interrupted(lambda: moments.save(path), 0.0005 * number):
+            assert len(list(tmp_path.iterdir())) == 1
+        load(path)
+    kept, struck = tmp_path / "kept", 0
+    batches = lambda: ((X[n : n + 5], Y[n : n + 5]) for n in range(0, 60, 5))  # noqa: E731
+    expected = accumulate(batches())
+    for number in range(20):
+        struck += interrupted(
+            lambda: accumulate(batches(), checkpoint=kept, checkpoint_every=0), 0.001 * number
+        )
+    assert struck
+    assert bits(accumulate(batches(), checkpoint=kept)) == bits(expected)
+
+
+# --- deferred interrupts ----------------------------------------------------------------------
+
+
+def test_deferred_interrupts_are_raised_on_leaving():
+    done = []
+
+    def work():
+        with deferred_interrupts():
+            with deferred_interrupts():
+                interrupt()
+                done.append(1)
+            done.append(2)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert done == [1, 2]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_errors_and_other_handlers():
+    def fails():
+        with deferred_interrupts():
+            interrupt()
+            raise ZeroDivisionError
+
+    with pytest.raises(KeyboardInterrupt) as raised:
+        fails()
+    assert isinstance(raised.value.__context__, ZeroDivisionError)
+    seen = []
+    for handler in (lambda *_: seen.append(1), signal.SIG_IGN, signal.SIG_DFL):
+        before = signal.signal(signal.SIGINT, handler)
+        try:
+            with deferred_interrupts():
+                if handler is not signal.SIG_DFL:  # which would end this process
+                    interrupt()
+                assert not seen
+            assert signal.getsignal(signal.SIGINT) is handler
+            seen.clear()
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+def test_other_threads_leave_signals_alone():
+    def seen():
+        with deferred_interrupts():
+            return signal.getsignal(signal.SIGINT)
+
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(seen).result() is signal.default_int_handler
+
+
+# --- threads ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("again", [0, 0.005])
-@pytest.mark.parametrize("n", [1, 3])
-def test_an_interrupted_caller_waits_for_running_calls(use_threads, n, again):
-    use_threads(n)
+def test_an_interrupted_caller_waits_for_running_calls(use_threads, again):
+    use_threads(3)
     running, started = set(), []
 
     def call(i):
-        if not started:
-            signal.setitimer(signal.ITIMER_REAL, 0.02, again)
         started.append(i)
-        running.add((i, get_ident()))
+        running.add(i)
         time.sleep(0.04)
-        running.discard((i, get_ident()))
+        running.discard(i)
 
-    assert signalled(lambda: threads.run(call, [(i,) for i in range(50)]))
-    assert all(thread == get_ident() for _, thread in running)  # that is interrupted half-way
+    def calls():
+        signal.setitimer(signal.ITIMER_REAL, 0.02, again)
+        threads.run(call, [(i,) for i in range(50)])
+
+    assert interrupted(calls, 10)
+    assert not running
     before = len(started)
     assert threads.run(abs, [(-1,)] * 9) == [1] * 9  # which comes after what was cancelled
     assert len(started) == before < 50
@@ -111,13 +276,10 @@ def test_a_background_thread_has_ended():
     written = []
 
     def write(i):
-        if i == 0:
-            signal.setitimer(signal.ITIMER_REAL, 0.02)
         time.sleep(0.04)
         written.append(i)
 
-    numbers = ((i,) for i in range(50))
-    assert signalled(lambda: threads.in_background(write, numbers))
+    assert interrupted(lambda: threads.in_background(write, ((i,) for i in range(50))), 0.06)
     before = len(written)
     assert before < 50
     time.sleep(0.06)
@@ -132,61 +294,41 @@ def test_background_calls_are_made_in_order():
         threads.in_background(lambda i: 1 // i, [(1,), (0,), (1,)])
 
 
-def test_what_is_not_interrupted_sees_the_settings_of_its_caller(use_threads):
+def test_what_is_read_ahead():
+    calls = threads.one_ahead(lambda i: i * i, ((i,) for i in range(10)))
+    assert [next(calls), next(calls)] == [0, 1]
+    calls.close()
+    assert list(threads.one_ahead(lambda i: i * i, ((i,) for i in range(10))))[-1] == 81
+    ended = []
+
+    def read(i):
+        time.sleep(0.03 * i)
+        ended.append(i)
+
+    assert interrupted(lambda: list(threads.one_ahead(read, ((i,) for i in range(9)))), 0.05)
+    assert ended in ([0, 1], [0, 1, 2])
+
+
+def test_calls_see_the_settings_of_their_caller(use_threads):
     use_threads(3)
-
-    def seen():
-        return threads.n_threads(), np.geterr()["over"], uninterrupted(get_ident) == get_ident()
-
-    with threads.limit(2), np.errstate(over="raise"):
-        assert uninterrupted(seen) == (2, "raise", True)
-    with pytest.raises(ZeroDivisionError):
-        uninterrupted(divmod, 1, 0)
-    assert uninterrupted(get_ident) != get_ident()
+    with np.errstate(over="raise"):
+        assert threads.run(lambda: np.geterr()["over"], [()] * 3) == ["raise"] * 3
 
 
-@pytest.mark.parametrize("again", [0, 0.005])
-def test_an_interruption_leaves_no_limit_of_the_blas_behind(use_threads, again):
+@pytest.mark.parametrize("moment", [0.0001, 0.01])
+def test_an_interrupt_leaves_no_limit_of_the_blas_behind(use_threads, moment):
     use_threads(2)
-    started = []
-
-    def blas_threads():
-        return {i["num_threads"] for i in threadpool_info() if i["user_api"] == "blas"}
-
-    def call(i):
-        if not started:
-            signal.setitimer(signal.ITIMER_REAL, 0.01, again)
-        started.append(i)
-        time.sleep(0.02)
-
-    calls = [(i,) for i in range(50)]
     with threadpool_limits(2):
-        assert signalled(lambda: threads.run_serial_blas(call, calls))
+        calls = [(0.02,) for _ in range(50)]
+        assert interrupted(lambda: threads.run_serial_blas(time.sleep, calls), moment)
         assert blas_threads() == {2}
-    assert 0 < len(started) < 50
-    # Part of a call that must not stop, it does not stop either.
-    started.clear()
-    whole = lambda: uninterrupted(threads.run_serial_blas, call, calls[:4])  # noqa: E731
-    assert signalled(whole)
-    assert len(started) == 4
-
-
-def test_kernels_are_compiled_on_a_thread_that_is_not_interrupted():
-    kernel = SimpleNamespace(overloads={})
-
-    def compile_(signature):
-        kernel.overloads[signature] = SimpleNamespace(entry_point=get_ident())
-
-    assert kernels._compile(kernel, compile_, ()) != get_ident()
-    with global_compiler_lock:  # another thread would wait for it
-        assert kernels._compile(kernel, compile_, ()) == get_ident()
 
 
 # --- several threads --------------------------------------------------------------------------
 
 SHARED = [
     ClassMoments("diag"),
-    ClassMoments("full", fourth_moments=True),
+    ClassMoments("full"),
     PairwiseMoments(),
     SlidingWindow(1000, "diag"),
     GaussianNB(),

@@ -1,16 +1,13 @@
 """The one door to threads: order, limits, nesting, failure, forks."""
 
 import os
-import platform
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 
 import numba
 import numpy as np
 import pytest
-from interruptions import interrupted_at
 from processes import output
 from scipy import linalg
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -47,7 +44,14 @@ def test_several_threads_really_run(use_threads):
     together = threading.Barrier(3, timeout=30)
     names = threads.run(lambda: (together.wait(), threading.current_thread().name)[1], [()] * 3)
     assert len(set(names)) == 3
-    assert sum(name.startswith("streamgda") for name in names) == 2  # and the calling thread
+    assert all(name.startswith("streamgda") for name in names)
+
+
+def test_a_single_call_starts_no_thread(use_threads):
+    use_threads(2)
+    before = threading.active_count()
+    assert threads.run(threading.get_ident, [()]) == [threading.get_ident()]
+    assert threading.active_count() == before
 
 
 def test_one_thread_is_the_caller(use_threads):
@@ -213,12 +217,12 @@ from streamgda.runtime import threads
 threads._cores = threads._blas_threads = lambda: 2  # whatever the environment says
 threads.numba.config.NUMBA_NUM_THREADS = 2
 assert threads.run(abs, [(-i,) for i in range(9)]) == list(range(9))
-assert threads._pools
+assert threads._executors
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Python 3.12 warns of every fork beside threads
     child = os.fork()
 if child == 0:
-    assert not threads._pools
+    assert not threads._executors
     os._exit(0 if threads.run(abs, [(-i,) for i in range(9)]) == list(range(9)) else 1)
 _, status = os.waitpid(child, 0)
 assert threads.run(abs, [(-1,)] * 3) == [1] * 3
@@ -229,42 +233,6 @@ sys.exit(os.waitstatus_to_exitcode(status))
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
 def test_works_after_a_fork():
     output("-c", FORK)
-
-
-FORK_DURING_UPDATES = """
-import os, threading, warnings
-import numpy as np
-from streamgda import ClassMoments, GaussianNB
-X, y = np.random.default_rng(0).normal(size=(300, 60)), np.arange(300) % 2
-moments, nb, done = ClassMoments().update(X, y), GaussianNB().partial_fit(X, y), threading.Event()
-expected = moments.covariance()
-
-def learn():
-    while not done.is_set():
-        moments.update(X, y)
-        nb.partial_fit(X, y)
-
-learner = threading.Thread(target=learn)
-learner.start()
-warnings.simplefilter("ignore")  # Python 3.12 warns of every fork beside threads
-for _ in range(10):
-    child = os.fork()
-    if child == 0:
-        copied = moments.copy()
-        whole = copied.class_count[0] % 150 == 0
-        near = np.allclose(copied.covariance(), expected, rtol=1e-9, atol=1e-9)
-        nb.partial_fit(X, y).predict(X[:2])
-        os._exit(0 if whole and near else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-done.set()
-learner.join()
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
-def test_a_child_that_is_forked_during_updates_has_whole_moments_and_free_locks():
-    output("-c", FORK_DURING_UPDATES)
 
 
 # --- BLAS -------------------------------------------------------------------------------------
@@ -339,21 +307,6 @@ def test_another_thread_limits_blas_though_the_first_has_set_its_threads():
         assert blas_threads() == {2}
 
 
-@pytest.mark.parametrize("used", [False, True])
-def test_serial_blas_is_undone_wherever_an_exception_from_outside_arrives(used):
-    def call():
-        threads.call_serial_blas(abs, -1)
-
-    number = 0
-    with threadpool_limits(2), threads.serial_blas() if used else nullcontext():
-        before = blas_threads()
-        while interrupted_at(number, call):
-            assert blas_threads() == before
-            number += 1
-        assert number > 10
-    assert not threads._blas_users
-
-
 def test_small_matrices_have_one_thread_of_blas(monkeypatch):
     """More of them spin while they wait for each other, many times as long as the work takes."""
     found = {}
@@ -381,25 +334,3 @@ def test_small_matrices_have_one_thread_of_blas(monkeypatch):
         Ridge().fit(X, X[:, 0])
         DriftMonitor(lda, window=len(X)).update(X, y)
     assert found == {name: {1} for name in ("invert_lower", *names)}
-
-
-FAULTS = """
-import resource
-import numpy as np
-from streamgda import ClassMoments
-X = np.random.default_rng(0).integers(0, 255, (100_000, 64), dtype=np.uint8)
-y = np.arange(len(X)) % 100
-moments = ClassMoments().update(X, y)
-faults = []
-for _ in range(8):
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    moments.update(X, y)
-    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-print(min(faults))
-"""
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries keep other memory")
-def test_memory_that_a_call_frees_is_kept_for_the_next_one():
-    """Without that, each of these updates waits for about two thousand pages."""
-    assert int(output("-c", FAULTS)) < 200
