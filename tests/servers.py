@@ -12,7 +12,7 @@ from collections import Counter
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Files of a folder; requests can be made to fail or to wait."""
+    """Files of a folder; requests can be made to fail, or to wait for others."""
 
     daemon_threads = True
     request_queue_size = 1024
@@ -24,8 +24,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.behave()
 
     def behave(self):
-        self.failing, self.status, self.times, self.seconds = "", 500, 0, 0.0
-        self.go_on = threading.Event()
+        self.failing, self.status, self.times = "", 500, 0
         self.asked = Counter()
         self.at_once = self.most_at_once = self.together = 0
         self.changed = threading.Condition()
@@ -41,11 +40,8 @@ class Handler(http.server.SimpleHTTPRequestHandler):
             n_asked = self.server.asked[self.path]
         fails = self.path.startswith(self.server.failing or "nothing")
         if fails and n_asked <= self.server.times:
-            if self.server.go_on.wait(self.server.seconds):
-                return  # the client is gone
-            if self.server.status:
-                self.send_error(self.server.status)
-                return
+            self.send_error(self.server.status)
+            return
         self.wait_for_others()
         super().do_GET()
 
@@ -79,6 +75,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
     def end_headers(self):
         self.send_header("Accept-Ranges", "bytes")
+        self.send_header("ETag", '"the same"')  # without which clients resume no answer
         super().end_headers()
 
     def log_message(self, *_):
@@ -105,7 +102,7 @@ class Proxy(http.server.ThreadingHTTPServer):
     def __init__(self, address, share, seed, only=""):
         super().__init__(("127.0.0.1", 0), ProxyHandler)
         self.address, self.share, self.chance = address, share, random.Random(seed)
-        self.only, self.ways = only, ["reset", "cut", 400, 500, 503]
+        self.only, self.ways = only, ["reset", "cut", 503]
         self.asked = self.failures = 0
         self.counting = threading.Lock()
 
@@ -131,28 +128,25 @@ class ProxyHandler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
             return
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if self.server.fails(self.path):
-            self.fail(self.server.chance.choice(self.server.ways))
+        way = self.server.chance.choice(self.server.ways) if self.server.fails(self.path) else None
+        self.close_connection = self.close_connection or way in ("reset", "cut")
+        if way == "reset":
             return
-        client = http.client.HTTPConnection(self.server.address)
-        client.request(self.command, self.path, body, dict(self.headers))
-        self.answer(client.getresponse())
-        client.close()
-
-    def fail(self, way):
         if isinstance(way, int):
             self.respond(way, {}, b"<Error><Code>Failed</Code></Error>")
             return
-        if way == "cut":
-            self.respond(200, {"Content-Length": "1000"}, b"half")
-        self.close_connection = True
+        client = http.client.HTTPConnection(self.server.address)
+        client.request(self.command, self.path, body, dict(self.headers))
+        self.answer(client.getresponse(), cut=way == "cut")
+        client.close()
 
-    def answer(self, response):
+    def answer(self, response, cut):
         length = {"Content-Length": response.headers["Content-Length"]}
         kept = {"ETag", "Last-Modified", "Content-Type", "Content-Range"}
         headers = {name: value for name, value in response.headers.items() if name in kept}
         body = response.read()
-        self.respond(response.status, headers | (length if self.command == "HEAD" else {}), body)
+        headers |= length if cut or self.command == "HEAD" else {}
+        self.respond(response.status, headers, body[: len(body) // 2] if cut else body)
 
     def respond(self, status, headers, body):
         self.send_response(status)
