@@ -123,7 +123,7 @@ def plan_rows(
 def _wanted(rows: RowSource, out_row_bytes: int) -> tuple[int, int]:
     """Return the rows that slabs are multiples of, and those of the best slab without a budget."""
     in_place = rows.read_as_views and not out_row_bytes
-    most = _slab_bytes.get() or (_SLAB_BYTES if in_place else _READ_BYTES)
+    most = _slab_bytes.get() or (_SLAB_BYTES if in_place else min(_SLAB_BYTES, _READ_BYTES))
     n_rows = min(_SLAB_ROWS, most // max(_ROW_BYTES // 2, rows.row_bytes, out_row_bytes))
     unit = rows.unit if rows.shard > n_rows else rows.shard
     if rows.columns:
