@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -14,6 +15,7 @@ from streamgda.models.covariances import Summary
 from streamgda.models.scoring import ClassModel
 from streamgda.moments import ClassMoments
 from streamgda.rows.invalid_rows import as_matrix
+from streamgda.runtime import threads
 from streamgda.runtime.parameters import as_integer, as_number, refuse
 
 _EPS = np.finfo(np.float64).eps
@@ -72,7 +74,8 @@ class PrincipalComponents(ClassModel):
                 f"by the number of rows, or their weight, less one. Give more rows, or larger "
                 f"weights"
             )
-        variances, axes = linalg.eigh(held.scatter[0] / (n - 1), driver="evd")
+        scatter = held.scatter[0] / (n - 1)
+        variances, axes = threads.call_blas(d, partial(linalg.eigh, driver="evd"), scatter)
         variances, axes = np.maximum(variances[::-1], 0), axes[:, ::-1].T
         largest = np.abs(axes).argmax(axis=1)
         axes = axes * np.sign(axes[np.arange(d), largest])[:, None]

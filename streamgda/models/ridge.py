@@ -16,6 +16,7 @@ from scipy import linalg
 from streamgda.models.covariances import Summary
 from streamgda.models.scoring import ClassModel
 from streamgda.moments import ClassMoments
+from streamgda.runtime import threads
 
 _EPS = np.finfo(np.float64).eps
 
@@ -138,7 +139,7 @@ class RidgeModel(ClassModel):
         W, ranks = np.empty((d, alphas.size)), []
         for alpha in np.unique(alphas):
             at = np.flatnonzero(alphas == alpha)
-            W[:, at], rank = _solve(S[:d, :d], S[:d, d + at], float(alpha))
+            W[:, at], rank = threads.call_blas(d, _solve, S[:d, :d], S[:d, d + at], float(alpha))
             ranks.append(rank)
         values = np.zeros(alphas.size)
         origin = np.zeros(d)
