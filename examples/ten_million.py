@@ -39,7 +39,7 @@ folder = Path(temporary.name)
 
 stream = GaussianStream(16, 5, seed=0, dtype="float32")
 store = folder / "rows.zarr"
-convert(stream.batches(N_ROWS, CHUNK), store, n_rows=N_ROWS, dtype="float32", chunk_rows=CHUNK)
+convert(stream.batches(N_ROWS, CHUNK), None, store, chunk_rows=CHUNK)
 rows, labels = open_store(store)
 print(f"{rows.shape[0]:,} x {rows.shape[1]} {rows.dtype}, {rows.nbytes / 1e6:,.0f} MB")
 

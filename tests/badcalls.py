@@ -30,7 +30,7 @@ SECONDS = 20
 X, Y = blobs(60, 3, 2)
 FOLDER = tempfile.TemporaryDirectory()
 STORE: dict[str, Any] = {}
-datasets.convert(X, STORE, labels=Y)
+datasets.convert(X, Y, STORE)
 SAVED = f"{FOLDER.name}/saved.npz"
 gda.GaussianNB().fit(X, Y).save(SAVED)
 X.flags.writeable = Y.flags.writeable = False

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
-from collections.abc import Sequence
-from typing import Annotated, Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -15,27 +16,39 @@ from streamgda.cli.demo import demo
 from streamgda.cli.evaluate import evaluate
 from streamgda.cli.fit import fit
 from streamgda.cli.info import info
-from streamgda.cli.options import current, help_of, in_shell
 from streamgda.cli.predict import predict
 from streamgda.cli.select import select
 from streamgda.errors import StreamGDAError
 
-
-class _Command(typer.core.TyperCommand):
-    """A command whose usage does not show the argument that is deprecated."""
-
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        return [part for part in super().collect_usage_pieces(ctx) if part != "[former]"]
-
+EXAMPLES: dict[Callable[..., None], str] = {
+    demo: "streamgda demo --out demo",
+    convert: "streamgda convert flowers.csv --labels kind --out flowers.zarr",
+    fit: "streamgda fit flowers.csv --labels kind --kind gda --set reg-param=0.01 --out model.npz",
+    select: "streamgda select flowers.zarr --scoring neg_log_loss --out best.npz",
+    predict: "streamgda predict flowers.csv --model model.npz --write proba --out proba.csv",
+    evaluate: "streamgda evaluate flowers.csv --labels kind --model model.npz",
+    info: "streamgda info model.npz",
+}
+# Parameters of Python functions that messages name, and the options that they are here.
+_OPTIONS = {
+    "label": "--labels",
+    "y": "--labels",
+    **{
+        name: f"--{name.replace('_', '-')}"
+        for name in ("features", "drop", "keys", "fill", "reject", "cv", "out", "on_invalid")
+    },
+    "unlabelled": "--unlabelled",
+    "checkpoint": "--checkpoint",
+}
+_ACCESS = re.compile("credential|access ?denied|forbidden|endpoint|region", re.IGNORECASE)
 
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, convert, fit, select, predict, evaluate, info):
-    about, examples = help_of(command)
-    app.command(cls=_Command, help=about, epilog=examples)(command)
+for command, example in EXAMPLES.items():
+    app.command(epilog=example)(command)
 
 
 def _show_version(wanted: bool) -> None:
@@ -73,12 +86,27 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: screen.note(f"warning: {message}")
         try:
-            given = sys.argv[1:] if arguments is None else arguments
-            app(args=current(given), prog_name="streamgda")
-        except MemoryError as error:
-            screen.note(in_shell(screen.message_of(error)) if str(error) else "out of memory")
-        except (StreamGDAError, OSError) as error:
-            screen.note(in_shell(screen.message_of(error)))
+            app(args=sys.argv[1:] if arguments is None else arguments, prog_name="streamgda")
+        except (MemoryError, StreamGDAError, OSError) as error:
+            screen.note(_message(error))
         except KeyboardInterrupt:  # before typer is ready to catch it
             sys.exit(130)
     sys.exit(1)
+
+
+def _message(error: BaseException) -> str:
+    """Return the message of an error and its notes, with options in place of parameters."""
+    message = str(error) or ("out of memory" if isinstance(error, MemoryError) else "")
+    if isinstance(error, OSError) and error.strerror:
+        message = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    text = ". ".join([message or type(error).__name__, *getattr(error, "__notes__", ())])
+    if "://" in text and _ACCESS.search(text):
+        text += ". Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL, AWS_REGION"
+
+    text = text.replace("max_memory", "--max-memory")
+
+    def option(found: re.Match[str]) -> str:
+        value = "NAME" if "..." in found[2] else found[2].strip("'\"")
+        return f"{_OPTIONS[found[1]]} {value}" if found[1] in _OPTIONS else found[0]
+
+    return re.sub(r"(?<!-)\b([a-z_]+)=(\[\.\.\.\]|\.\.\.|'[^']*'|[\w./:+-]*\w)", option, text)

@@ -1,155 +1,89 @@
-"""`streamgda evaluate`: accuracy of a model on labelled rows, counted slab by slab."""
+"""`streamgda evaluate`: compare predictions with the labels of rows."""
 
 from __future__ import annotations
 
+import math
+import warnings
 from typing import Any
 
 import numpy as np
 
+from streamgda.cli import options as cli
 from streamgda.cli import screen
-from streamgda.cli.files import counting, open_both, open_rows
-from streamgda.cli.options import FormerArgument, options_of, takes
-from streamgda.errors import InvalidDataError
 
-_MOST_CLASSES = 20  # in a full confusion matrix; also the number of pairs listed otherwise
+_VALUES = 1 << 22  # probabilities at a time
+_MOST_CLASSES = 20  # in a confusion matrix on the screen
 
 
-@takes(open_rows, counting)
 def evaluate(
-    data: str,
-    former: FormerArgument = None,
+    data: cli.Data,
     *,
-    model: str | None = None,
-    max_memory: str | None = None,
-    **options: Any,
-) -> dict[str, Any]:
-    """Compare predicted and true labels: accuracy, precision, recall, log-loss, confusions.
-
-    Parameters
-    ----------
-    model : PATH
-        Saved estimator.
-    max_memory : BYTES
-        Memory budget for rows and scores, such as 512MB; an error if it is too small.
-
-    Examples
-    --------
-    streamgda evaluate flowers.zarr --model model.npz
-    streamgda evaluate flowers.csv --model model.npz --labels kind --json
-    """
-    from streamgda.rows import Rows  # noqa: PLC0415  (see the note in `options`)
-
-    reading = options_of(open_rows, options)
-    model, data, estimator, X, truth = open_both(model, data, former, **reading)
-    rows = Rows.of(X, truth, **counting(truth, **options))
-    figures = count(estimator, rows, max_memory)
-    screen.show_table(
-        ("", ""),
-        [
-            ("rows", f"{figures['rows']:,}"),
-            ("accuracy", _score(figures["accuracy"])),
-            ("balanced accuracy", _score(figures["balanced_accuracy"])),
-            ("largest class", _score(figures["largest_class"])),
-            ("log-loss", _score(figures["log_loss"])),
-        ],
-    )
-    screen.say()
-    screen.show_table(
-        ("class", "rows", "precision", "recall", "f1"),
-        [
-            (label, f"{n:,}", *map(_score, values))
-            for label, n, *values in (each.values() for each in figures["classes"])
-        ],
-    )
-    screen.say()
-    show_confusion(figures)
-    log_loss = screen.finite(figures["log_loss"])
-    return {"model": model, "data": data, **figures, "log_loss": log_loss}
-
-
-def _score(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
-
-
-def show_confusion(figures: dict[str, Any]) -> None:
-    """Write the confusion matrix, or the most frequent confusions if there are many classes."""
-    labels, confusion = [c["label"] for c in figures["classes"]], figures["confusion_matrix"]
-    if len(labels) <= _MOST_CLASSES:
-        screen.show_table(
-            ("true \\ predicted", *map(str, labels)),
-            [
-                (label, *(str(n) if n else "." for n in row))
-                for label, row in zip(labels, confusion, strict=True)
-            ],
-        )
+    model: cli.Model,
+    labels: cli.Labels = None,
+    features: cli.Features = None,
+    on_invalid: cli.OnInvalid = "raise",
+    unlabelled: cli.Unlabelled = None,
+    json: cli.Json = False,
+) -> None:
+    """Report accuracy, log-loss, precision and recall of a model on labelled rows."""
+    estimator, X, y = cli.open_both(model, data, labels, features)
+    figures = report(estimator, X, y, **cli.counting(y, on_invalid, unlabelled))
+    if json:
+        screen.show({"data": data, "model": model, **figures}, json)
         return
-    wrong = np.where(np.eye(len(labels), dtype=bool), 0, confusion)
-    most = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_CLASSES]
-    pairs = zip(*np.unravel_index(most, wrong.shape), strict=True)
-    screen.show_table(
-        ("true", "predicted", "rows"),
-        [(labels[i], labels[j], f"{wrong[i, j]:,}") for i, j in pairs if wrong[i, j]],
+    classes, confusion = figures.pop("classes"), figures.pop("confusion_matrix")
+    screen.show(figures)
+    names = ("precision", "recall", "f1-score", "support")
+    rows = [[name, *(of[each] for each in names)] for name, of in classes.items()]
+    screen.show_table(("class", *names), rows)
+    if len(classes) <= _MOST_CLASSES:
+        rows = [[name, *counts] for name, counts in zip(classes, confusion, strict=True)]
+        screen.show_table(("true \\ predicted", *classes), rows)
+
+
+def report(
+    estimator: Any, X: Any, y: Any, on_invalid: str = "raise", unlabelled: Any = None
+) -> dict[str, Any]:
+    """Return scores of predictions, for JSON; rows are read and scored some at a time."""
+    from sklearn import metrics  # noqa: PLC0415  (see `options`)
+
+    from streamgda.engine.progress import reporter  # noqa: PLC0415
+    from streamgda.errors import InvalidDataError  # noqa: PLC0415
+    from streamgda.rows.labels import are_missing, as_labels  # noqa: PLC0415
+
+    classes, loss, kept = estimator.classes_, 0.0, []
+    step = max(1, _VALUES // (len(classes) + X.shape[1]))
+    filling = "fill" if on_invalid == "skip" else "raise"
+    with reporter(True, X.shape[0], "evaluating") as progress, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X does not have valid feature names")  # in a block
+        for start in range(0, X.shape[0], step):
+            stop = min(start + step, X.shape[0])
+            proba = estimator.predict_proba(X[start:stop], on_invalid=filling)
+            truth, counted = np.asarray(y[start:stop]), ~np.isnan(proba[:, 0])
+            counted &= ~np.isin(truth, unlabelled or [])
+            if on_invalid == "skip":
+                counted &= ~are_missing(truth)
+            truth, proba = as_labels(truth[counted], "y", start), proba[counted]
+            kept.append((truth, classes[proba.argmax(axis=1)]))
+            loss += (
+                metrics.log_loss(truth, proba, labels=classes, normalize=False)
+                if len(truth) and np.isin(truth, classes).all()
+                else math.inf * len(truth)
+            )
+            progress(stop)
+    truth, predicted = (np.concatenate(parts) for parts in zip(*kept, strict=True))
+    if not len(truth):
+        raise InvalidDataError("every row is invalid or unlabelled: no row is left to compare")
+    labels = np.union1d(truth, predicted)
+    of = metrics.classification_report(
+        truth, predicted, labels=labels, output_dict=True, zero_division=0
     )
-
-
-def count(estimator: Any, rows: Any, max_memory: int | str | None = None) -> dict[str, Any]:
-    """Score labelled rows slab by slab, count the predictions, and return figures of them.
-
-    Parameters
-    ----------
-    estimator : estimator
-    rows : Rows
-        Rows and their labels.
-    max_memory : int or str, optional
-        Memory budget, as for `streamgda.accumulate`.
-
-    Returns
-    -------
-    dict
-        For JSON, but that the log-loss, the mean negative log-probability of the true class, is
-        infinite if a row has a label that the model does not know. It is None if the classifier
-        has no probabilities. The accuracy of a constant is ``largest_class``. Undefined values of
-        a class are None. The confusion matrix has a row for each true label.
-    """
-    from streamgda.engine.plan import distinct_labels, plan_labelled  # noqa: PLC0415
-    from streamgda.engine.reading import in_process, reading  # noqa: PLC0415
-    from streamgda.rows.labels import find, join_labels  # noqa: PLC0415
-
-    rows, rule = in_process(rows), rows.rule
-    classes = estimator.classes_
-    slab_rows, rows = plan_labelled(rows, max_memory, out_row_bytes=8 * classes.size)
-    likely = hasattr(estimator, "predict_log_proba")
-    scorer = estimator._scorer("predict_log_proba" if likely else "predict")
-    labels = join_labels(classes, distinct_labels(rows.y, rule))
-    column = find(labels, classes)  # -1 for labels that the model does not know
-    number_of_class = np.flatnonzero(column >= 0)
-    confusion = np.zeros((labels.size, labels.size), np.int64)
-    loss = 0.0
-    with reading(rows, slab_rows, "evaluating", progress=True) as slabs:
-        for slab in slabs:
-            X, known = rule.counted(slab, sparse=True)[:2]
-            codes = find(known, labels)
-            found = scorer.function(X, slab.first_row)
-            best = found.argmax(axis=1) if likely else find(found, classes)
-            np.add.at(confusion, (codes, number_of_class[best]), 1)
-            if likely:
-                of_truth = found[np.arange(codes.size), column[codes]]
-                loss -= float(np.where(column[codes] >= 0, of_truth, -np.inf).sum())
-    if not confusion.any():
-        raise InvalidDataError("every row is unlabelled or invalid: no row is left to score")
-    right, true, predicted = confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0)
-    with np.errstate(invalid="ignore"):  # 0 / 0
-        precision, recall, f1 = right / predicted, right / true, 2 * right / (true + predicted)
-    scores = [[screen.finite(v) for v in score.tolist()] for score in (precision, recall, f1)]
-    names = ("label", "rows", "precision", "recall", "f1")
-    per_class = zip(labels.tolist(), true.tolist(), *scores, strict=True)
-    n_rows = true.sum().item()
     return {
-        "rows": n_rows,
-        "accuracy": right.sum().item() / n_rows,
-        "balanced_accuracy": recall[true > 0].mean().item(),
-        "largest_class": true.max().item() / n_rows,
-        "log_loss": loss / n_rows if likely else None,
-        "classes": [dict(zip(names, row, strict=True)) for row in per_class],
-        "confusion_matrix": confusion.tolist(),
+        "rows": len(truth),
+        "accuracy": metrics.accuracy_score(truth, predicted),
+        "balanced_accuracy": metrics.balanced_accuracy_score(truth, predicted),
+        "largest_class": float(np.unique(truth, return_counts=True)[1].max() / len(truth)),
+        "log_loss": loss / len(truth) if math.isfinite(loss) else None,
+        "classes": {str(label): of[str(label)] for label in labels},
+        "confusion_matrix": metrics.confusion_matrix(truth, predicted, labels=labels).tolist(),
     }

@@ -1,193 +1,156 @@
-"""Options of the commands, from the signatures and docstrings of the functions that take them.
-
-A keyword parameter ``on_invalid`` is the option ``--on-invalid``: its annotation says how text is
-read, its default is that of the option, and its description is the help, where a type in capitals
-names the value. The modules of the command line import Numba, scikit-learn, zarr and rich inside
-functions, so that `--help` does not wait for them.
-"""
+"""Options that commands share, the rows that these name, and parameters of estimators."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import inspect
-import io
-import re
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Annotated, Any, Unpack, get_args, get_origin, get_type_hints
+import csv
+from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 
-from streamgda.cli import screen
-
-Command = Callable[..., dict[str, Any]]
-# MODEL DATA and SOURCE STORE are deprecated: what is read or written beside DATA is an option.
-FormerArgument = Annotated[str | None, typer.Argument(hidden=True)]
-
-_ENTRY = re.compile(r"^(\w+) : (.*)\n((?: {4}.*\n?)+)", re.MULTILINE)
-_OF_TABLES = {  # options whose text has another form than the value
-    "drop": list[str] | None,
-    "na_values": Annotated[list[str] | None, typer.Option("--na")],
-    "keep_default_na": Annotated[bool | None, typer.Option("--default-na/--no-default-na")],
-}
-_JSON = inspect.Parameter(
-    "json",
-    inspect.Parameter.KEYWORD_ONLY,
-    default=False,
-    annotation=Annotated[bool, typer.Option("--json", help="Print one JSON object.")],
+Option = typer.Option
+Names: TypeAlias = list[str] | None
+_ROWS = typer.Argument(
+    metavar="DATA",
+    show_default=False,
+    help="Rows: zarr, or a table (.parquet, .feather, .csv, a folder of them); a path or a URL.",
 )
-# Parameters of Python functions that messages name, and those that have other names as options.
-_SPELLED = {
-    "label": "--labels",
-    "na_values": "--na",
-    "keep_default_na": "--default-na",
-    "param_grid": "--grid",
-}
-_PARAMETER = re.compile(
-    r"(?<!\w\()(?<!/)\b([a-z_]+)(?:=(\[?\.\.\.\]?|'[^']*'|\"[^\"]*\"|-?[\w.+-]*\w)"
-    r"|(?<=[a-z]_memory)|(?<=param_grid))"
-)
-_options = {*_SPELLED}  # of all commands
-_OF_LABELS = {"--y": "--labels", "--label": "--labels", "--label-column": "--labels"}
-_DEPRECATED: dict[str, dict[str, str]] = {  # until streamgda 0.4
-    "demo": {"--store": "--out"},
-    "convert": {"--label-column": "--labels", "--columns": "--features"},
-    "fit": {"--model": "--out", "--moments": "--moments-out", **_OF_LABELS},
-    "select": {"--model": "--out", **_OF_LABELS},
-    "evaluate": _OF_LABELS,
-}
-_IN_PYTHON = ", or pass y=None if the rows have no labels"  # where commands need labels
-_WORDS = {"none": None, "true": True, "false": False}
+Data = Annotated[str, _ROWS]
+OptionalData = Annotated[str | None, _ROWS]
+Out = Annotated[str, Option(metavar="PATH", help="File for the estimator, or a URL.")]
+Model = Annotated[str, Option(metavar="PATH", help="Saved estimator, or a URL.")]
+Labels = Annotated[
+    str | None, Option(metavar="NAME", help="Column of labels; in zarr the array, y by default.")
+]
+Features = Annotated[
+    Names, Option(metavar="NAME,...", help="Columns of features; all but the labels by default.")
+]
+Drop = Annotated[Names, Option(metavar="NAME,...", help="Columns that are no features.")]
+Weights = Annotated[str | None, Option(metavar="NAME", help="Column or array of weights.")]
+Settings = Annotated[
+    Names, Option("--set", metavar="NAME=VALUE", help="Parameter of the estimator; repeatable.")
+]
+OnInvalid = Annotated[
+    Literal["raise", "skip"], Option(help="Rows with NaN, infinity or no label: raise or skip.")
+]
+Unlabelled = Annotated[
+    Names, Option(metavar="LABEL", help="Label of rows that do not count; repeatable.")
+]
+MaxMemory = Annotated[
+    str | None, Option(metavar="BYTES", help="Memory budget for rows and sums, such as 512MB.")
+]
+Json = Annotated[bool, Option("--json", help="Print one JSON object.")]
 
 
-def takes(*functions: Any, without: Collection[str] = ()) -> Callable[[Command], Command]:
-    """Give a command the keyword parameters of functions as options, and ``--json``.
+def open_rows(
+    data: str,
+    labels: str | None,
+    features: list[str] | None,
+    drop: list[str] | None,
+    *beside: str | None,
+    labelled: bool = True,
+) -> tuple[Any, ...]:
+    """Return rows, labels or None, and each array or column beside them; see `open_store`."""
+    from streamgda import open_store  # noqa: PLC0415  (`--help` does not wait for it)
+    from streamgda.rows.opening import is_table, table_files  # noqa: PLC0415
 
-    A command returns the figures that it prints.
-
-    Parameters
-    ----------
-    *functions : function
-        The command gets their options as its ``**options``; `options_of` separates them.
-    without : collection of str
-        Names of parameters that are no options.
-    """
-
-    def derive(command: Command) -> Command:
-        described = {"former": ("", "")}  # which is hidden
-        found = {p.name: p for p in _parameters(command)}
-        for source in (*functions, command):
-            for part in (*_unpacked(source), source):
-                entries = _ENTRY.findall(inspect.getdoc(part) or "")
-                described |= {name: (kind, _plain(text)) for name, kind, text in entries}
-            found |= {p.name: p for p in _keywords(source) if p.name not in found}
-        signature = [_derived(p, *described[p.name]) for p in found.values()]
-        signature = [p for p in signature if p.name not in without]
-        _options.update(p.name for p in signature)
-
-        @functools.wraps(command)
-        def run(json: bool, **given: Any) -> dict[str, Any]:
-            shown = contextlib.redirect_stdout(io.StringIO()) if json else contextlib.nullcontext()
-            with shown, screen.notes_on_interrupt():
-                figures = command(**given)
-            if json:
-                screen.show_json(figures)
-            return figures
-
-        run.__dict__["__signature__"] = inspect.Signature([*signature, _JSON])
-        return run
-
-    return derive
+    if not is_table(data):
+        if features or drop:
+            raise typer.BadParameter(f"{data} is no table: it has no columns to choose")
+        found = open_store(data, y=labels or "y" if labelled else None)
+        return *found, *(name and open_store(data, y=name)[1] for name in beside)
+    if labelled and labels is None:
+        columns = table_files(data).columns_of(data)
+        raise typer.BadParameter(
+            f"{data} is a table; name its column of labels: {columns}", param_hint="--labels"
+        )
+    named: dict[str, Any] = {"features": split_names(features) or None}
+    named["drop"] = [*split_names(drop), *filter(None, beside)]
+    X, y = open_store(data, y=labels and "y", label=labels, **named)
+    others = (name and open_store(data, label=name, features=X.fields)[1] for name in beside)
+    return X, y, *others
 
 
-def options_of(function: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """Remove the options that belong to a function from those of a command, and return them."""
-    return {p.name: options.pop(p.name) for p in _keywords(function) if p.name in options}
+def split_names(texts: list[str] | None) -> list[str]:
+    """Return the names in texts, which commas separate; double quotes hold commas, as in CSV."""
+    rows = csv.reader(texts or [], skipinitialspace=True)
+    return [name.strip() for row in rows for name in row]
 
 
-def help_of(command: Command) -> tuple[str, str]:
-    """Return the help of a command: its description, and the commands that are its examples."""
-    text = inspect.getdoc(command) or ""
-    about, _, rest = text.partition("\n\nParameters\n")
-    examples = (rest or about).partition("Examples\n--------\n")[2]
-    return about.partition("\n\nExamples\n")[0], "\n\n".join(examples.splitlines())
+def counting(y: Any, on_invalid: str, unlabelled: list[str] | None) -> dict[str, Any]:
+    """Return the options of `streamgda.accumulate` that say which rows count."""
+    labels = [label_like(text, y) for text in unlabelled or ()]
+    return {"on_invalid": on_invalid, "unlabelled": labels or None}
 
 
-def current(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments in their current spelling, and warn about each that is deprecated."""
-    names = _DEPRECATED.get(arguments[0], {}) if arguments else {}
-    spelled = []
-    for argument in arguments:
-        name, equals, value = argument.partition("=")
-        if name in names:
-            warn_deprecated(name, names[name])
-        spelled.append(f"{names.get(name, name)}{equals}{value}")
-    return spelled
+def label_like(text: str, labels: Any) -> Any:
+    """Return the label that a text stands for among labels of a type."""
+    import numpy as np  # noqa: PLC0415
+
+    dtype = labels.dtype
+    if getattr(dtype, "kind", "O") in "OTU":
+        return text
+    try:
+        return np.array(text).astype(dtype)[()]
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no label of the type {dtype}") from None
 
 
-def warn_deprecated(old: str, now: str) -> None:
-    """Write a warning about a deprecated spelling."""
-    screen.note(f"warning: {old} is deprecated, and will be removed in streamgda 0.4: use {now}")
-
-
-def in_shell(message: str) -> str:
-    """Return a message with options in place of parameters: ``--labels NAME`` for ``label=...``."""
-
-    def option(match: re.Match[str]) -> str:
-        name, value = match[1], (match[2] or "True").strip("[]'\"")
-        if name not in _options:
-            return match[0]
-        words = [_SPELLED.get(name, f"--{name.replace('_', '-')}")]
-        return " ".join(words if value == "True" else [*words, "NAME" if value == "..." else value])
-
-    return _PARAMETER.sub(option, message.replace(_IN_PYTHON, ""))
+def parameters(settings: list[str] | None) -> dict[str, Any]:
+    """Return the parameters that ``name=value`` set: numbers, lists of them, words or texts."""
+    given = {}
+    for text in settings or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name or not value:
+            raise typer.BadParameter(f"{text!r}; expected NAME=VALUE", param_hint="--set")
+        values = [value_of(part.strip()) for part in value.split(",")]
+        given[name.strip().replace("-", "_")] = values if len(values) > 1 else values[0]
+    return given
 
 
 def value_of(text: str) -> Any:
     """Return the number, truth value or None that a text stands for, or the text."""
-    if text.lower() in _WORDS:
-        return _WORDS[text.lower()]
+    words = {"none": None, "true": True, "false": False}
+    if text.lower() in words:
+        return words[text.lower()]
     for kind in (int, float):
-        try:
+        with contextlib.suppress(ValueError):
             return kind(text)
-        except ValueError:
-            continue
     return text
 
 
-def _parameters(function: Any) -> Iterator[inspect.Parameter]:
-    for parameter in inspect.signature(function, eval_str=True).parameters.values():
-        if parameter.kind is not parameter.VAR_KEYWORD:
-            yield parameter
+def check_place(path: str | None) -> None:
+    """Raise an error, before a long pass, if nothing can be saved at a path."""
+    from streamgda.storage import files  # noqa: PLC0415
+
+    if path is not None:
+        files.check_place(path)
 
 
-def _keywords(function: Any) -> Iterator[inspect.Parameter]:
-    """Return the keyword parameters of a function, with those of its unpacked dictionary."""
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    yield from (p for p in _parameters(function) if p.kind is keyword)
-    for options in _unpacked(function):
-        for name, kind in get_type_hints(options).items():
-            annotation = _OF_TABLES.get(name, kind)
-            yield inspect.Parameter(name, keyword, default=None, annotation=annotation)
+def check_names(given: Any, known: Any, option: str) -> None:
+    """Raise BadParameter, which lists what is known, for another name."""
+    for name in given:
+        if name not in known:
+            raise typer.BadParameter(f"{name!r}; expected {', '.join(known)}", param_hint=option)
 
 
-def _unpacked(function: Any) -> list[Any]:
-    annotation = get_type_hints(function).values()
-    return [get_args(kind)[0] for kind in annotation if get_origin(kind) is Unpack]
+def open_both(
+    model: str, data: str, labels: str | None, features: Names, labelled: bool = True
+) -> tuple[Any, Any, Any]:
+    """Return an estimator, rows and labels; columns are those that it was fitted with."""
+    import streamgda  # noqa: PLC0415
+    from streamgda.errors import FormatError, InvalidDataError  # noqa: PLC0415
+    from streamgda.estimators.row_estimator import names_in  # noqa: PLC0415
+    from streamgda.rows import names_of  # noqa: PLC0415
+    from streamgda.rows.names import join_names  # noqa: PLC0415
+    from streamgda.rows.opening import is_table  # noqa: PLC0415
 
-
-def _plain(text: str) -> str:
-    return " ".join(text.replace("`", "").split())
-
-
-def _derived(parameter: inspect.Parameter, kind: str, text: str) -> inspect.Parameter:
-    """Return the parameter with what typer has to know of it."""
-    annotation, info = parameter.annotation, typer.Option()
-    if get_origin(annotation) is Annotated:
-        annotation, info = get_args(annotation)
-    elif parameter.kind is not parameter.KEYWORD_ONLY:
-        info = typer.Argument(show_default=False)
-    elif annotation is bool and not parameter.default:  # a flag without a negation
-        info = typer.Option(f"--{parameter.name.replace('_', '-')}")
-    info.help, info.metavar = text, kind if kind.isupper() else None
-    return parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=Annotated[annotation, info])
+    estimator = streamgda.load(model)
+    if not hasattr(estimator, "predict"):
+        raise FormatError(f"{model} holds a {type(estimator).__name__}, which predicts no labels")
+    names = names_in(estimator)
+    if features is None and is_table(data) and names:
+        features = [f'"{name}"' for name in names]
+    X, y = open_rows(data, labels, features, None, labelled=labelled)
+    join_names(names, names_of(X), model, InvalidDataError)
+    return estimator, X, y

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import sys
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamgda.errors import printable
 
-# Wide enough that nothing is cut or wrapped in a pipe.
-_PIPE_WIDTH = 1 << 16
+_PIPE_WIDTH = 1 << 16  # of tables that go to a program, which are not cut
 
 
 def note(text: str) -> None:
@@ -21,34 +18,34 @@ def note(text: str) -> None:
     print(f"streamgda: {printable(' '.join(text.split()))}", file=sys.stderr)
 
 
-def message_of(error: BaseException) -> str:
-    """Return the message of an error and its notes, as sentences."""
-    message = str(error)
-    if isinstance(error, OSError) and error.strerror:
-        message = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-    parts = [message or type(error).__name__, *getattr(error, "__notes__", ())]
-    return ". ".join(part.removesuffix(".") for part in parts)
-
-
-@contextlib.contextmanager
-def notes_on_interrupt() -> Iterator[None]:
-    """Show the notes of a KeyboardInterrupt, which say what was saved and how to resume."""
-    try:
-        yield
-    except KeyboardInterrupt as interrupt:
-        for text in getattr(interrupt, "__notes__", ()):
-            note(f"interrupted. {text}")
-        raise
-
-
 def say(text: str = "") -> None:
     """Write text to stdout."""
     _console().print(printable(text), soft_wrap=True)
 
 
+def show(figures: Mapping[str, Any], as_json: bool = False) -> None:
+    """Write figures to stdout, as a table of names and values or as one JSON object."""
+    if as_json:
+        print(printable(json.dumps(_finite(figures), indent=2, allow_nan=False, default=str)))
+        return
+    flat: list[tuple[str, Any]] = []
+    for name, value in figures.items():
+        inner = value.items() if isinstance(value, Mapping) else [(name, value)]
+        flat += [(n.replace("_", " "), v) for n, v in inner if v not in (None, "", [], {}, ())]
+    show_table(("", ""), flat, right=False)
+
+
+def show_saved(figures: Mapping[str, Any]) -> None:
+    """Write what is known of a saved object to stdout: figures, and a table of its classes."""
+    classes = figures.get("classes") or []
+    show({name: value for name, value in figures.items() if name != "classes"})
+    if classes:
+        show_table(tuple(classes[0]), [tuple(each.values()) for each in classes], most=50)
+
+
 def show_table(
     columns: Sequence[str],
-    rows: Sequence[Sequence[object]],
+    rows: Sequence[Sequence[Any]],
     *,
     right: bool = True,
     most: int | None = None,
@@ -66,7 +63,7 @@ def show_table(
     most : int, optional
         Number of rows that are shown; a line says how many more there are.
     """
-    from rich import box  # noqa: PLC0415  (see the note in `options`)
+    from rich import box  # noqa: PLC0415  (see `options`)
     from rich.table import Table  # noqa: PLC0415
 
     console = _console()
@@ -77,38 +74,31 @@ def show_table(
         header_style="bold",
     )
     for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if right and number else "left")
+        table.add_column(str(column), justify="right" if right and number else "left")
     for row in rows[:most]:
-        table.add_row(*map(str, row))
-    if console.is_terminal:
-        console.print(table)
-    else:
-        with console.capture() as captured:
-            console.print(table)
-        print(*(line.rstrip() for line in captured.get().splitlines()), sep="\n")
-    if most is not None and len(rows) > most:
-        say(f"and {len(rows) - most:,} more")
+        table.add_row(*(printable(shown(cell)) for cell in row))
+    console.print(table)
+    say(f"and {len(rows) - most:,} more" if most is not None and len(rows) > most else "")
 
 
-def number(value: float) -> str:
-    """Format a count or a sum of weights with thousands separators."""
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.4f}"
+def shown(value: Any) -> str:
+    """Return a value as people read it: counts with commas, numbers with four digits."""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(shown, value))
+    return " ".join(str(value).split())
 
 
-def rate(n_rows: int, seconds: float) -> str:
-    """Format the number of rows per second."""
-    return f"{n_rows / seconds:,.0f} rows a second"
-
-
-def finite(value: Any) -> Any:
-    """Return the value for JSON: None for a number that is not finite."""
+def _finite(value: Any) -> Any:
+    """Return a value for JSON: None for numbers that are not finite."""
+    if isinstance(value, Mapping):
+        return {str(name): _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def show_json(figures: dict[str, Any]) -> None:
-    """Write one JSON object to stdout."""
-    value = {k: printable(v) if isinstance(v, str | Path) else v for k, v in figures.items()}
-    print(json.dumps(value, indent=2, allow_nan=False, default=str))
 
 
 def _console() -> Any:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from streamgda.errors import InvalidParameterError
-from streamgda.runtime.parameters import LEAST, as_integer, as_number, as_numbers, refuse
+from streamgda.runtime.parameters import LEAST, as_integer, as_number, refuse
 
 _BLOCK_VALUES = 1 << 16  # half a MiB of float64: a block fits in the cache of a core
 _N_FACTORS = 4
@@ -33,19 +31,15 @@ class GaussianStream:
     seed : int, default=0
         Random seed, not negative.
     dtype : dtype, default="float64"
-        Type of the rows: a floating type, or an integer type to which values are rounded and
-        clipped.
+        Type of the rows: a floating type, or an integer type of at most 32 bits, to which values
+        are rounded and clipped.
     separation : float, default=3.0
-        Root mean square distance between two class means, in units of `scale`.
+        Root mean square distance between two class means, in standard deviations of a feature.
     priors : array-like of shape (K,), default=None
         Class probabilities; equal if None.
-    tied : bool, default=False
-        Give all classes the same covariance.
     loc : float, default=None
-        Centre of the class means; if None, 0, or the middle of an integer type's range.
-    scale : float, default=None
-        Root mean square standard deviation of a feature within a class, on average over the
-        draws; if None, 1, or 16 for an integer type.
+        Centre of the class means; if None, 0, or the middle of an integer type's range. The
+        standard deviation of a feature is 1, or 16 for an integer type.
     period : float, default=None
         Number of rows in which the class means complete one rotation: after a quarter of them,
         each mean is where the next one was at row 0; after half of them, on the other side of
@@ -89,39 +83,34 @@ class GaussianStream:
         dtype: Any = "float64",
         separation: float = 3.0,
         priors: Any = None,
-        tied: bool = False,
         loc: float | None = None,
-        scale: float | None = None,
         period: float | None = None,
     ) -> None:
-        self.n_features = as_integer("n_features", n_features, "an integer >= 1", 1)
-        self.n_classes = as_integer("n_classes", n_classes, "an integer >= 1", 1)
+        self.n_features = d = as_integer("n_features", n_features, "an integer >= 1", 1)
+        self.n_classes = k = as_integer("n_classes", n_classes, "an integer >= 1", 1)
         self.seed = as_integer("seed", seed, "an integer >= 0", 0, (1 << 128) - 1)
-        self.dtype = _numeric(dtype)
-        middle, unit = (0.0, 1.0) if self.dtype.kind == "f" else (_middle(self.dtype), 16.0)
-        loc = middle if loc is None else as_number("loc", loc, "a finite number")
-        scale = unit if scale is None else as_number("scale", scale, "a number above 0", LEAST)
+        self.dtype = np.dtype(dtype)
+        if self.dtype.kind not in "iuf" or (self.dtype.kind != "f" and self.dtype.itemsize > 4):
+            raise refuse("dtype", dtype, "a floating type, or an integer type of at most 32 bits")
+        self._limits = None if self.dtype.kind == "f" else np.iinfo(self.dtype)
+        middle = (self._limits.min + self._limits.max + 1) / 2 if self._limits else 0.0
+        self._loc = middle if loc is None else as_number("loc", loc, "a finite number")
         separation = as_number("separation", separation, "a number >= 0", 0)
         if period is not None:
             period = as_number("period", period, "a number of rows above 0, or None", LEAST)
         self.period = period
-        self.priors = _priors(priors, self.n_classes)
-        self._thresholds = np.cumsum(self.priors)
-        self._thresholds /= self._thresholds[-1]
-        self._block_rows = max(1, _BLOCK_VALUES // self.n_features)
-
-        shape = (self.n_classes, self.n_features)
-        own = (1 if tied else self.n_classes, self.n_features)
-        rng = self._generator(0)
-        spread = scale * separation / np.sqrt(2 * self.n_features)
-        self._loc = loc
-        self.means = loc + spread * rng.standard_normal(shape)
+        self.priors = np.full(k, 1 / k) if priors is None else np.array(priors, float)
+        good = self.priors.shape == (k,) and (self.priors >= 0).all()
+        if not good or not np.isclose(self.priors.sum(), 1):
+            raise refuse("priors", priors, f"{k} non-negative numbers with sum 1")
+        self._thresholds = np.cumsum(self.priors) / self.priors.sum()
+        self._block_rows = max(1, _BLOCK_VALUES // d)
+        rng, scale = self._generator(0), 16.0 if self._limits else 1.0
+        self.means = self._loc + scale * separation / np.sqrt(2 * d) * rng.standard_normal((k, d))
         # Half of each feature's variance is independent, half comes from shared factors.
-        factors = min(_N_FACTORS, self.n_features)
-        deviations = scale * np.sqrt(rng.uniform(0.25, 0.75, own))
-        loadings = scale * np.sqrt(0.5 / factors) * rng.standard_normal((factors, *own))
-        self._deviations = np.broadcast_to(deviations, shape)
-        self._loadings = np.broadcast_to(loadings, (factors, *shape))
+        factors = min(_N_FACTORS, d)
+        self._deviations = scale * np.sqrt(rng.uniform(0.25, 0.75, (k, d)))
+        self._loadings = scale * np.sqrt(0.5 / factors) * rng.standard_normal((factors, k, d))
 
     def __repr__(self) -> str:
         return (
@@ -167,9 +156,12 @@ class GaussianStream:
         ((2, 2), array([0, 0]))
         """
         start = as_integer("start", start, "an integer >= 0", 0)
-        return self._rows(
-            start, as_integer("stop", stop, f"an integer >= start={start}", start), self._block
-        )
+        stop = as_integer("stop", stop, f"an integer >= start={start}", start)
+        size = self._block_rows
+        blocks = [self._block(index) for index in range(start // size, max(1, -(-stop // size)))]
+        skipped = slice(start % size, start % size + stop - start)
+        X, y = (np.concatenate(parts)[skipped] for parts in zip(*blocks, strict=True))
+        return X, y
 
     def batches(
         self, n_rows: int, batch_rows: int = 10_000
@@ -202,26 +194,10 @@ class GaussianStream:
         """
         n_rows = as_integer("n_rows", n_rows, "an integer >= 0", 0)
         batch_rows = as_integer("batch_rows", batch_rows, "an integer >= 1", 1)
-        block = functools.lru_cache(maxsize=1)(
-            self._block
-        )  # consecutive batches often share a block
-        return (
-            self._rows(start, min(start + batch_rows, n_rows), block)
-            for start in range(0, n_rows, batch_rows)
-        )
+        starts = range(0, n_rows, batch_rows)
+        return (self.rows(start, min(start + batch_rows, n_rows)) for start in starts)
 
-    def _rows(
-        self, start: int, stop: int, block: Callable[[int], tuple[np.ndarray, np.ndarray]]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        X = np.empty((stop - start, self.n_features), self.dtype)
-        y = np.empty(stop - start, np.int64)
-        size = self._block_rows
-        for index in range(start // size, -(-stop // size)):
-            first, last = max(start, index * size), min(stop, (index + 1) * size)
-            for out, values in zip((X, y), block(index), strict=True):
-                out[first - start : last - start] = values[first - index * size :][: last - first]
-        return X, y
-
+    @functools.lru_cache(maxsize=2)  # noqa: B019  (consecutive batches share a block)
     def _block(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         rng = self._generator(1, index)
         y = np.searchsorted(self._thresholds, rng.random(self._block_rows), side="right")
@@ -230,8 +206,8 @@ class GaussianStream:
         for loadings in self._loadings:
             X += rng.standard_normal((self._block_rows, 1)) * loadings[y]
         X += self.means[y] if self.period is None else self._moved_means(index, y, self.period)
-        if self.dtype.kind != "f":
-            X = np.clip(np.rint(X), *_bounds(self.dtype))
+        if self._limits is not None:
+            X = np.clip(np.rint(X), self._limits.min, self._limits.max)
         return X.astype(self.dtype), y
 
     def _moved_means(self, index: int, y: np.ndarray, period: float) -> np.ndarray:
@@ -244,34 +220,3 @@ class GaussianStream:
         return np.random.Generator(
             np.random.Philox(np.random.SeedSequence(self.seed, spawn_key=key))
         )
-
-
-def _numeric(dtype: Any) -> np.dtype:
-    with contextlib.suppress(TypeError):
-        found = np.dtype(dtype)
-        if found.kind in "iuf":
-            return found
-    raise refuse("dtype", dtype, "a floating or integer type")
-
-
-def _middle(dtype: np.dtype) -> float:
-    info = np.iinfo(dtype)
-    return (int(info.min) + int(info.max) + 1) / 2
-
-
-def _bounds(dtype: np.dtype) -> tuple[float, float]:
-    """Return the least and the greatest float64 values that the integer type can hold."""
-    info = np.iinfo(dtype)
-    high = float(info.max)
-    return float(info.min), high if int(high) <= info.max else float(np.nextafter(high, 0))
-
-
-def _priors(priors: Any, n_classes: int) -> np.ndarray:
-    if priors is None:
-        return np.full(n_classes, 1 / n_classes)
-    priors = as_numbers("priors", priors, f"{n_classes} non-negative numbers with sum 1")
-    if priors.shape != (n_classes,) or not (priors >= 0).all() or not np.isclose(priors.sum(), 1):
-        raise InvalidParameterError(
-            f"priors must be {n_classes} non-negative numbers with sum 1, not {priors.tolist()}"
-        )
-    return priors

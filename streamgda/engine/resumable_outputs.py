@@ -24,7 +24,7 @@ from streamgda.errors import (
     SourceNotFoundError,
     printable,
 )
-from streamgda.rows.opening import GROUP_ROWS, is_table_path, table_files
+from streamgda.rows.opening import is_table_path, table_files
 from streamgda.rows.sources import RowSource
 from streamgda.rows.zarr import StoredRows
 from streamgda.runtime.parameters import shown
@@ -67,9 +67,9 @@ class FileOutput(NamedTuple):
 _TABLE = FileOutput(
     lambda path, *about: table_files(path).writing_table(path, *about),
     lambda path: path,
-    GROUP_ROWS,
+    1 << 16,  # rows of scores that are written together: a row group of Parquet
 )
-ENDINGS = ".parquet, .arrow or .csv (a table), "
+ENDINGS = ".parquet or .csv (a table), "
 
 _CHUNK_BYTES = 4 << 20  # of scores, at most
 _EVERY = 10.0  # seconds between two updates of the attribute, at least
@@ -120,7 +120,7 @@ class Output(Resumable):
         if asked.keys and self._kind is not _TABLE:
             raise InvalidParameterError(
                 f"keys={shown(asked.keys)} are columns of a table, and out is {shown(out)}; "
-                f"expected the path of a .parquet, .arrow or .csv file"
+                f"expected the path of a .parquet or .csv file"
             )
         self.title = "out" if self.array is out else printable(out)
         self._rows, self._asked = rows, asked

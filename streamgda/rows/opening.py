@@ -1,22 +1,14 @@
-"""`open_store`: rows and labels in files of any kind, opened for reading.
-
-A new kind of files takes an opener in the module of its adapter, and one line in `KINDS`.
-"""
+"""`open_store`: rows and labels in zarr stores and in tables, opened for reading."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from pathlib import Path, PurePath
-from typing import Any, NamedTuple, Unpack, overload
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, overload
 
 from streamgda.errors import InvalidParameterError, SourceError
-from streamgda.runtime.parameters import (
-    ColumnNames,
-    TableOptions,
-    refuse,
-    require,
-)
+from streamgda.runtime.parameters import refuse, require
 from streamgda.runtime.retry import raised_as
 from streamgda.storage.files import local_path
 from streamgda.storage.opening import check_exists, named, open_node
@@ -68,25 +60,10 @@ def _member(group: Any, path: Any, name: str, what: str) -> Any:
 
 
 _ZARR = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
-GROUP_ROWS = 1 << 16  # of scores that are written to a table together: row groups of Parquet
 _SUFFIXES = {
     **dict.fromkeys((".parquet", ".parq", ".pq"), "parquet"),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), "ipc"),
-    **dict.fromkeys((".csv", ".tsv", ".txt", ".data"), "csv"),
-}
-# Files of other kinds, and the line that hands their rows over.
-_OTHERS = {
-    **dict.fromkeys((".h5", ".hdf5"), "HDF5: pass h5py.File(path)['X']"),
-    **dict.fromkeys((".nc", ".nc4"), "NetCDF: pass xarray.open_dataarray(path)"),
-    **dict.fromkeys((".tif", ".tiff"), "GeoTIFF: pass rioxarray.open_rasterio(path)"),
-    ".h5ad": "AnnData: pass anndata.read_h5ad(path).X, and labels from its obs",
-    ".mat": "MATLAB's: pass scipy.io.loadmat(path)['X'] or h5py.File(path)['X']",
-    ".safetensors": "safetensors: pass safetensors.numpy.load_file(path)['X']",
-    **dict.fromkeys((".jsonl", ".ndjson"), "JSON lines: pass pandas.read_json(path, lines=True)"),
-    ".orc": "ORC: pass pandas.read_orc(path)",
-    ".npy": "NumPy's: pass numpy.load(path, mmap_mode='r')",
-    ".npz": "NumPy's: pass numpy.load(path)['X'], or `streamgda convert` it",
-    **dict.fromkeys((".xls", ".xlsx"), "Excel's: pass pandas.read_excel(path)"),
+    **dict.fromkeys((".csv", ".tsv"), "csv"),
 }
 
 
@@ -96,14 +73,6 @@ def format_of(name: str) -> str | None:
     return _SUFFIXES.get(PurePath(name.rstrip("/").lower().removesuffix(".gz")).suffix)
 
 
-def refuse_other_kinds(path: Any) -> None:
-    """Raise `SourceError` for a file of a kind that is handed over in another way."""
-    suffix = PurePath(str(path).lower()).suffix
-    local = local_path(path) if isinstance(path, str | os.PathLike) else None
-    if suffix in _OTHERS and local is not None and local.is_file():
-        raise SourceError(f"{path} is {_OTHERS[suffix]}")
-
-
 def is_table(path: Any) -> bool:
     """Return whether a path or URL is that of a table, by its name or the files in its folder."""
     if not isinstance(path, str | os.PathLike):
@@ -111,74 +80,26 @@ def is_table(path: Any) -> bool:
     if format_of(str(path)) is not None:
         return True
     local = local_path(path)
-    return local is not None and local.is_dir() and _holds_table(local)
-
-
-def _holds_table(folder: Path) -> bool:
-    for _, _, names in os.walk(folder):
-        if any(name in _ZARR for name in names):
-            return False
-        if any(is_part(name, "") for name in names):
-            return True
-    return False
+    if local is None or not local.is_dir() or any((local / name).exists() for name in _ZARR):
+        return False
+    return any(format_of(name) is not None for _, _, names in os.walk(local) for name in names)
 
 
 def table_files(path: Any) -> Any:
-    """Import `streamgda.rows.table_files`, which needs pyarrow; the error names the extra."""
+    """Import `streamgda.rows.files`, which needs pyarrow; the error names the extra."""
     require("pyarrow.dataset", "arrow", f"tables such as {path}")
-    from streamgda.rows import table_files  # noqa: PLC0415
+    from streamgda.rows import files  # noqa: PLC0415
 
-    return table_files
-
-
-def _open_table(path: Any, X: str, y: str | None, **options: Any) -> tuple[Any, Any]:
-    return table_files(path).open_table(path, X, y, **options)
-
-
-def is_part(path: str, folder: str) -> bool:
-    """Return whether a file in a folder is a part of its table."""
-    inside = path.removeprefix(folder).strip("/").split("/")
-    hidden = any(part.startswith(("_", ".")) for part in inside)
-    # A text under these names may be notes.
-    return not hidden and format_of(path) is not None and not path.endswith((".txt", ".data"))
+    return files
 
 
 def is_table_path(out: Any) -> bool:
     """Return whether scores go to a table, by the name of the path."""
     path = local_path(out)
-    return path is not None and format_of(str(path)) is not None
+    return path is not None and path.suffix.lower() in (".parquet", ".csv")
 
 
-# --- kinds of files -------------------------------------------------------------------------------
-
-
-class FileKind(NamedTuple):
-    """A kind of files.
-
-    Attributes
-    ----------
-    accepts : callable
-        Called with the path; returns True if it is of this kind. Libraries are not imported.
-    opener : callable
-        Called as ``opener(path, X, y, **options)`` with the options of `open_store` that the
-        caller gave; returns the rows, and the labels or None.
-    options : tuple of str
-        Names of the options that it takes.
-    """
-
-    accepts: Callable[[Any], bool]
-    opener: Callable[..., tuple[Any, Any]]
-    options: tuple[str, ...]
-
-
-_TABLES = FileKind(
-    is_table, _open_table, ("label", "features", "storage_options", *TableOptions.__annotations__)
-)
-# In the order in which they are asked; what no other kind accepts is zarr.
-KINDS: tuple[FileKind, ...] = (
-    _TABLES,
-    FileKind(lambda path: True, open_arrays, ("storage_options",)),
-)
+# --- rows and labels ------------------------------------------------------------------------------
 
 
 @overload
@@ -198,34 +119,36 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
     X: str = "X",
     y: str | None = "y",
     *,
-    label: str | int | None = None,
-    features: ColumnNames | None = None,
+    label: str | None = None,
+    features: str | Sequence[str] | None = None,
+    drop: str | Sequence[str] = (),
+    format: Any = None,
     storage_options: Mapping[str, Any] | None = None,
-    **table: Unpack[TableOptions],
 ) -> tuple[Any, Any]:
     """Open the rows and the labels of a zarr group or another file for reading.
 
     Parameters
     ----------
     path : path, URL or zarr store
-        A file is read as its name says, otherwise as a zip file of zarr; a directory as a zarr
-        store. URLs are read through fsspec:
+        A table by its name (``.parquet``, ``.feather``, ``.arrow``, ``.csv``, ``.tsv``, also as
+        ``.gz``) or a folder of them; anything else is zarr. URLs are read through fsspec:
         ``http://``, ``s3://`` (with s3fs) and others.
     X : str
         Name of the zarr array of rows.
     y : str or None
         Name of the zarr array of labels; None if labels are not needed.
-    label : str or int, optional
-        Name or number of the column of labels, for tables.
-    features : str, int or slice, or sequence of them, optional
-        Names or numbers of the columns of features, for tables; by default all but the labels and
-        what pandas wrote as an index. A column of lists is all features.
+    label : str, optional
+        Tables: name of the column of labels.
+    features : str or sequence of str, optional
+        Tables: names of the columns of features; by default all but `label`, `drop` and what pandas
+        wrote as an index. A column of lists is all features.
+    drop : str or sequence of str, optional
+        Tables: names of columns that are no features.
+    format : {"parquet", "feather", "csv"} or pyarrow.dataset.FileFormat, optional
+        Tables: format of files with other names, or with options of pyarrow, such as
+        ``CsvFileFormat(ParseOptions(delimiter=";"))``.
     storage_options : dict, optional
         Options of the file system of a URL: credentials, an endpoint.
-    **table
-        Options of tables: `drop` (columns that are left out), and of text `format`, `header`,
-        `delimiter`, `na_values`, `keep_default_na`, `encoding`, `decimal` and `comment`; see
-        `streamgda.runtime.parameters.TableOptions`.
 
     Returns
     -------
@@ -260,22 +183,15 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
         if not isinstance(name, str):
             raise refuse(argument, name, "the name of an array")
     local_path(path)  # refuses what cannot be one
-    refuse_other_kinds(path)
-    named = table.get("format") is None
-    kind = next(kind for kind in KINDS if kind.accepts(path)) if named else _TABLES
-    given = {
-        "label": label,
-        "features": features,
-        "storage_options": storage_options,
-        **table,
-    }
-    options = {name: value for name, value in given.items() if value is not None}
-    for name, value in options.items():
-        if name not in kind.options:
-            check_exists(path)
-            what = name if isinstance(value, Mapping) else f"{name}={value!r}"  # credentials
-            raise InvalidParameterError(
-                f"{what} does not apply to {path}, which is opened with "
-                f"{', '.join(kind.options) or 'no options'}"
-            )
-    return kind.opener(path, X, y, **options)
+    tables = {"label": label, "features": features, "drop": drop or None, "format": format}
+    given = {name: value for name, value in tables.items() if value is not None}
+    if format is not None or is_table(path):
+        options: dict[str, Any] = {**given, "storage_options": storage_options}
+        return table_files(path).open_table(path, labelled=y is not None, **options)
+    check_exists(path)
+    if given:
+        raise InvalidParameterError(
+            f"{' and '.join(given)} given, and {path} is no table: .parquet, .feather, .csv, a "
+            f"folder of them, or files with a format"
+        )
+    return open_arrays(path, X, y, storage_options=storage_options)

@@ -7,7 +7,6 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, Self
 
 import numpy as np
@@ -192,10 +191,6 @@ class RowSource:
             Scores of invalid rows.
         """
         return scores
-
-    def holds(self, path: Path) -> bool:
-        """Return whether the rows are in this file, or in the folder that it would be in."""
-        return False
 
     def place(self, row: int, column: int | None = None) -> str:
         """Return the array and the chunk or block that hold a row, or an empty string."""

@@ -99,7 +99,7 @@ def replacing(place: Any) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def aside(path: Path) -> Iterator[Path]:
+def aside(path: Path, suffix: str = "") -> Iterator[Path]:
     """Yield a path to a new file or directory to be written, which is moved to `path` on leaving.
 
     It is in the same folder, which is made if it is missing. On an error, nothing is left of it.
@@ -109,8 +109,10 @@ def aside(path: Path) -> Iterator[Path]:
     ----------
     path : Path
         Not a directory, unless an empty one.
+    suffix : str
+        Suffix of the yielded path, for writers that depend on it.
     """
-    partial = path.with_name(f"{path.name[:50]}.{secrets.token_hex(4)}.partial")
+    partial = path.with_name(f"{path.name[:50]}.{secrets.token_hex(4)}.partial{suffix}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield partial
@@ -195,8 +197,8 @@ def _at_url(url: Any, method: str, *values: Any, **options: Any) -> Any:
     try:
         files, name = url_to_fs(str(url))
         return getattr(files, method)(name, *values, **options)
+    except FileNotFoundError:
+        raise
     except Exception as error:  # the kind depends on the file system
-        if isinstance(error, FileNotFoundError) and not values:
-            raise
         kind, done = (WriteError, "written") if values else (ReadError, "read")
         raise kind(f"{url} cannot be {done}: {error}") from cause_of(error)

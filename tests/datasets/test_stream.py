@@ -44,12 +44,12 @@ class TestGaussianStream:
         assert len(np.unique(np.concatenate([X, far]), axis=0)) == 50_003
 
     def test_separation_and_scale(self):
-        stream = GaussianStream(30, 400, separation=4.0, scale=0.5, loc=-7.0)
+        stream = GaussianStream(30, 400, separation=4.0, loc=-7.0)
         distance = np.linalg.norm(stream.means[::2] - stream.means[1::2], axis=1)
-        assert np.sqrt((distance**2).mean()) == pytest.approx(4.0 * 0.5, rel=0.05)
-        assert stream.means.mean() == pytest.approx(-7, abs=0.01)
+        assert np.sqrt((distance**2).mean()) == pytest.approx(4.0, rel=0.05)
+        assert stream.means.mean() == pytest.approx(-7, abs=0.02)
         variance = np.trace(stream.covariances, axis1=1, axis2=2).mean() / 30
-        assert variance == pytest.approx(0.5**2, rel=0.05)
+        assert variance == pytest.approx(1, rel=0.05)
 
     def test_the_same_from_a_copy_and_other_from_another_seed(self):
         stream = GaussianStream(3, 4, seed=1)
@@ -70,10 +70,9 @@ class TestGaussianStream:
             X[:], y[:] = 0, 0
         np.testing.assert_array_equal(np.concatenate(got), expected)
 
-    @pytest.mark.parametrize("tied", [False, True])
-    def test_the_rows_follow_the_gaussians(self, tied):
+    def test_the_rows_follow_the_gaussians(self):
         priors = [0.5, 0.0, 0.2, 0.3]
-        stream = GaussianStream(5, 4, priors=priors, tied=tied, loc=100.0, scale=3.0, seed=3)
+        stream = GaussianStream(5, 4, priors=priors, loc=100.0, seed=3)
         X, y = stream.rows(0, 200_000)
         assert stream.priors.tolist() == priors
         np.testing.assert_allclose(np.bincount(y, minlength=4) / len(y), priors, atol=0.005)
@@ -85,23 +84,19 @@ class TestGaussianStream:
             np.testing.assert_allclose(Z.mean(axis=0), 0, atol=5 * error)
             np.testing.assert_allclose(Z.T @ Z / len(Z), np.eye(5), atol=5 * np.sqrt(2) * error)
             np.testing.assert_allclose((Z**4).mean(axis=0), 3, atol=5 * np.sqrt(96) * error)
-        assert (np.ptp(stream.covariances, axis=0) == 0).all() == tied
 
     @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int32"])
     def test_integers_are_rounded_and_clipped(self, dtype):
         info = np.iinfo(dtype)
         middle = (int(info.min) + int(info.max) + 1) / 2
         stream = GaussianStream(4, 3, dtype=dtype)
-        real = GaussianStream(4, 3, loc=middle, scale=16.0)
-        np.testing.assert_array_equal(stream.means, real.means)
-        expected = np.clip(np.round(real.rows(0, 2000)[0]), info.min, info.max)
-        np.testing.assert_array_equal(stream.rows(0, 2000)[0], expected)
-        below = GaussianStream(2, 2, loc=0.0, scale=1e30).rows(0, 100)[0] < 0
-        for name in (dtype, "int64", "uint64"):  # beyond the type
-            found = GaussianStream(2, 2, dtype=name, loc=0.0, scale=1e30).rows(0, 100)[0]
-            info = np.iinfo(name)
-            assert (found[below] == info.min).all()
-            assert (found[~below] >= info.max - info.max // 2**50).all()
+        real = GaussianStream(4, 3)
+        np.testing.assert_allclose(stream.means, middle + 16 * real.means)
+        expected = np.round(middle + 16 * real.rows(0, 2000)[0])
+        found = stream.rows(0, 2000)[0]
+        np.testing.assert_allclose(found, np.clip(expected, info.min, info.max), atol=1)
+        outside = GaussianStream(4, 3, dtype=dtype, loc=float(info.max) + 100).rows(0, 100)[0]
+        assert outside.max() == info.max
 
     @pytest.mark.parametrize(
         ("changed", "message"),
@@ -112,11 +107,11 @@ class TestGaussianStream:
             ({"seed": -1}, "seed=-1; expected an integer >= 0"),
             ({"dtype": "complex128"}, "dtype"),
             ({"dtype": "bool"}, "dtype"),
-            ({"priors": [1.0]}, "priors must be 2 non-negative numbers"),
+            ({"priors": [1.0]}, r"priors=\[1.0\]; expected 2 non-negative numbers"),
             ({"priors": [0.5, 0.6]}, "priors"),
             ({"priors": [1.5, -0.5]}, "priors"),
             ({"priors": [np.nan, 1]}, "priors"),
-            ({"scale": 0.0}, "scale"),
+            ({"dtype": "int64"}, "an integer type of at most 32 bits"),
             ({"separation": -1.0}, "separation"),
             ({"loc": np.inf}, "loc"),
         ],

@@ -283,8 +283,8 @@ DOORS = {
     ),
     "save": NB.save,
     "save moments": ClassMoments().update(X, Y).save,
-    "convert": lambda path: convert(X, path),
-    "convert to a store": lambda path: convert(X, LocalStore(path)),
+    "convert": lambda path: convert(X, Y, path),
+    "convert to a store": lambda path: convert(X, None, LocalStore(path)),
     "a checkpoint": lambda path: accumulate(X, Y, checkpoint=path),
 }
 COMMANDS = {

@@ -339,19 +339,11 @@ def test_messages_name_features():
 
 def test_conversion_keeps_names():
     memory = zarr.storage.MemoryStore
-    for source, options in (
-        (FRAME, {"labels": LABELS}),
-        (stored(FRAME), {"labels": LABELS}),
-        (batches(FRAME), {}),
-    ):
-        group = convert(source, memory(), **options)
+    for source, labels in ((FRAME, LABELS), (stored(FRAME), LABELS)):
+        group = convert(source, labels, memory())
         assert group["X"].attrs["feature_names"] == [*NAMES]
         assert accumulate(group["X"], group["y"]).feature_names == NAMES
-    assert "feature_names" not in convert(ROWS, memory())["X"].attrs
-    with pytest.raises(
-        InvalidDataError, match="the first batch expected the same names in another"
-    ):
-        convert([FRAME, TURNED], memory())
+    assert "feature_names" not in convert(ROWS, LABELS, memory())["X"].attrs
 
 
 @pytest.fixture

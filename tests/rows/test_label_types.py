@@ -7,7 +7,6 @@ from pathlib import Path
 import dask.array as da
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import rioxarray  # noqa: F401  (adds `rio` to arrays)
@@ -99,11 +98,6 @@ def read_csv(path, like):
     return [kind(text) for text in texts]
 
 
-def read_arrow(path):
-    with pa.ipc.open_file(str(path)) as file:
-        return file.read_all()["label"].to_numpy()
-
-
 def everywhere(model, options, dtype, like, folder):
     """Yield the predictions as every kind of result, and the name of it."""
     lazy = da.from_array(ROWS, chunks=(25, 2))
@@ -114,7 +108,6 @@ def everywhere(model, options, dtype, like, folder):
     yield "zarr of dask", model.predict(lazy, out=folder / "b", **options)[:]
     yield "saved", type(model).from_bytes(model.to_bytes()).predict(ROWS, **options)
     yield "csv", read_csv(model.predict(ROWS, out=folder / "c.csv", **options), like)
-    yield "arrow", read_arrow(model.predict(ROWS, out=folder / "c.arrow", **options))
     path = model.predict(ROWS, out=folder / "c.parquet", **options)
     yield "parquet", pq.read_table(path)["label"].to_numpy()
     yield "xarray", np.ravel(model.predict(SCENE, features="band", **options))

@@ -70,7 +70,7 @@ def failures(server, url, query):
     yield "/rows/X/zarr.json", lambda: open_store(f"{url}/rows")
     yield "/rows/X/c/1/0", lambda: accumulate(*open_store(f"{url}/rows"))
     yield "/rows/X/c/1/0", lambda: model.predict(open_store(f"{url}/rows", y=None)[0])
-    yield "/rows.parquet", lambda: accumulate(*open_store(f"{url}/rows.parquet"))
+    yield "/rows.parquet", lambda: accumulate(*open_store(f"{url}/rows.parquet", label="y"))
     yield "/nb", lambda: streamgda.load(f"{url}/nb")
     yield "", lambda: lose(f"tls://user:{SECRET}@scheduler:8786")
     yield "", lambda: open_store(f"{url}/absent{query}")
@@ -90,7 +90,7 @@ def failures(server, url, query):
     yield "", lambda: streamgda.load(f"nothing://k:{SECRET}@rows{query}")
     yield "", lambda: model.save(f"{url}/other{query}")
     yield "", lambda: model.predict(rows[0], out=f"{url}/other{query}")
-    yield "", lambda: convert(rows[0], f"{url}/other{query}")
+    yield "", lambda: convert(rows[0], None, f"{url}/other{query}")
     yield "", lambda: accumulate(*rows, checkpoint=f"{url}/other{query}")
     yield "", lambda: accumulate(f"{url}/rows{query}", rows[1])
 
@@ -112,7 +112,8 @@ def test_errors_hold_no_secret(server, query):
 @pytest.mark.parametrize("name", ["rows", "rows.parquet"])
 def test_results_and_outputs_hold_no_secret(server, tmp_path, capsys, name):
     url = server.url.replace("://", f"://user:{SECRET}@")
-    X, y = open_store(f"{url}/{name}{f'?sig={SECRET}' * (name != 'rows')}")
+    labels = {} if name == "rows" else {"label": "y"}
+    X, y = open_store(f"{url}/{name}{f'?sig={SECRET}' * (name != 'rows')}", **labels)
     moments = accumulate(X, y, checkpoint=tmp_path / "kept", progress=True)
     model = GaussianNB().fit(X, y)
     model.save(tmp_path / "model")

@@ -54,15 +54,14 @@ def test_r(tmp_path):
     if subprocess.run(library, capture_output=True, check=False).returncode:
         pytest.skip("the package jsonlite of R is not installed")
     X, y = blobs()
-    model = QuadraticDiscriminantAnalysis().fit(X, y)
+    model = QuadraticDiscriminantAnalysis(store_covariance=True, ddof=1).fit(X, y)
     model.save(tmp_path / "model.npz", offset=7)
     (tmp_path / "read.R").write_text(R + CHECK)
     done = subprocess.run(
         ["Rscript", "read.R"], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     *rows, last = done.stdout.splitlines()
-    covariance = model.moments_.covariance(ddof=1)
     means, covariances = np.loadtxt(rows[:3]), np.loadtxt(rows[3:])
     np.testing.assert_allclose(means, model.means_, rtol=1e-15)
-    np.testing.assert_allclose(covariances.reshape(3, 4, 4), covariance, rtol=1e-12)
-    assert last.split() == ["estimator", "7", *map(str, model.moments_.class_count)]
+    np.testing.assert_allclose(covariances.reshape(3, 4, 4), model.covariance_, rtol=1e-12)
+    assert last.split() == ["estimator", "7", *map(str, model.class_count_)]

@@ -1,0 +1,488 @@
+"""Tables in files by `pyarrow.dataset`: Parquet, Feather and CSV, one file or a folder of them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from fsspec.core import url_to_fs  # type: ignore[import-untyped]
+from pyarrow import csv
+
+from streamgda.errors import (
+    InvalidDataError,
+    InvalidParameterError,
+    ReadError,
+    SourceError,
+    SourceNotFoundError,
+    printable,
+)
+from streamgda.rows.opening import format_of
+from streamgda.rows.sources import RowSource
+from streamgda.runtime.retry import raised_as
+from streamgda.storage.files import aside
+
+_BATCH_BYTES = 1 << 22  # of rows that are decoded at a time, unless they are a whole row group
+_TEXT_BYTES = 1 << 24  # of blocks of text in flight
+_PIECE_BYTES = 1 << 23  # of a remote file that a request returns
+_INDEX = ("", "Unnamed: 0")  # columns of CSV in which pandas writes an index
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Table:
+    """Files with the same columns, as one table.
+
+    Attributes
+    ----------
+    path : str
+        Without passwords, for errors.
+    schema : pyarrow.Schema
+        Names of the columns, and the types that hold the values of all files.
+    fragments : list of pyarrow.dataset.Fragment
+        The files, in the order of their names.
+    groups : list of list of int
+        Rows of each row group of each file; files that are not Parquet have one.
+    filesystem : fsspec file system
+    """
+
+    path: str
+    schema: Any
+    fragments: list[Any]
+    groups: list[list[int]]
+    filesystem: Any
+
+    @classmethod
+    def of(
+        cls, path: Any, format: Any = None, storage_options: Mapping[str, Any] | None = None
+    ) -> Self:
+        """Open a file or a folder; raise SourceNotFoundError or SourceError if it is no table."""
+        with raised_as(SourceError, f"{path} cannot be opened"):
+            filesystem, name = url_to_fs(os.fspath(path), **(storage_options or {}))
+            try:
+                folder = name if filesystem.info(name)["type"] == "directory" else None
+            except FileNotFoundError:
+                raise SourceNotFoundError(f"{path} does not exist") from None
+            paths = sorted(p for p in filesystem.find(name) if format_of(p)) if folder else [name]
+            if not paths:
+                raise SourceError(f"{path} is a folder without .parquet, .feather or .csv files")
+            format = format or format_of(paths[0]) or "parquet"
+            if format == "csv":
+                format = ds.CsvFileFormat(
+                    csv.ParseOptions(delimiter="\t" if ".tsv" in name.lower() else ","),
+                    convert_options=csv.ConvertOptions(strings_can_be_null=True),
+                )
+            dataset = ds.dataset(
+                paths,
+                format=format,
+                filesystem=filesystem,
+                partitioning=folder and "hive",
+                partition_base_dir=folder,
+            )
+            fragments = list(dataset.get_fragments())
+            schemas = [dataset.schema, *(f.physical_schema for f in fragments)]
+            schema = pa.unify_schemas(schemas, promote_options="permissive")
+            groups = [
+                [group.num_rows for group in f.row_groups] if _is_parquet(f) else [f.count_rows()]
+                for f in fragments
+            ]
+        return cls(printable(path), schema, fragments, groups, filesystem)
+
+    def with_types(self, kinds: Mapping[str, Any]) -> Self:
+        """Return the table with columns that are read as other types."""
+        fields = [f.with_type(kinds.get(f.name, f.type)) for f in self.schema]
+        return replace(self, schema=pa.schema(fields, self.schema.metadata))
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return sum(map(sum, self.groups))
+
+    @property
+    def is_text(self) -> bool:
+        """True if the files are CSV, whose types are those of the first rows."""
+        return isinstance(self.fragments[0].format, ds.CsvFileFormat)
+
+    @property
+    def is_remote(self) -> bool:
+        """True if the files are elsewhere, and Parquet, and are requested as a whole."""
+        return "file" not in self.filesystem.protocol and _is_parquet(self.fragments[0])
+
+    def have_nulls(self, names: Sequence[str]) -> bool:
+        """Return whether values of columns may be null; only Parquet says so without reading."""
+        for fragment in self.fragments:
+            if not _is_parquet(fragment):
+                return True
+            about = fragment.metadata
+            for group in range(about.num_row_groups):
+                found = map(about.row_group(group).column, range(about.num_columns))
+                own = [c.statistics for c in found if c.path_in_schema.partition(".")[0] in names]
+                if len(own) < len(names) or any(s is None or s.null_count for s in own):
+                    return True
+        return False
+
+    def batches(self, columns: Sequence[str], start: int, row_bytes: int) -> Iterator[Any]:
+        """Yield the record batches of columns from a row on."""
+        options: dict[str, Any] = {"batch_readahead": 1, "fragment_readahead": 1}
+        # pyarrow 26 crashes where a scan of Feather on threads is not read to its end.
+        options["use_threads"] = not isinstance(self.fragments[0].format, ds.IpcFileFormat)
+        options["batch_size"] = max(1, min(1 << 15, _BATCH_BYTES // row_bytes))
+        for file, sizes in zip(self.fragments, self.groups, strict=True):
+            skipped, start = start, max(0, start - sum(sizes))
+            if skipped >= sum(sizes):
+                continue
+            fragment = file
+            if _is_parquet(file):
+                options["fragment_scan_options"] = ds.ParquetFragmentScanOptions(
+                    pre_buffer=False,
+                    use_buffered_stream=True,
+                    buffer_size=1 << 16,
+                    page_checksum_verification=True,
+                )
+                group = int(np.searchsorted(np.cumsum(sizes), skipped, "right"))
+                skipped -= sum(sizes[:group])
+                fragment = self._fetched(file) if self.is_remote else file
+                fragment = fragment.subset(row_group_ids=range(group, len(sizes)))
+            for batch in fragment.to_batches(self.schema, columns=list(columns), **options):
+                if batch.num_rows > skipped:
+                    yield batch[skipped:]
+                skipped = max(0, skipped - batch.num_rows)
+
+    def _fetched(self, fragment: Any) -> Any:
+        """Return a fragment of a remote file with all of its bytes in memory."""
+        starts = range(0, size := self.filesystem.size(fragment.path), _PIECE_BYTES)
+        stops = [min(size, start + _PIECE_BYTES) for start in starts]
+        paths = [fragment.path] * len(starts)
+        pieces = self.filesystem.cat_ranges(paths, list(starts), stops, on_error="raise")
+        whole, keys = pa.BufferReader(b"".join(pieces)), fragment.partition_expression
+        return fragment.format.make_fragment(whole, partition_expression=keys)
+
+
+def _is_parquet(fragment: Any) -> bool:
+    return isinstance(fragment, ds.ParquetFileFragment)
+
+
+@dataclass(frozen=True, repr=False)
+class TableRows(RowSource):
+    """Columns of a table: a matrix of features, or a column of labels.
+
+    A read that begins where the last one ended goes on with it; any other one begins with the row
+    group that holds its first row. Rows without a data type are read as tables of pyarrow.
+
+    Attributes
+    ----------
+    values : Table
+    fields : tuple of str
+        Names of the columns.
+    """
+
+    fields: tuple[str, ...] = ()
+    _open: list[Any] = field(default_factory=list, init=False, compare=False)
+
+    def __repr__(self) -> str:
+        """Return the path, the shape and the first names of the columns."""
+        columns = shown_names(self.fields)
+        return f"TableRows({self.values.path!r}, shape={self.shape}, columns=[{columns}])"
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self.n_rows
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Return rows in memory; all are read for anything but a slice of consecutive ones."""
+        if not isinstance(rows, slice) or rows.step not in (None, 1):
+            return self[:][rows]
+        start, stop, _ = rows.indices(self.n_rows)
+        return self.read(start, max(start, stop))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Return all rows in memory."""
+        return np.asarray(self[:], dtype)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes: two for features, one for labels."""
+        return len(self.shape)
+
+    @property
+    def title(self) -> str:
+        """The name, with the path of the table."""
+        return f"{self.name} ({self.values.path})"
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns of features."""
+        return self.fields if self.shape[1:] == (len(self.fields),) else None
+
+    def place(self, row: int, column: int | None = None) -> str:
+        """Return the name, and the file and the column that hold a value."""
+        stops = np.cumsum([sum(sizes) for sizes in self.values.groups])
+        file = self.values.fragments[int(np.searchsorted(stops, row, "right"))].path
+        names = self.feature_names
+        named = f", column {names[column]!r}" if names and column is not None else ""
+        return f"{self.name}: {file}{named}"
+
+    def keys(self, names: Sequence[str]) -> Self:
+        """Return other columns of the same rows, as they are stored."""
+        _check_names(self.values, names, "keys")
+        # Numbers would lose zeros and digits of texts.
+        texts = dict.fromkeys(names, pa.string()) if self.values.is_text else {}
+        own: dict[str, Any] = {"values": self.values.with_types(texts), "dtype": None}
+        return replace(self, **own, shape=(self.n_rows, len(names)), fields=tuple(names))
+
+    def reading_bytes(self, n_rows: int) -> int:
+        """Return the bytes of two slabs of `n_rows`, and of twice the largest row group."""
+        table = self.values
+        largest = max(size for sizes in table.groups for size in sizes)
+        held = _TEXT_BYTES if table.is_text else 2 * largest * self.row_bytes
+        if table.is_remote:  # a file in pieces and as a whole, and the one before it
+            held += 3 * max(table.filesystem.size(f.path) for f in table.fragments)
+        return held + 2 * n_rows * self.row_bytes
+
+    def close(self) -> None:
+        """Close the files; they are opened again when needed."""
+        while self._open:
+            self._open.pop()[-1].close()
+
+    def _parts(self, start: int, stop: int) -> Iterator[Any]:
+        """Yield record batches with rows ``start:stop``, and keep the rest for the next read."""
+        at, rest, scan = self._open.pop() if self._open else (-1, None, iter(()))
+        if at != start:
+            rest, scan = None, self.values.batches(self.fields, start, max(1, self.row_bytes))
+        while start < stop:
+            batch, rest = next(scan, None) if rest is None else rest, None
+            if batch is None:
+                raise ReadError("it has fewer rows than when it was opened")
+            if batch.num_rows > stop - start:
+                batch, rest = batch[: stop - start], batch[stop - start :]
+            start += batch.num_rows
+            yield batch
+        self._open.append((stop, rest, scan))
+
+    def _slice(self, start: int, stop: int) -> Any:
+        with raised_as(ReadError, f"{self.title}: rows {start} to {stop - 1} cannot be read"):
+            parts = self._parts(start, stop)
+            if self.dtype is None:
+                return pa.Table.from_batches(parts)
+            if self.ndim == 1:
+                return np.concatenate([np.empty(0, self.dtype), *(_labels(p[0]) for p in parts)])
+            X, at = np.empty((stop - start, self.shape[1]), self.dtype), 0
+            for part in parts:
+                self._fill(X[at : at + part.num_rows], part, start + at)
+                at += part.num_rows
+            return X
+
+    def _fill(self, X: np.ndarray, part: Any, first: int) -> None:
+        """Write a record batch, whose first row has this number, to rows of an array."""
+        if self.feature_names is not None and not _is_list(part[0].type):
+            for number, column in enumerate(part.columns):
+                X[:, number] = column.to_numpy(zero_copy_only=False)  # nulls become NaN
+            return
+        sizes = pc.fill_null(pc.list_value_length(part[0]), 0).to_numpy(zero_copy_only=False)
+        if (sizes != X.shape[1]).any():
+            row = int((sizes != X.shape[1]).argmax())
+            raise InvalidDataError(
+                f"{self.title}: row {first + row} has {sizes[row]} values; expected {X.shape[1]}"
+            )
+        X[:] = part[0].flatten().to_numpy(zero_copy_only=False).reshape(X.shape)
+
+
+def _labels(column: Any) -> np.ndarray:
+    """Return labels as an array, in which null ones are None, NaN or NaT."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _labels(column.dictionary_decode())
+    if column.null_count and (pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+        return np.array(column.to_pylist(), object)
+    return np.array(column.to_numpy(zero_copy_only=False))  # a view would hold other columns
+
+
+# --- opening --------------------------------------------------------------------------------------
+
+
+def _is_list(kind: Any) -> bool:
+    names = ("list", "large_list", "fixed_size_list")
+    return any(getattr(pa.types, f"is_{name}")(kind) for name in names)
+
+
+def _is_number(kind: Any) -> bool:
+    names = ("integer", "floating", "boolean")
+    return any(getattr(pa.types, f"is_{name}")(kind) for name in names)
+
+
+def shown_names(names: Sequence[str]) -> str:
+    """Return names of columns for an error message; of many, the first ones."""
+    return ", ".join(names[:20]) + (f" and {len(names) - 20:,} more" if len(names) > 20 else "")
+
+
+def columns_of(path: Any) -> str:
+    """Return the names of the columns of a table, for an error message."""
+    return shown_names(Table.of(path).schema.names)
+
+
+def _check_names(table: Table, names: Sequence[str], option: str) -> None:
+    """Raise InvalidParameterError, which lists the columns, unless each name is that of one."""
+    for name in names:
+        if name not in table.schema.names:
+            raise InvalidParameterError(
+                f"{option}={name!r}: {table.path} has no column of this name; it has "
+                f"{shown_names(table.schema.names)}"
+            )
+
+
+def open_table(
+    path: Any,
+    *,
+    label: str | None = None,
+    features: str | Sequence[str] | None = None,
+    drop: str | Sequence[str] = (),
+    format: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+    labelled: bool = True,
+) -> tuple[TableRows, TableRows | None]:
+    """Return the columns of features of a table, and that of labels or None.
+
+    Other parameters, and errors, are those of `streamgda.open_store`.
+
+    Parameters
+    ----------
+    labelled : bool
+        False for rows without labels.
+    """
+    table = Table.of(path, format, storage_options)
+    drop = [drop] if isinstance(drop, str) else list(drop)
+    if labelled and label is None:
+        raise InvalidParameterError(
+            f"{path} is a table, of which label=... names the column of labels, or y=None says "
+            f"that there is none; it has {shown_names(table.schema.names)}"
+        )
+    index = (table.schema.pandas_metadata or {}).get("index_columns", ())
+    others = [label, *drop, *index, *(_INDEX if table.is_text else ())]
+    names = [name for name in table.schema.names if name not in others]
+    if features is not None:
+        names = [features] if isinstance(features, str) else list(features)
+    labels = [] if label is None else [label]
+    for option, given in (("features", names), ("drop", drop), ("label", labels)):
+        _check_names(table, given, option)
+    if not names or label in names:
+        raise InvalidParameterError(
+            f"features={names!r} and label={label!r}; expected other columns than that of labels"
+        )
+    X = _feature_rows(table, names)
+    if label is None:
+        return X, None
+    dtype = _labels(pa.array([], table.schema.field(label).type)).dtype
+    return X, TableRows(table, X.shape[:1], dtype, "y", fields=(label,))
+
+
+def _feature_rows(table: Table, names: Sequence[str]) -> TableRows:
+    """Return columns of numbers as rows, or one of lists."""
+    if table.is_text:  # integers of the first rows may be followed by fractions
+        fields = [table.schema.field(name) for name in names]
+        whole = [f.name for f in fields if pa.types.is_integer(f.type) or pa.types.is_null(f.type)]
+        table = table.with_types(dict.fromkeys(whole, pa.float64()))
+    kinds, width = [table.schema.field(name).type for name in names], len(names)
+    if width == 1 and _is_list(kinds[0]):
+        first = table.fragments[0].head(1, columns=list(names))[names[0]].to_pylist()
+        kinds, width = [kinds[0].value_type], len(first[0] or ()) if first else 0
+    others = [
+        f"{n} ({kind})" for n, kind in zip(names, kinds, strict=False) if not _is_number(kind)
+    ]
+    if others or not width:
+        raise InvalidDataError(
+            f"{table.path} has features that are no numbers: {shown_names(others) or names[0]}; "
+            f"name the features, features=[...], or leave others out, drop=[...]. A column of "
+            f"lists is all features of its rows"
+        )
+    dtypes = [np.uint8 if pa.types.is_boolean(k) else k.to_pandas_dtype() for k in kinds]
+    dtype = np.result_type(*dtypes)
+    if dtype.kind != "f" and table.have_nulls(names):
+        dtype = np.dtype(np.float64)  # integers have no NaN
+    return TableRows(table, (table.n_rows, width), dtype, "X", fields=tuple(names))
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+# Names of scores in columns, where they are others than those of the methods.
+_NAMES = {
+    "decision_function": "decision",
+    "p_values": "p_value",
+    "score_samples": "log_density",
+    "transform": "component",
+}
+
+
+@dataclass(frozen=True)
+class TableWriter:
+    """A table of scores that is written in the order of its rows; the first columns are keys."""
+
+    names: list[str]
+    keys: RowSource | None
+    opened: Callable[[Any], Any]
+
+    def __setitem__(self, rows: slice, scores: np.ndarray) -> None:
+        """Write the scores of the next rows."""
+        columns = [pa.array(column) for column in np.atleast_2d(scores.T)]
+        if self.keys is not None:
+            keys: Any = self.keys.read(rows.start, rows.stop)
+            columns = [*keys.columns, *columns]
+        table = pa.table(columns, self.names)
+        self.opened(table.schema).write_table(table)
+
+
+@contextlib.contextmanager
+def writing_table(
+    path: Any, rows: RowSource, width: tuple[int, ...], dtype: np.dtype, asked: Any
+) -> Iterator[TableWriter]:
+    """Yield a Parquet or CSV file to write to, which is moved to `path` if there is no error.
+
+    Parameters
+    ----------
+    path : path
+    rows : RowSource
+        The rows that are scored.
+    width : tuple of int
+    dtype : dtype
+    asked : Scoring
+        The scores, and the names of the columns that are copied from the table of the rows.
+    """
+    keys = rows.keys(asked.keys) if asked.keys else None
+    names = list(asked.keys)
+    names += (f"predicted_{n}" if n in asked.keys else n for n in score_columns(asked))
+    if len(set(names)) < len(names):
+        raise InvalidParameterError(f"keys={asked.keys!r}; expected different columns")
+    with aside(Path(path)) as partial, contextlib.ExitStack() as stack:
+        kind: Any = csv.CSVWriter if Path(path).suffix.lower() == ".csv" else pq.ParquetWriter
+
+        @functools.cache
+        def opened(schema: Any) -> Any:
+            return stack.enter_context(kind(str(partial), schema))
+
+        yield TableWriter(names, keys, opened)
+
+
+def score_columns(asked: Any) -> list[str]:
+    """Return the names of the columns of scores.
+
+    They are ``label``; or the name of the scores, followed by the class that a column is of, such
+    as ``proba_oak``, or else by its number.
+    """
+    if asked.labels is not None:
+        return ["label"]
+    method = asked.name or "score"
+    name = _NAMES.get(method, method.removeprefix("predict_"))
+    if asked.columns is None:
+        return [name]
+    classes = range(asked.columns) if asked.classes is None else asked.classes
+    return [f"{name}_{label}" for label in classes]

@@ -1,0 +1,516 @@
+"""Every command, over tables and zarr: what it writes is what Python computes, and says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+from commands import NAMES, PROGRAM, Command, interrupt_at, rows
+from sklearn.metrics import balanced_accuracy_score, confusion_matrix, log_loss
+
+import streamgda
+from streamgda.cli import screen
+from streamgda.cli.app import EXAMPLES
+from streamgda.datasets import convert
+
+pa = pytest.importorskip("pyarrow")
+import pyarrow.csv as pc  # noqa: E402
+import pyarrow.parquet as pq  # noqa: E402
+
+Done = Callable[..., str]
+X, Y = rows()
+COLUMNS = ["length", "width", "height"]
+FRAME = pd.DataFrame(X, columns=COLUMNS)
+TABLE = pa.table({"id": range(240), **dict(zip(COLUMNS, X.T, strict=True)), "kind": Y})
+
+
+@pytest.fixture(params=["rows.parquet", "rows.csv", "rows.zarr"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, ...]:
+    """Return the words that name rows and labels, of a table or of zarr."""
+    path = tmp_path / request.param
+    if path.suffix == ".zarr":
+        convert(FRAME, Y, path, chunk_rows=50)
+        return (path,)
+    (pq.write_table if path.suffix == ".parquet" else pc.write_csv)(TABLE, path)
+    return path, "--labels", "kind"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "model.npz"
+    streamgda.QuadraticDiscriminantAnalysis().fit(FRAME, Y).save(path)
+    return path
+
+
+# --- help -----------------------------------------------------------------------------------------
+
+
+def test_examples_of_help_run_as_they_stand(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pc.write_csv(TABLE, "flowers.csv")
+    assert len(EXAMPLES) == 7
+    for run, example in EXAMPLES.items():
+        ended = command(*example.split()[1:])
+        assert (ended.code, ended.err) == (0, ""), example
+        page = command(run.__name__, "--help").out
+        assert example in " ".join(page.split())
+        assert len(page.splitlines()) <= 60
+        assert max(map(len, page.splitlines())) <= 80
+    for line in (
+        "streamgda info demo/model.npz",
+        "streamgda evaluate demo/test --model demo/model",
+    ):
+        assert (
+            command(*line.replace("model demo/model", "model demo/model.npz").split()[1:]).code == 0
+        )
+
+
+def test_the_module_is_a_program_and_completes_words(tmp_path: Path) -> None:
+    words = {"COMP_WORDS": "streamgda fit --kind l", "COMP_CWORD": "3"}
+    completed = {**os.environ, **words, "_STREAMGDA_COMPLETE": "complete_bash"}
+    for arguments, environment, expected in (
+        (["--version"], os.environ, f"streamgda {streamgda.__version__}"),
+        ([], completed, "lda"),
+    ):
+        ended = subprocess.run(
+            [sys.executable, "-c", PROGRAM, *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert ended.stdout.strip() == expected
+
+
+# --- fit ------------------------------------------------------------------------------------------
+
+
+KINDS: list[tuple[str, str, dict[str, Any]]] = [
+    ("qda", "QuadraticDiscriminantAnalysis", {"reg_param": 0.1}),
+    ("qda", "QuadraticDiscriminantAnalysis", {"solver": "eigen", "shrinkage": "auto"}),
+    ("lda", "LinearDiscriminantAnalysis", {}),
+    ("lda", "LinearDiscriminantAnalysis", {"solver": "eigen", "priors": [0.5, 0.25, 0.25]}),
+    ("gnb", "GaussianNB", {"var_smoothing": 0.5}),
+    ("gda", "GaussianDiscriminantAnalysis", {"covariance_type": "diag", "pooling": 0.5}),
+    ("gda", "GaussianDiscriminantAnalysis", {"shrinkage": "oas", "covariance_type": "tied"}),
+    ("bnb", "BernoulliNB", {"alpha": 0.5, "binarize": 0.25}),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "params"), KINDS)
+def test_fit_is_the_estimators_fit(
+    done: Done, data: Path, tmp_path: Path, kind: str, name: str, params: dict[str, Any]
+) -> None:
+    given = [
+        f"--set={key.replace('_', '-')}={','.join(map(str, v)) if isinstance(v, list) else v}"
+        for key, v in params.items()
+    ]
+    done("fit", data / "rows.zarr", "--out", tmp_path / "m", "--kind", kind, *given)
+    saved, expected = streamgda.load(tmp_path / "m"), getattr(streamgda, name)(**params).fit(X, Y)
+    assert saved.get_params() == expected.get_params()
+    np.testing.assert_allclose(saved.predict_proba(X), expected.predict_proba(X), rtol=1e-9)
+
+
+def test_fit_reads_every_store(done: Done, store: tuple[Any, ...], tmp_path: Path) -> None:
+    chosen = ("--features", "length,width", "--features", "height") if len(store) > 1 else ()
+    told = json.loads(done("fit", *store, *chosen, "--out", tmp_path / "m", "--json"))
+    expected = streamgda.QuadraticDiscriminantAnalysis().fit(X, Y)
+    saved = streamgda.load(tmp_path / "m")
+    np.testing.assert_array_equal(saved.means_, expected.means_)
+    assert (told["read"]["rows"], told["rows"], told["features"]) == (240, 240, 3)
+    assert list(getattr(saved, "feature_names_in_", COLUMNS)) == COLUMNS
+    shown = done("fit", *store, *chosen, "--out", tmp_path / "n")
+    assert "QuadraticDiscriminantAnalysis" in shown
+    assert "[bold]beans" in shown
+
+
+def test_weights_are_no_feature(done: Done, tmp_path: Path) -> None:
+    weights = X[:, 0] ** 2
+    pq.write_table(TABLE.append_column("w", pa.array(weights)), tmp_path / "rows.parquet")
+    words = "--labels", "kind", "--weights", "w", "--drop", "id", "--kind", "gnb"
+    done("fit", tmp_path / "rows.parquet", "--out", tmp_path / "m", *words)
+    expected = streamgda.GaussianNB().fit(X, Y, sample_weight=weights)
+    np.testing.assert_allclose(streamgda.load(tmp_path / "m").theta_, expected.theta_, rtol=1e-12)
+
+
+def test_names_of_columns_may_hold_commas(done: Done, tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    pc.write_csv(TABLE.rename_columns(["id", "a,b", "c", "d", "kind"]), path)
+    fit = "fit", path, "--kind", "gnb", "--labels", "kind"
+    done(*fit, "--out", tmp_path / "m", "--features", '"a,b", c')
+    assert streamgda.load(tmp_path / "m").feature_names_in_.tolist() == ["a,b", "c"]
+    done("predict", path, "--model", tmp_path / "m", "--out", tmp_path / "p.csv")
+
+
+def test_invalid_and_unlabelled_rows_are_left_out(
+    command: Command, done: Done, tmp_path: Path
+) -> None:
+    holes, labels = X.copy(), np.searchsorted(NAMES, Y)
+    holes[3, 1], holes[77, 0] = np.nan, np.inf
+    convert(holes, labels, tmp_path / "rows.zarr")
+    fit = "fit", tmp_path / "rows.zarr", "--out", tmp_path / "m", "--kind", "gnb"
+    assert "Input X contains NaN: row 3, column 1" in command(*fit).err
+    assert not (tmp_path / "m").exists()
+    rules = "--on-invalid", "skip", "--unlabelled", "0"
+    told = json.loads(done(*fit, *rules, "--json"))
+    good = np.isfinite(holes).all(1) & (labels != 0)
+    assert told["read"]["skipped"] == (~np.isfinite(holes).all(1) & (labels != 0)).sum()
+    expected = streamgda.GaussianNB().fit(X[good], labels[good])
+    saved = streamgda.load(tmp_path / "m")
+    np.testing.assert_allclose(saved.theta_, expected.theta_, rtol=1e-12)
+    told = json.loads(
+        done("evaluate", tmp_path / "rows.zarr", "--model", tmp_path / "m", *rules, "--json")
+    )
+    assert (told["rows"], told["accuracy"]) == (good.sum(), expected.score(X[good], labels[good]))
+
+
+def test_rows_are_added_to_moments(done: Done, data: Path, tmp_path: Path) -> None:
+    more, more_y = rows(90, seed=1)
+    convert(more, more_y, tmp_path / "more.zarr")
+    kept = tmp_path / "moments.npz"
+    done("fit", data / "rows.zarr", "--out", tmp_path / "a", "--moments-out", kept)
+    add = "fit", tmp_path / "more.zarr", "--moments-in", kept, "--moments-out", tmp_path / "both"
+    done(*add, "--out", tmp_path / "b")
+    expected = streamgda.QuadraticDiscriminantAnalysis().fit(np.r_[X, more], np.r_[Y, more_y])
+    np.testing.assert_allclose(streamgda.load(tmp_path / "b").means_, expected.means_)
+    done("fit", "--moments-in", tmp_path / "both", "--kind", "gnb", "--out", tmp_path / "c")
+    assert streamgda.load(tmp_path / "c").class_count_.sum() == 330
+
+
+def test_an_interrupted_fit_resumes_from_its_checkpoint(
+    command: Command, done: Done, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit = "fit", data / "rows.zarr", "--kind", "gnb", "--checkpoint", tmp_path / "kept"
+    with monkeypatch.context() as patch:
+        patch.setattr("streamgda.engine.plan._SLAB_BYTES", 50 * 24)
+        interrupt_at(patch, 150)
+        assert command(*fit, "--out", tmp_path / "m").code == 130
+    assert not (tmp_path / "m").exists()
+    done(*fit, "--out", tmp_path / "m")
+    expected = streamgda.GaussianNB().fit(X, Y)
+    np.testing.assert_allclose(streamgda.load(tmp_path / "m").theta_, expected.theta_, rtol=1e-12)
+
+
+# --- predict and evaluate -------------------------------------------------------------------------
+
+
+METHODS = {
+    "label": ("predict", ["label"]),
+    "proba": ("predict_proba", [f"proba_{name}" for name in NAMES]),
+    "log-proba": ("predict_log_proba", [f"log_proba_{name}" for name in NAMES]),
+    "density": ("score_samples", ["log_density"]),
+}
+
+
+@pytest.mark.parametrize("what", METHODS)
+def test_predictions_are_those_of_the_estimator(
+    done: Done, store: tuple[Any, ...], model: Path, tmp_path: Path, what: str
+) -> None:
+    method, columns = METHODS[what]
+    expected = getattr(streamgda.load(model), method)(FRAME)
+    predict = "predict", store[0], "--model", model, "--write", what
+    told = json.loads(done(*predict, "--out", tmp_path / "p.zarr", "--json"))
+    assert told["rows"] == 240
+    assert zarr.open_array(tmp_path / "p.zarr")[:].tolist() == expected.tolist()
+    done(*predict, "--out", tmp_path / "p.parquet")
+    found = pq.read_table(tmp_path / "p.parquet")
+    assert found.column_names == columns
+    assert np.squeeze(np.transpose([*found.columns])).tolist() == expected.tolist()
+    told = json.loads(done("info", tmp_path / "p.zarr", "--json"))
+    assert (told["kind"], told["rows"]) == ("predictions", 240)
+
+
+def test_keys_rejected_and_invalid_rows(done: Done, tmp_path: Path) -> None:
+    estimator = streamgda.QuadraticDiscriminantAnalysis().fit(FRAME, Y)
+    estimator.save(tmp_path / "m")
+    holes = FRAME.copy()
+    holes.iloc[7, 1] = np.nan
+    table = pa.table({**holes, "kind": Y, "id": range(240)})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    predict = "predict", tmp_path / "rows.parquet", "--model", tmp_path / "m"
+    words = "--keys", "id,kind", "--reject", "0.2"
+    fill = "--on-invalid", "fill", "--fill", "cloud"
+    done(*predict, *words, *fill, "--out", tmp_path / "p.csv")
+    found = pc.read_csv(tmp_path / "p.csv")
+    assert found.column_names == ["id", "kind", "label"]
+    expected = estimator.predict(holes, reject=0.2, on_invalid="fill", fill="cloud")
+    assert [x or "" for x in found["label"].to_pylist()] == expected.tolist()
+    assert found["kind"].to_pylist() == Y.tolist()
+    done(*predict, "--on-missing", "marginal", "--out", tmp_path / "q.zarr")
+    expected = estimator.predict(holes, on_missing="marginal")
+    assert zarr.open_array(tmp_path / "q.zarr")[:].tolist() == expected.tolist()
+
+
+def test_a_prediction_that_was_killed_resumes_or_leaves_nothing(
+    command: Command,
+    done: Done,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    predict = "predict", data / "rows.zarr", "--model", data / "qda.zip"
+    with monkeypatch.context() as patch:
+        patch.setattr("streamgda.engine.plan._SLAB_BYTES", 50 * 24)
+        patch.setattr("streamgda.engine.resumable_outputs._EVERY", 0.0)
+        interrupt_at(patch, 150)
+        for out in ("p.zarr", "p.csv"):
+            assert command(*predict, "--out", tmp_path / out).code == 130
+    assert {path.name for path in tmp_path.iterdir()} == {"p.zarr"}
+    assert "half-written" in done("info", tmp_path / "p.zarr")
+    done(*predict, "--out", tmp_path / "p.zarr")
+    expected = streamgda.load(data / "qda.zip").predict(X).tolist()
+    assert zarr.open_array(tmp_path / "p.zarr")[:].tolist() == expected
+
+
+def test_evaluate_reports_what_scikit_learn_does(
+    done: Done, store: tuple[Any, ...], model: Path, tmp_path: Path
+) -> None:
+    estimator = streamgda.load(model)
+    evaluate = "evaluate", *store, "--model", model
+    told, predicted = json.loads(done(*evaluate, "--json")), estimator.predict(FRAME)
+    assert told["accuracy"] == estimator.score(FRAME, Y)
+    assert told["log_loss"] == pytest.approx(log_loss(Y, estimator.predict_proba(FRAME)))
+    assert told["balanced_accuracy"] == balanced_accuracy_score(Y, predicted)
+    assert told["confusion_matrix"] == confusion_matrix(Y, predicted).tolist()
+    assert told["classes"]["ham"]["support"] == (Y == "ham").sum()
+    shown = done(*evaluate)
+    assert "spam & [bold]beans" in shown
+    assert f"{told['accuracy']:.4g}" in shown
+
+
+def test_labels_that_the_model_does_not_know(done: Done, tmp_path: Path) -> None:
+    known = Y != "ham"
+    streamgda.GaussianNB().fit(X[known], Y[known]).save(tmp_path / "m")
+    convert(X, Y, tmp_path / "rows.zarr")
+    told = json.loads(done("evaluate", tmp_path / "rows.zarr", "--model", tmp_path / "m", "--json"))
+    assert told["log_loss"] is None
+    assert told["classes"]["ham"]["recall"] == 0
+
+
+# --- select, convert, info, demo ------------------------------------------------------------------
+
+
+def test_select_saves_the_best_of_what_it_shows(
+    done: Done, store: tuple[Any, ...], tmp_path: Path
+) -> None:
+    grid = "--grid", "covariance-type=full,diag", "--grid", "reg-param=0,0.5"
+    chosen = ("--features", "length,width,height") if len(store) > 1 else ()
+    words = (*store, *chosen, *grid, "--cv", "3", "--seed", "7", "--scoring", "neg_log_loss")
+    told = json.loads(done("select", *words, "--out", tmp_path / "m", "--json"))
+    params = {"covariance_type": ["full", "diag"], "reg_param": [0, 0.5]}
+    search = streamgda.GaussianDiscriminantCV(
+        params, cv=3, random_state=7, scoring="neg_log_loss"
+    ).fit(X, Y)
+    assert told["best"]["params"] == search.best_params_
+    assert told["best"]["score"] == pytest.approx(search.best_score_)
+    scores = [each["neg_log_loss"] for each in told["candidates"]]
+    assert (len(scores), scores) == (4, sorted(scores, reverse=True))
+    saved = streamgda.load(tmp_path / "m")
+    np.testing.assert_allclose(saved.means_, search.best_estimator_.means_)
+    shown = done("select", *words, "--out", tmp_path / "n").splitlines()
+    assert shown[0].split()[:2] == ["rank", "covariance_type"]
+
+
+def test_select_keeps_groups_together(done: Done, tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    pc.write_csv(TABLE.append_column("site", pa.array(np.arange(240) % 6)), path)
+    words = "--labels", "kind", "--groups", "site", "--drop", "id", "--grid", "reg_param=0.1"
+    done("select", path, *words, "--cv", "3", "--out", tmp_path / "m")
+    assert streamgda.load(tmp_path / "m").feature_names_in_.tolist() == COLUMNS
+
+
+def test_convert_writes_zarr(done: Done, store: tuple[Any, ...], tmp_path: Path) -> None:
+    chosen = ("--drop", "id") if len(store) > 1 else ()
+    done("convert", *store, *chosen, "--out", tmp_path / "out.zarr", "--chunk-rows", "60")
+    found, y = streamgda.open_store(tmp_path / "out.zarr")
+    np.testing.assert_array_equal(found[:], X)
+    assert (y[:].tolist(), found.chunks) == (Y.tolist(), (60, 3))
+    words = ("--drop", "id,kind") if len(store) > 1 else ()
+    done("convert", store[0], *words, "--no-labels", "--out", tmp_path / "rows")
+    assert streamgda.open_store(tmp_path / "rows", y=None)[0].shape == (240, 3)
+
+
+SAVED: dict[str, Callable[[], Any]] = {
+    "moments": lambda: streamgda.accumulate(X, Y),
+    "sliding window": lambda: streamgda.SlidingWindow(3).update(X, Y),
+    "estimator": lambda: streamgda.QuadraticDiscriminantAnalysis(reg_param=0.1).fit(X, Y),
+}
+
+
+@pytest.mark.parametrize("kind", SAVED)
+def test_info_describes_saved_objects(done: Done, tmp_path: Path, kind: str) -> None:
+    SAVED[kind]().save(tmp_path / "it")
+    told, shown = json.loads(done("info", tmp_path / "it", "--json")), done("info", tmp_path / "it")
+    assert (told["kind"], told["features"], told["rows"]) == (kind, 3, 240)
+    for name in NAMES:
+        assert {"label": name, "rows": int((name == Y).sum())} in told["classes"]
+        assert str((name == Y).sum()) in shown
+
+
+def test_info_describes_rows(done: Done, store: tuple[Any, ...], data: Path) -> None:
+    shown = done("info", store[0])
+    assert ("width" in shown and "240" in shown) if len(store) > 1 else "float64 (240, 3)" in shown
+    assert "float64 (240, 3)" in done("info", data / "rows.zarr" / "X")
+
+
+def test_demo_measures_what_it_prints(done: Done, tmp_path: Path) -> None:
+    told = json.loads(done("demo", "--out", tmp_path / "demo", "--json"))
+    accuracy = {each["model"]: each["accuracy"] for each in told["models"]}
+    assert 0.97 < accuracy["QDA"] <= 1
+    assert 0.85 < accuracy["GaussianNB"] < accuracy["LDA"] < accuracy["QDA"]
+    test = streamgda.open_store(tmp_path / "demo" / "test")
+    assert streamgda.load(tmp_path / "demo" / "model.npz").score(*test) == accuracy["QDA"]
+    shown = done("demo")
+    assert f"{accuracy['QDA']:.4g}" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+# --- failures -------------------------------------------------------------------------------------
+
+
+FAILURES = [
+    ("fit nowhere.zarr --out m", "nowhere.zarr does not exist"),
+    ("fit {data}/unlabelled.zarr --out m", "lacks labels: it has no array 'y'"),
+    ("fit {data}/rows.zarr --out m --max-memory 1MB", "--max-memory allows 1.0 MB"),
+    ("fit {data}/rows.zarr --out m --set reg-param=2", "reg_param=2"),
+    ("fit --moments-in {data}/qda.zip --out m", "expected"),
+    ("fit {data}/rows.zarr --out {table}", "is not a file that streamgda saved"),
+    ("fit {data}/rows.zarr --out {data}", "is a directory"),
+    ("fit {table} --labels a --out m", "kind (string)"),
+    ("fit {table} --labels z --out m", "--labels z: "),
+    ("fit {table} --labels kind --features a,z --out m", "--features z: "),
+    ("select {data}/rows.zarr --out m --grid shrinkage=much", "much"),
+    ("select {data}/rows.zarr --out m --grid colour=red", "colour"),
+    ("predict {data}/rows.zarr --model {data}/truncated.zip --out o", "truncated.zip"),
+    ("predict {data}/rows.zarr --model {table} --out o", "not a file that streamgda saved"),
+    ("predict {data}/narrow.zarr --model {data}/qda.zip --out o", "3 features"),
+    ("predict {data}/rows.zarr --model {data}/qda.zip --out o.xlsx", "--out o.xlsx ends in .xlsx"),
+    ("predict {data}/rows.zarr --model {data}/qda.zip --out {table}", "exists already"),
+    ("predict {data}/rows.zarr --model {data}/pca.zip --out o", "which predicts no labels"),
+    ("evaluate {data}/unlabelled.zarr --model {data}/qda.zip", "lacks labels"),
+    ("info nowhere", "nowhere does not exist"),
+    ("info {table}.gz", "does not exist"),
+    ("convert {data}/rows.zarr --out {data}/numbers.zarr", "exists already"),
+    ("demo --mnist {data}", "train-images-idx3-ubyte does not exist"),
+    ("demo --out {data}", "exists"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), FAILURES)
+def test_failures_are_one_line_and_leave_nothing(
+    command: Command,
+    data: Path,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+    message: str,
+) -> None:
+    table = tmp_path_factory.mktemp("table") / "t.csv"
+    table.write_text("a,b,kind\n1,2,x\n3,4,y\n")
+    monkeypatch.chdir(tmp_path)
+    ended = command(*words.format(data=data, table=table).split())
+    assert (ended.code, ended.out) == (1, "")
+    (line,) = ended.err.splitlines()
+    assert line.startswith("streamgda: ")
+    assert message in line
+    assert not list(tmp_path.iterdir())
+    assert table.read_text().startswith("a,b,kind")
+
+
+USAGE = [
+    ("fit rows.zarr", "--out"),
+    ("fit --out m", "DATA"),
+    ("fit {data}/rows.zarr --out m --kind svm", "--kind"),
+    ("fit {data}/rows.zarr --out m --set reg_param", "NAME=VALUE"),
+    ("fit {data}/rows.zarr --out m --set colour=red", "reg_param"),
+    ("fit {data}/rows.zarr --out m --features a", "no table"),
+    ("fit {data}/rows.zarr --out m --kind bnb --checkpoint c", "fitted to rows"),
+    ("fit {data}/numbers.zarr --out m --unlabelled none", "is no label"),
+    ("predict {data}/rows.zarr --out o", "--model"),
+    ("select {data}/rows.zarr --out m --scoring f1", "--scoring"),
+    ("convert {data}/rows.zarr --out o --chunk-rows 0", "--chunk-rows"),
+    ("elect", "elect"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), USAGE)
+def test_wrong_usage(
+    command: Command, data: Path, tmp_path: Path, monkeypatch: Any, words: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = command(*words.format(data=data).split())
+    assert (ended.code, ended.out) == (2, "")
+    assert message in ended.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_table_names_its_columns(command: Command, tmp_path: Path) -> None:
+    pc.write_csv(TABLE, tmp_path / "rows.csv")
+    ended = command("fit", tmp_path / "rows.csv", "--out", tmp_path / "m")
+    assert ended.code == 2
+    assert "length" in ended.err
+    assert "--labels" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (MemoryError(), "out of memory"),
+        (PermissionError(13, "Permission denied", "rows.zarr"), "Permission denied: rows.zarr"),
+        (OSError(28, "No space left on device"), "No space left on device"),
+        (ConnectionError(), "ConnectionError"),
+        (
+            OSError("s3://k:secret@bucket: Access Denied"),
+            "s3://***@bucket: Access Denied. Set AWS_",
+        ),
+    ],
+)
+def test_errors_of_the_system_are_explained(
+    command: Command, monkeypatch: pytest.MonkeyPatch, error: Exception, line: str
+) -> None:
+    def fail(path: str) -> None:
+        raise error
+
+    monkeypatch.setattr("streamgda.cli.info.describe", fail)
+    ended = command("info", "rows.zarr")
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith(f"streamgda: {line}")
+    assert ended.err.count("\n") == 1
+
+
+def test_warnings_are_one_line(command: Command, tmp_path: Path) -> None:
+    constant = X.copy()
+    constant[:, 1] = 7
+    convert(constant, Y, tmp_path / "rows.zarr")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        ended = command("fit", tmp_path / "rows.zarr", "--out", tmp_path / "m")
+    assert ended.code == 0
+    assert ended.err.startswith("streamgda: warning: 1 of 3 features are constant")
+    assert ended.err.count("\n") == 1
+
+
+def test_tables_in_a_terminal_have_a_rule_and_those_in_a_pipe_are_not_cut(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen.show_table(("name", "rows"), [("a" * 300, 1), ("b", "[red]")])
+    assert [line.split() for line in capfd.readouterr().out.splitlines()[1:3]] == [
+        ["a" * 300, "1"],
+        ["b", "[red]"],
+    ]
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    screen.show_table(("name", "rows"), [("a", 1)])
+    assert "─" in capfd.readouterr().out

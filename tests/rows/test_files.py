@@ -1,0 +1,509 @@
+"""Tables in files: every format is read as the same rows, and predictions are written as tables."""
+
+from __future__ import annotations
+
+import datetime
+import pickle
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamgda import GaussianNB, QuadraticDiscriminantAnalysis, accumulate, open_store
+from streamgda.datasets import convert
+from streamgda.errors import (
+    InvalidDataError,
+    InvalidParameterError,
+    MissingLibraryError,
+    ReadError,
+    SourceError,
+    SourceNotFoundError,
+)
+
+pa = pytest.importorskip("pyarrow")
+import pyarrow.csv as pc  # noqa: E402
+import pyarrow.dataset as ds  # noqa: E402
+import pyarrow.feather as pf  # noqa: E402
+import pyarrow.parquet as pq  # noqa: E402
+
+# Rows of files have names, those of arrays have none.
+pytestmark = pytest.mark.filterwarnings("ignore:X .*feature names")
+
+N = 1000
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(N, 3))
+Y = RANDOM.integers(0, 3, N)
+NAMES = np.array(["oak", "elm", "ash"])[Y]
+TABLE = pa.table({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "y": Y, "name": NAMES})
+ABC = ["a", "b", "c"]
+
+
+def parquet(path: Path, table: Any = TABLE) -> Path:
+    """Write row groups of uneven sizes, one of them empty."""
+    with pq.ParquetWriter(path, table.schema) as writer:
+        for start, stop in ((0, 1), (1, 400), (400, 400), (400, 417), (417, N)):
+            if start <= len(table):
+                writer.write_table(table[start:stop])
+    return path
+
+
+def text(path: Path, table: Any = TABLE) -> Path:
+    packing = "gzip" if path.suffix == ".gz" else None
+    with pa.output_stream(str(path), compression=packing) as out:
+        tabs = pc.WriteOptions(delimiter="\t" if ".tsv" in path.name else ",")
+        pc.write_csv(table, out, tabs)
+    return path
+
+
+def feather(path: Path, table: Any = TABLE) -> Path:
+    pf.write_feather(table, path, chunksize=300)
+    return path
+
+
+def folder(path: Path) -> Path:
+    path.mkdir()
+    parquet(path / "1.parquet", TABLE[:600])
+    parquet(path / "2.parquet", TABLE[600:])
+    (path / "_SUCCESS").touch()
+    (path / "notes.txt").touch()
+    return path
+
+
+FILES: dict[str, Callable[[Path], Path]] = {
+    "rows.parquet": parquet,
+    "rows.csv": text,
+    "rows.tsv": text,
+    "rows.csv.gz": text,
+    "rows.feather": feather,
+    "rows": folder,
+}
+
+
+@pytest.fixture(params=FILES)
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return FILES[request.param](tmp_path / request.param)
+
+
+# --- every format, every use ----------------------------------------------------------------------
+
+
+def test_rows_of_every_format_are_read_anywhere(path: Path) -> None:
+    rows, y = open_store(path, label="y", features=ABC)
+    assert (rows.shape, y.shape, len(rows), rows.ndim) == ((N, 3), (N,), N, 2)
+    assert (rows.dtype, y.dtype) == (np.float64, np.int64)
+    assert (rows.feature_names, y.feature_names) == (("a", "b", "c"), None)
+    assert repr(rows) == f"TableRows({str(path)!r}, shape=(1000, 3), columns=[a, b, c])"
+    np.testing.assert_array_equal(rows, X)
+    np.testing.assert_array_equal(y[:], Y)
+    for part in (slice(0, 1), slice(700, 905), slice(905, 999), slice(3, 4), slice(90, 30), -2):
+        np.testing.assert_array_equal(rows[part], X[part])
+        np.testing.assert_array_equal(y[part], Y[part])
+    np.testing.assert_array_equal(rows[10:500:7], X[10:500:7])
+    rows.close()
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(rows))[410:], X[410:])
+
+
+def test_moments_and_predictions_are_those_of_arrays(path: Path) -> None:
+    rows, y = open_store(path, label="name", features=ABC)
+    found, expected = accumulate(rows, y), accumulate(X, NAMES)
+    assert found.feature_names == ("a", "b", "c")
+    np.testing.assert_array_equal(found.means, expected.means)
+    np.testing.assert_array_equal(found.covariance(), expected.covariance())
+    model = QuadraticDiscriminantAnalysis().fit(rows, y)
+    plain = QuadraticDiscriminantAnalysis().fit(X, NAMES)
+    np.testing.assert_array_equal(model.predict_proba(rows), plain.predict_proba(X))
+    assert model.score(rows, y) == plain.score(X, NAMES)
+
+
+def test_one_table_has_one_answer(path: Path, tmp_path: Path, command: Any) -> None:
+    """`open_store`, a frame, `convert` and the command line find the same features and labels."""
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X, columns=ABC)
+    rows, y = open_store(path, label="name", drop="y")
+    group = convert(rows, y, tmp_path / "rows.zarr")
+    fit = "fit", path, "--labels", "name", "--drop", "y", "--kind", "gnb"
+    assert command(*fit, "--out", tmp_path / "m", "--moments-out", tmp_path / "kept").code == 0
+    expected = accumulate(frame, NAMES, covariance_type="diag")
+    for found in (
+        accumulate(rows, y, covariance_type="diag"),
+        accumulate(*open_store(tmp_path / "rows.zarr"), covariance_type="diag"),
+        type(expected).load(tmp_path / "kept"),
+    ):
+        assert found.feature_names == expected.feature_names
+        assert found.classes.tolist() == expected.classes.tolist()
+        np.testing.assert_array_equal(found.means, expected.means)
+    assert group["X"].attrs["feature_names"] == ABC
+    with pytest.raises(InvalidParameterError, match=r"label=.* it has a, b, c, y, name"):
+        open_store(path)
+    assert "it has" in command("fit", path, "--labels", "z", "--out", tmp_path / "n").err
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+
+def test_columns_by_name(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "rows.parquet")
+    rows, y = open_store(path, label="name", features=["c", "a"])
+    np.testing.assert_array_equal(rows[:], X[:, [2, 0]])
+    assert y[:3].tolist() == NAMES[:3].tolist()
+    rows, y = open_store(path, y=None, features="b")
+    assert (rows.shape, y) == ((N, 1), None)
+    rows, _ = open_store(path, label="y", drop=["a", "name"])
+    assert rows.fields == ("b", "c")
+
+
+@pytest.mark.parametrize("write", ["to_parquet", "to_feather", "to_csv"])
+def test_an_index_of_pandas_is_no_feature(tmp_path: Path, write: str) -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": X[:, 0], "y": Y}, index=RANDOM.permutation(N))
+    path = tmp_path / f"rows.{write[3:]}"
+    if write == "to_feather":  # which refuses an index of its own
+        pf.write_feather(pa.Table.from_pandas(frame), path)
+    else:
+        getattr(frame, write)(path)
+    rows, _ = open_store(path, label="y")
+    assert rows.fields == ("a",)
+    name = "" if write == "to_csv" else "__index_level_0__"
+    rows, _ = open_store(path, label="y", features=["a", name])
+    np.testing.assert_array_equal(rows[:][:, 1], frame.index)
+
+
+def test_partitions_are_columns(tmp_path: Path) -> None:
+    table = TABLE.append_column("year", pa.array(Y + 2000))
+    parts = {"partitioning": ["name", "year"], "partitioning_flavor": "hive"}
+    ds.write_dataset(table, tmp_path / "parts", format="parquet", **parts)
+    rows, y = open_store(tmp_path / "parts", label="name", drop="y")
+    assert rows.fields == ("a", "b", "c", "year")
+    order = np.argsort(NAMES, kind="stable")
+    np.testing.assert_array_equal(rows[:], np.c_[X, Y + 2000][order])
+    np.testing.assert_array_equal(y[:], NAMES[order])
+    np.testing.assert_array_equal(rows[700:], np.c_[X, Y + 2000][order][700:])
+
+
+EMBEDDINGS = {
+    "lists": pa.list_(pa.float32()),
+    "long lists": pa.large_list(pa.float64()),
+    "lists of a size": pa.list_(pa.float32(), 3),
+}
+
+
+@pytest.mark.parametrize("kind", EMBEDDINGS)
+@pytest.mark.parametrize("write", [parquet, feather])
+def test_a_column_of_lists_is_all_features(tmp_path: Path, kind: str, write: Any) -> None:
+    column = pa.array(X.astype("f4").tolist(), EMBEDDINGS[kind])
+    table = pa.table({"embedding": column, "name": NAMES, "id": range(N)})
+    path = write(tmp_path / f"rows.{write.__name__}", table)
+    rows, y = open_store(path, label="name", drop="id")
+    assert (rows.shape, rows.feature_names) == ((N, 3), None)
+    np.testing.assert_array_equal(rows[:], X.astype("f4"))
+    np.testing.assert_array_equal(
+        accumulate(rows, y).means, accumulate(X.astype("f4"), NAMES).means
+    )
+    with pytest.raises(InvalidDataError, match="A column of lists is all features"):
+        open_store(path, label="name")
+
+
+def test_lists_of_other_lengths_are_an_error(tmp_path: Path) -> None:
+    for row, message in (([1.0], "row 2 has 1 values; expected 2"), (None, "row 2 has 0 values")):
+        table = pa.table({"a": [[1.0, 2.0], [3.0, 4.0], row]})
+        rows, _ = open_store(feather(tmp_path / "rows.feather", table), y=None)
+        with pytest.raises(InvalidDataError, match=message):
+            rows[:]
+
+
+# --- types and missing values ---------------------------------------------------------------------
+
+
+NUMBERS = {
+    "bytes": ([1, 2, 255], pa.uint8(), np.uint8),
+    "booleans": ([True, False, True], pa.bool_(), np.uint8),
+    "singles": ([0.5, None, 2], pa.float32(), np.float32),
+    "integers and nulls": ([2**40, None, 3], pa.int64(), np.float64),
+    "bytes and nulls": ([1, None, 3], pa.uint8(), np.float64),
+    "booleans and nulls": ([True, None, False], pa.bool_(), np.float64),
+}
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_numbers(tmp_path: Path, kind: str) -> None:
+    values, kind_of_arrow, dtype = NUMBERS[kind]
+    table = pa.table({"a": pa.array(values, kind_of_arrow), "b": np.zeros(3, dtype)})
+    expected = np.array([values, [0] * 3], float).T
+    rows, _ = open_store(parquet(tmp_path / "rows.parquet", table), y=None)
+    assert rows.dtype == rows[:].dtype == dtype
+    np.testing.assert_array_equal(rows[:], expected)
+    for path in (feather(tmp_path / "rows.feather", table), text(tmp_path / "rows.csv", table)):
+        np.testing.assert_array_equal(open_store(path, y=None)[0][:], expected)
+
+
+def test_text_may_begin_with_integers(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("a,b,y\n" + "1,,0\n" * 300_000 + "1.5,2.5,1\n,NA,1\n")
+    rows, y = open_store(path, label="y")
+    np.testing.assert_array_equal(rows[-2:], [[1.5, 2.5], [np.nan, np.nan]])
+    assert (len(rows), y[-2:].tolist()) == (300_002, [1, 1])
+
+
+def test_files_of_other_types_have_a_common_one(tmp_path: Path) -> None:
+    parquet(tmp_path / "1.parquet", pa.table({"a": pa.array([1, 2], pa.uint8()), "b": [1, 2]}))
+    parquet(tmp_path / "2.parquet", pa.table({"b": [3, 4], "a": pa.array([0.5, 2], "f4")}))
+    rows, y = open_store(tmp_path, label="b")
+    np.testing.assert_array_equal(rows[:], np.array([[1], [2], [0.5], [2]], np.float32))
+    assert (rows.dtype, y[:].tolist()) == (np.float32, [1, 2, 3, 4])
+
+
+def test_missing_values_are_skipped_or_named(tmp_path: Path) -> None:
+    counts = RANDOM.integers(0, 9, (N, 2))
+    holes = RANDOM.random((N, 2)) < 0.1
+    columns = [pa.array(c, mask=h) for c, h in zip(counts.T, holes.T, strict=True)]
+    path = parquet(tmp_path / "rows.parquet", pa.table([*columns, Y], ["a", "b", "y"]))
+    rows, y = open_store(path, label="y")
+    with pytest.raises(InvalidDataError, match=r"X: .*rows.parquet, column '[ab]'"):
+        accumulate(rows, y)
+    found, kept = accumulate(rows, y, on_invalid="skip"), ~holes.any(1)
+    np.testing.assert_allclose(found.means, accumulate(counts[kept], Y[kept]).means)
+    assert found.n_skipped == (~kept).sum()
+
+
+LABELS: dict[str, tuple[Any, list[Any]]] = {
+    "text": (["b", "a", "b"], ["b", "a", "b"]),
+    "categories": (pa.array(["b", "a", "b"]).dictionary_encode(), ["b", "a", "b"]),
+    "missing text": (["b", None, "a"], ["b", None, "a"]),
+    "missing categories": (pa.array(["b", None, "a"]).dictionary_encode(), ["b", None, "a"]),
+    "integers": (pa.array([3, 1, 3], pa.int8()), [3, 1, 3]),
+    "missing integers": ([2**60 + 1, None, 3], [2**60 + 1, None, 3]),
+    "wide integers": (pa.array([2**63, 2**63 + 1, 1], pa.uint64()), [2**63, 2**63 + 1, 1]),
+    "booleans": ([True, False, True], [True, False, True]),
+    "missing booleans": ([True, None, False], [True, None, False]),
+    "numbers": ([1.0, 2.0, 1.0], [1.0, 2.0, 1.0]),
+    "dates": ([datetime.date(2020, 1, 2)] * 3, [datetime.date(2020, 1, 2)] * 3),
+    "times": ([datetime.datetime(2020, 1, 2, 3)] * 3, [datetime.datetime(2020, 1, 2, 3)] * 3),
+}
+
+
+@pytest.mark.parametrize("kind", LABELS)
+@pytest.mark.parametrize("write", [parquet, feather])
+def test_labels(tmp_path: Path, kind: str, write: Any) -> None:
+    column, expected = LABELS[kind]
+    table = pa.table({"a": [1.0, 2.0, 3.0], "y": column})
+    rows, y = open_store(write(tmp_path / f"rows.{write.__name__}", table), label="y")
+    assert y[:].tolist() == expected
+    assert y[:1].tolist() == expected[:1]
+    known = [label for label in expected if label is not None]
+    found = accumulate(rows, y, covariance_type="diag", on_invalid="skip")
+    assert found.classes.size == len({*known})
+    assert found.n_skipped == 3 - len(known)
+
+
+@pytest.mark.parametrize(
+    ("texts", "labels"),
+    [
+        (["10", "-2", "0"], [10, -2, 0]),
+        (["1", "", "2"], [1, None, 2]),
+        (["1.5", "2", "0"], [1.5, 2.0, 0.0]),
+        (["ant", "NA", ""], ["ant", None, None]),
+        (["true", "false", "true"], [True, False, True]),
+        (['"a, ""b"""', "c", "d"], ['a, "b"', "c", "d"]),
+    ],
+)
+def test_labels_of_text(tmp_path: Path, texts: list[str], labels: list[Any]) -> None:
+    (tmp_path / "rows.csv").write_text("\n".join(["a,y", *(f"1,{each}" for each in texts), ""]))
+    assert open_store(tmp_path / "rows.csv", label="y")[1][:].tolist() == labels
+
+
+def test_options_of_pyarrow_read_other_dialects(tmp_path: Path) -> None:
+    path = tmp_path / "rows.data"
+    path.write_text("1,5;?;01\n2;3,5;1\n")
+    form = ds.CsvFileFormat(
+        pc.ParseOptions(delimiter=";"),
+        convert_options=pc.ConvertOptions(
+            decimal_point=",", null_values=["?"], column_types={"y": pa.string()}
+        ),
+        read_options=pc.ReadOptions(column_names=["a", "b", "y"]),
+    )
+    rows, y = open_store(path, label="y", format=form)
+    np.testing.assert_array_equal(rows[:], [[1.5, np.nan], [2, 3.5]])
+    assert y[:].tolist() == ["01", "1"]
+    parquet(path)
+    assert open_store(path, label="y", drop="name", format="parquet")[0].shape == (N, 3)
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({}, InvalidParameterError, "label=.* it has a, b, c, y, name"),
+        ({"y": "name"}, InvalidParameterError, "label=.* it has a, b, c, y, name"),
+        ({"label": "z"}, InvalidParameterError, "label='z': .* no column of this name; it has a,"),
+        ({"label": "y", "features": "z"}, InvalidParameterError, "features='z': .* no column"),
+        ({"label": "y", "drop": "z"}, InvalidParameterError, "drop='z': .* no column"),
+        ({"label": "y", "features": ["a", "y"]}, InvalidParameterError, "columns than that of lab"),
+        ({"label": "y", "features": []}, InvalidParameterError, "expected other columns"),
+        ({"label": "y"}, InvalidDataError, r"no numbers: name \(string\); name the features"),
+        ({"label": "y", "format": "xls"}, SourceError, "'xls' is not supported|xls"),
+    ],
+)
+def test_wrong_options(
+    tmp_path: Path, options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        open_store(parquet(tmp_path / "rows.parquet"), **options)
+
+
+def test_files_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SourceNotFoundError, match=r"nowhere.parquet does not exist"):
+        open_store(tmp_path / "nowhere.parquet", label="y")
+    for name in ("rows.parquet", "rows.feather"):
+        (tmp_path / name).write_bytes(b"not a table")
+        with pytest.raises(SourceError, match=rf"{name} cannot be opened: ArrowInvalid: "):
+            open_store(tmp_path / name, label="y")
+    (tmp_path / "empty.parquet").mkdir()
+    with pytest.raises(SourceError, match=r"empty.parquet is a folder without"):
+        open_store(tmp_path / "empty.parquet", label="y")
+    twice = pa.table([[1.0], [2.0], [0]], ["a", "a", "y"])
+    with pytest.raises(SourceError, match=r"twice.feather cannot be opened: .*duplicate field n"):
+        open_store(feather(tmp_path / "twice.feather", twice), label="y")
+    path = parquet(tmp_path / "rows.parquet")
+    monkeypatch.setitem(sys.modules, "pyarrow.dataset", None)
+    with pytest.raises(MissingLibraryError, match=r'pip install "streamgda\[arrow\]"$'):
+        open_store(path, label="y")
+
+
+def test_files_that_are_damaged_or_change(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "rows.parquet")
+    rows, y = open_store(path, label="y", features=ABC)
+    good = path.read_bytes()
+    at = pq.ParquetFile(path).metadata.row_group(3).column(1).data_page_offset
+    path.write_bytes(good[:at] + b"\xff" * 40 + good[at + 40 :])
+    with pytest.raises(ReadError, match=r"X \(.*rows.parquet\): rows .* cannot be read: OSError"):
+        accumulate(rows, y)
+    path = text(tmp_path / "rows.csv")
+    rows, _ = open_store(path, label="y", features=ABC)
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:900]))
+    with pytest.raises(ReadError, match=r"fewer rows than when it was opened"):
+        rows[:]
+    path.write_text("a,y\n1,2\noops,3\n")
+    with pytest.raises(InvalidDataError, match=r"no numbers: a \(string\)"):
+        open_store(path, label="y")
+    path.write_text("a,y\n" + "1,2\n" * 500_000 + "oops,3\n")
+    with pytest.raises(ReadError, match=r"rows .* cannot be read: ArrowInvalid: .*'oops'"):
+        open_store(path, label="y")[0][:]
+
+
+def test_checksums_of_pages_are_verified(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(TABLE, path, write_page_checksum=True, compression="none", use_dictionary=False)
+    rows, _ = open_store(path, label="y", features=ABC)
+    data = bytearray(path.read_bytes())
+    data[pq.ParquetFile(path).metadata.row_group(0).column(1).data_page_offset + 400] ^= 1
+    path.write_bytes(bytes(data))
+    with pytest.raises(ReadError, match="CRC checksum"):
+        rows[:]
+
+
+# --- memory and remote files ----------------------------------------------------------------------
+
+
+def test_files_elsewhere_are_requested_once_as_a_whole(tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    files = fsspec.filesystem("memory")
+    files.pipe_file("/tables/rows.parquet", parquet(tmp_path / "rows.parquet").read_bytes())
+    files.pipe_file("/tables/rows.csv", text(tmp_path / "rows.csv").read_bytes())
+    for name in ("rows.parquet", "rows.csv"):
+        rows, y = open_store(f"memory://tables/{name}", label="y", features=ABC)
+        np.testing.assert_array_equal(rows[:], X)
+        np.testing.assert_array_equal(y[500:], Y[500:])
+    assert rows.reading_bytes(100) > 0
+    with pytest.raises(SourceNotFoundError, match=r"memory://tables/none.csv does not exist"):
+        open_store("memory://tables/none.csv", label="y")
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+READERS: dict[str, Any] = {"p.parquet": pq.read_table, "p.csv": pc.read_csv}
+
+
+@pytest.fixture(scope="module")
+def model() -> GaussianNB:
+    return GaussianNB().fit(X, NAMES)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_labels_beside_keys(tmp_path: Path, model: GaussianNB, path: Path, name: str) -> None:
+    rows, _ = open_store(path, y=None, features=ABC)
+    assert model.predict(rows, out=tmp_path / name, keys=["name", "y"]) == tmp_path / name
+    found = READERS[name](tmp_path / name)
+    assert found.column_names == ["name", "y", "label"]
+    assert found["label"].to_pylist() == model.predict(X).tolist()
+    assert found["name"].to_pylist() == NAMES.tolist()
+    assert [int(key) for key in found["y"].to_pylist()] == Y.tolist()
+    assert {entry.name for entry in tmp_path.iterdir()} == {path.name, name}
+
+
+@pytest.mark.parametrize(
+    ("method", "columns"),
+    [
+        ("predict_proba", ["proba_ash", "proba_elm", "proba_oak"]),
+        ("predict_log_proba", ["log_proba_ash", "log_proba_elm", "log_proba_oak"]),
+        ("score_samples", ["log_density"]),
+    ],
+)
+def test_scores_have_the_names_of_classes(
+    tmp_path: Path, model: GaussianNB, method: str, columns: list[str]
+) -> None:
+    rows, _ = open_store(parquet(tmp_path / "rows.parquet"), y=None, features=ABC)
+    getattr(model, method)(rows, out=tmp_path / "p.parquet", keys="name")
+    found = pq.read_table(tmp_path / "p.parquet")
+    assert found.column_names == ["name", *columns]
+    values = np.column_stack([found[name] for name in columns])
+    np.testing.assert_array_equal(values, getattr(model, method)(X).reshape(N, -1))
+    scores, y = open_store(tmp_path / "p.parquet", label="name")
+    assert scores.feature_names == tuple(columns)
+    assert y[:].tolist() == NAMES.tolist()
+
+
+def test_keys_of_texts_are_copied_as_they_are(tmp_path: Path, model: GaussianNB) -> None:
+    texts = ["007", "7", "12345678901234567890123", "1.50", "TRUE", "2024-05-01 10:00", "é,x"]
+    lines = [f'"{text}",{x[0]},{x[1]},{x[2]}' for text, x in zip(texts, X, strict=False)]
+    (tmp_path / "rows.csv").write_text("\n".join(["label,a,b,c", *lines]))
+    rows, _ = open_store(tmp_path / "rows.csv", y=None, features=ABC)
+    model.predict(rows, out=tmp_path / "p.parquet", keys="label")
+    found = pq.read_table(tmp_path / "p.parquet")
+    assert found.column_names == ["label", "predicted_label"]
+    assert found["label"].to_pylist() == texts
+
+
+def test_wrong_destinations(
+    tmp_path: Path, model: GaussianNB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, _ = open_store(parquet(tmp_path / "rows.parquet"), y=None, features=ABC)
+    with pytest.raises(SourceError, match=r"rows.parquet exists already"):
+        model.predict(rows, out=tmp_path / "rows.parquet")
+    for keys, message in (("z", "keys='z': .* no column"), (["y", "y"], "different columns")):
+        with pytest.raises(InvalidParameterError, match=message):
+            model.predict(rows, out=tmp_path / "p.parquet", keys=keys)
+    for out in (None, tmp_path / "p.zarr"):
+        with pytest.raises(InvalidParameterError, match=r"keys=\('y',\) are columns of a table, a"):
+            model.predict(rows, out=out, keys="y")
+    with pytest.raises(InvalidParameterError, match=r"keys=\('y',\) names columns of the table"):
+        model.predict(X, out=tmp_path / "p.parquet", keys="y")
+    with pytest.raises(InvalidParameterError, match=r"ends in .feather; expected .parquet or .csv"):
+        model.predict(rows, out=tmp_path / "p.feather")
+    monkeypatch.setitem(sys.modules, "pyarrow.dataset", None)
+    with pytest.raises(MissingLibraryError, match=r'p.parquet need pyarrow, .* "streamgda\[arrow'):
+        model.predict(X, out=tmp_path / "p.parquet")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["rows.parquet"]
+
+
+def test_a_run_that_is_stopped_leaves_nothing(tmp_path: Path, model: GaussianNB) -> None:
+    path = parquet(tmp_path / "rows.parquet")
+    rows, _ = open_store(path, y=None, features=ABC)
+    path.write_bytes(path.read_bytes()[:5000])
+    with pytest.raises(OSError, match=r"rows.parquet"):
+        model.predict(rows, out=tmp_path / "p.csv")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["rows.parquet"]
