@@ -3,22 +3,19 @@
 They share these conventions. ``X`` is C-contiguous, shape (n_rows, n_features). ``codes`` holds
 the class number of each row. ``weights`` is empty if every row has weight one. A scatter matrix is
 its lower triangle, row by row: row i starts at ``i (i + 1) / 2`` (`row_start`).
-
-With ``NUMBA_DISABLE_JIT=1`` they run as Python. What only LLVM or BLAS can run has a plain form for
-that, see `intrinsic_of`.
 """
 
 from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from numba import config
+import numba
+from numba import config, types
 from numba.core.compiler_lock import global_compiler_lock
-from numba.extending import intrinsic
 
-from streamgda.kernels.caching import cached, compile_or_load
 from streamgda.kernels.processors import SHAPE
 from streamgda.runtime.interruption import uninterrupted
 
@@ -31,29 +28,46 @@ if config.BOUNDSCHECK:  # other code, which Numba would not keep apart
     _STAMP += "_checked"
 
 
-def _compiled(function: Callable[..., Any], **options: Any) -> Any:
-    if config.DISABLE_JIT:
-        return function
+def _compiled(function: Callable[..., Any], *, cache: bool = True, **options: Any) -> Any:
     # Numba looks up a cached function by its name and its own file, so it would miss a change to
     # a kernel that the function calls. A hash of all sources in the name prevents that.
     function.__qualname__ += f"_{_STAMP}"
     settings = {
         "nogil": True,
-        "cache": True,
         "no_cfunc_wrapper": True,
         "error_model": "numpy",  # a check for zero at every division would prevent vectorisation
         **options,
     }
-    compiled = cached(function, settings)
-    compiled.compile = partial(_compile, compiled, compiled.compile)
+    try:
+        compiled = numba.njit(cache=cache, **settings)(function)
+    except RuntimeError:  # no folder can be written; NUMBA_CACHE_DIR names one that can
+        compiled = numba.njit(cache=False, **settings)(function)
+    # Interrupted half-way, Numba would keep locks, and lose declarations.
+    compiled.compile = partial(uninterrupted, _compile, compiled, compiled.compile, set())
     return compiled
 
 
-def _compile(compiled: Any, compile_: Callable[..., Any], signature: Any) -> Any:
-    """Compile a kernel; interrupted half-way, Numba would keep locks, and lose declarations."""
-    if global_compiler_lock.is_locked():  # by this thread: the kernel is part of another function
-        return compile_or_load(compiled, compile_, signature)
-    return uninterrupted(compile_or_load, compiled, compile_, signature)
+def _compile(kernel: Any, compile_: Callable[..., Any], known: set[Any], signature: Any) -> Any:
+    """Compile a kernel; read-only arrays, which it only reads, need no code of their own."""
+    writable = tuple(map(_writable, signature))
+    with global_compiler_lock:
+        entry_point = compile_(writable)
+        if signature != writable and signature not in known:  # let calls find the code at once
+            known.add(signature)
+            types_of = kernel.overloads[writable].signature.replace(args=signature)
+            alias = {"signature": types_of, "entry_point": entry_point, "objectmode": False}
+            kernel.add_overload(SimpleNamespace(**alias))
+            del kernel.overloads[signature]  # kernels that call this one need more of it
+    return entry_point
+
+
+def _writable(kind: Any) -> Any:
+    """Return the type without marks of read-only arrays."""
+    if isinstance(kind, types.Array):
+        return kind.copy(readonly=False)
+    if isinstance(kind, types.BaseTuple):
+        return types.BaseTuple.from_types(tuple(map(_writable, kind)))
+    return kind
 
 
 kernel = _compiled
@@ -66,8 +80,3 @@ inline_kernel = partial(_compiled, inline="always", cache=False)
 inner_kernel = partial(_compiled, no_cpython_wrapper=True, cache=False)
 # Compiled as part of its callers, for functions that Python calls too.
 shared_kernel = partial(_compiled, inline="always")
-
-
-def intrinsic_of(plain: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
-    """Decorate an intrinsic, whose place a plain function takes where Numba is disabled."""
-    return lambda function: plain if config.DISABLE_JIT else intrinsic(function)

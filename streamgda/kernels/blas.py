@@ -11,13 +11,10 @@ BLAS may use several threads for a call, and other bits with them, unless `runti
 it. That costs 20 us, so it is done once for many products.
 """
 
-import numpy as np
 from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import get_cython_function_address
-
-from streamgda.kernels import intrinsic_of
+from numba.extending import get_cython_function_address, intrinsic
 
 _SYMBOL = "streamgda_{}".format
 _LETTERS = {types.float32: "s", types.float64: "d"}
@@ -34,16 +31,7 @@ def _update(C, part, product, beta):
     C[part] = product + beta * C[part] if beta else product
 
 
-def _gram(A, beta, C):
-    lower = np.tril_indices(len(C))
-    _update(C, lower, (A.T @ A)[lower], beta)
-
-
-def _cross(A, B, beta, C):
-    _update(C, ..., A.T @ B, beta)
-
-
-@intrinsic_of(_gram)
+@intrinsic
 def gram(typing, A, beta, C):
     """Write the lower triangle of ``A.T @ A + beta * C`` to that of `C`.
 
@@ -56,7 +44,7 @@ def gram(typing, A, beta, C):
     return types.void(A, types.float64, C), _generator(generate)
 
 
-@intrinsic_of(_cross)
+@intrinsic
 def cross(typing, A, B, beta, C):
     """Write ``A.T @ B + beta * C`` to `C`; see `gram`."""
 

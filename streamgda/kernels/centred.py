@@ -4,11 +4,11 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.extending import intrinsic
 
 from streamgda.kernels import (
     fast_kernel,
     inline_kernel,
-    intrinsic_of,
     kernel,
     shared_kernel,
 )
@@ -34,26 +34,6 @@ _CLASS_ROWS = 8  # that take as long to add as the sums of their class in a bloc
 _SAMPLE = 256  # successive rows of a block that are looked at for that
 # Rotations of a vector by which all pairs of its lanes meet.
 N_ROTATIONS = LANES // 2 + 1
-
-
-def _add_class_squares(X, order, codes, weights, first, last, n_parts, vectors, sums):
-    d = X.shape[1]
-    for r in range(first, last):
-        k, w, part = codes[r], weights[r] if len(weights) else 1.0, r % n_parts
-        t = X[order[r] if len(order) else r] - vectors[0, min(k, vectors.shape[1] - 1), :d]
-        sums[part, k, 0, :d] += w * t
-        sums[part, k, 1, :d] += (w * t) * t
-
-
-def _add_class_products(X, order, codes, weights, first, last, n_parts, vectors, sums):
-    d = X.shape[1]
-    sums = sums.reshape(n_parts, -1, 1 + N_ROTATIONS, LANES)
-    for r in range(first, last):
-        k, part, t = codes[r], r % n_parts, np.zeros(LANES)
-        t[:d] = X[order[r] if len(order) else r] - vectors[0, k, :d]
-        sums[part, k, 0] += t
-        for i in range(N_ROTATIONS):
-            sums[part, k, 1 + i] += t * np.roll(t, -i)
 
 
 def _adding(n_sums, begin):
@@ -134,11 +114,11 @@ def _places(builder, r, k, w, pivots, step, sums, n_parts, n_classes, size):
 # The arrays but for the rows have rows of whole vectors (`padded_width`), with zeros beyond the
 # last feature. The loop is written in LLVM's vector types, as a compiler would check in each row
 # how many vectors there are.
-add_class_squares = intrinsic_of(_add_class_squares)(_adding(2, _add_row_squares))
+add_class_squares = intrinsic(_adding(2, _add_row_squares))
 
 # The same with products of pairs of up to `LANES` features: that of t and of t rotated by i lanes
 # goes to ``sums[p, k, 1 + i]``. The sums are a flat array. Weights are empty.
-add_class_products = intrinsic_of(_add_class_products)(_adding(1 + N_ROTATIONS, _add_row_products))
+add_class_products = intrinsic(_adding(1 + N_ROTATIONS, _add_row_products))
 
 
 @inline_kernel

@@ -25,14 +25,13 @@ n < 2**31. The last term is split into the nearest integer and a fraction of at 
 that the integers sum to zero or to something larger than the fraction.
 """
 
-from functools import partial
-
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.extending import intrinsic
 
-from streamgda.kernels import inline_kernel, intrinsic_of, kernel
+from streamgda.kernels import inline_kernel, kernel
 from streamgda.kernels.processors import SHAPE
 from streamgda.kernels.sums import WORD, row_start
 from streamgda.kernels.vectors import as_structures, broadcast, function_of, repeated, vector_at
@@ -61,21 +60,6 @@ _TO_WHOLE = 1.5 * 2.0**52  # added and subtracted again, it rounds to the neares
 _WORD = ir.IntType(32)
 
 
-def plain_tile(shape, lowered, left, panels, right, depth, row, column, T):
-    """Compute the tile of a shape with NumPy, as `tile_function` explains it."""
-    width, together = shape.panel_width, shape.together
-
-    def bytes_of(panel, first, some):
-        words = panel[first : first + depth * width * together]
-        return words.reshape(depth, width, together)[:, some].astype(np.int32)
-
-    rows, columns = slice(row, row + shape.rows), slice(column, column + shape.columns)
-    signed = lowered.view(f"i{lowered.itemsize}")
-    T.reshape(width, width)[rows, columns] += np.einsum(
-        "kat,kbt->ab", bytes_of(signed, left, rows), bytes_of(panels, right, columns)
-    )
-
-
 def tile_function(shape):
     """Return the function that multiplies a tile, for a shape of tiles."""
     width, together = shape.panel_width, shape.together
@@ -97,7 +81,7 @@ def tile_function(shape):
         builder.call(function, [*words, depth, sums])
         return context.get_dummy_value()
 
-    @intrinsic_of(partial(plain_tile, shape))
+    @intrinsic
     def multiply(typing, lowered, left, panels, right, depth, row, column, T):
         """Add to ``T[a * WIDTH + b]`` the sums of ``A[k, a] * B[k, b]``, where A has signs.
 
@@ -197,11 +181,7 @@ def _add_parts(builder, x, y, total, part, extend):
 multiply_tile = tile_function(SHAPE)
 
 
-def _copy_word(source, at, target, to):
-    target[to : to + WORD] = source[at : at + WORD]
-
-
-@intrinsic_of(_copy_word)
+@intrinsic
 def copy_word(typing, source, at, target, to):
     """Copy `WORD` bytes from position `at` of an array of bytes to position `to` of another."""
 

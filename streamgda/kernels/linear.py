@@ -8,15 +8,14 @@ little more time than to read the rows.
 from functools import partial
 from itertools import chain
 
-import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.extending import intrinsic
 
-from streamgda.kernels import intrinsic_of, kernel
+from streamgda.kernels import kernel
 from streamgda.kernels.scoring import (
     in_registers,
-    keep_largest,
     largest_at,
     no_largest,
     panel_width,
@@ -45,17 +44,7 @@ _FUNCTIONS = 32  # whose vectors stay in the second cache, and sums in the first
 _LINES = 128  # bytes of two cache lines: the processor loads that beside one, too
 
 
-def _put_dots(X, start, n, centre, vectors, scale, offsets, scratch, out, at, tops, codes):
-    d = X.shape[1]
-    t = (X[start : start + n].astype(vectors.dtype) - centre[0, :d]) - centre[1, :d]
-    dots = vectors[:, :d] @ t.T
-    scores = offsets[:, None] + scale * dots.astype(np.float64)
-    out[:, at : at + n] = scores[: len(out)]
-    keep_largest(scores, tops, codes)
-    return bool(np.isfinite(dots).all())
-
-
-@intrinsic_of(_put_dots)
+@intrinsic
 def put_dots(typing, X, start, n, centre, vectors, scale, offsets, scratch, out, at, tops, codes):
     """Write `linear_scores` of `n` rows from `start` on to the columns of `out` from `at` on.
 

@@ -12,8 +12,9 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.extending import intrinsic
 
-from streamgda.kernels import inline_kernel, intrinsic_of, kernel
+from streamgda.kernels import inline_kernel, kernel
 from streamgda.kernels.centred import (
     N_ROTATIONS,
     add_class_products,
@@ -122,21 +123,7 @@ def add_narrow_products(X, order, codes, weights, first, last, totals, vectors, 
                 add_bucket(rows, roots, k, n, vectors, products)
 
 
-def _fill_buckets(X, order, codes, weights, first, last, vectors, rows, roots, ends):
-    size, d = rows.shape[1], X.shape[1]
-    for r in range(first, last):
-        k = codes[r]
-        b, slot = divmod(ends[k], size)
-        roots[b, slot] = np.sqrt(weights[r]) if len(weights) else 1.0
-        rows[b, slot] = 0.0
-        rows[b, slot, :d] = (X[order[r] if len(order) else r] - vectors[0, k, :d]) * roots[b, slot]
-        ends[k] += 1
-        if slot + 1 == size:
-            return r + 1
-    return last
-
-
-@intrinsic_of(_fill_buckets)
+@intrinsic
 def fill_buckets(typing, X, order, codes, weights, first, last, vectors, rows, roots, ends):
     """Copy rows from number `first` on to their buckets, until one is full; return the next row.
 
@@ -190,13 +177,7 @@ def _copy_row(builder, _, k, w, weighted, pivots, rows, roots, ends, size, width
     return copy, has_space
 
 
-def _add_bucket(rows, roots, k, n, vectors, products):
-    t = rows[k, :n]
-    vectors[1, k] += roots[k, :n] @ t
-    products[k // (len(rows) // len(products))] += (t[:, :, None] * t[:, None, :]).sum(axis=0)
-
-
-@intrinsic_of(_add_bucket)
+@intrinsic
 def add_bucket(typing, rows, roots, k, n, vectors, products):
     """Add the sums and products of the first n rows of bucket k."""
     index = types.intp

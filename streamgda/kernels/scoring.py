@@ -17,11 +17,11 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.extending import intrinsic
 
 from streamgda.kernels import (
     fast_kernel,
     inline_kernel,
-    intrinsic_of,
     kernel,
 )
 from streamgda.kernels.processors import SHAPE
@@ -144,14 +144,7 @@ def matrix_scores(
             best[r] = max(best[r], out[k, r])
 
 
-def _pack_panel(X, rows, begin, end, width, like, parts, panel):
-    x = X[rows[np.minimum(np.arange(width), len(rows) - 1)], begin:end].astype(like.dtype)
-    for part in parts:
-        x -= part[begin:end]
-    panel[: x.size] = x.T.ravel()
-
-
-@intrinsic_of(_pack_panel)
+@intrinsic
 def pack_panel(typing, X, rows, begin, end, width, like, parts, panel):
     """Write feature ``begin + j`` of row ``rows[r]`` to ``panel[j * width + r]`` up to `end`.
 
@@ -232,32 +225,7 @@ def panel_width(n_rows, d, step):
 _FUNCTIONS = 5  # whose sums of some rows are added to in turn, because an addition takes cycles
 
 
-def keep_largest(scores, tops, codes):
-    """Replace the largest scores so far, and the numbers of their classes, by larger ones."""
-    for k, (score, top) in enumerate((score, tops[: len(score)]) for score in scores):
-        codes[: len(score)][score > top] = k
-        np.maximum(score, top, out=top, where=score > top)
-
-
-def _score_panel(
-    panel, width, n, features, centres, factors, scale, offsets, scratch, out, start, tops, codes,
-    X, following,
-):  # fmt: skip
-    x = panel[: (features.max() + 1) * width].reshape(-1, width)[features, :n]
-    if factors.ndim == 3:
-        t = (x - centres[0, ..., None]) - centres[1, ..., None]
-        t = (factors @ t).astype(np.float64)
-    else:
-        t = x - centres[..., None]
-    t = t * t
-    sums = (factors[..., None] * t if factors.ndim == 2 else t).sum(axis=1)
-    scores = offsets[:, None] + scale * sums
-    out[:, start : start + n] = scores[: len(out)]
-    keep_largest(scores, tops, codes)
-    return bool(np.isfinite(sums).all())
-
-
-@intrinsic_of(_score_panel)
+@intrinsic
 def score_panel(
     typing, panel, width, n, features, centres, factors, scale, offsets, scratch, out, start, tops,
     codes, X, following,
@@ -407,14 +375,7 @@ def _write_triangles(
     return finite()
 
 
-def _add_squares(panel, width, begin, columns, W, first, last, distances):
-    t = panel[: (columns[last - 1] + 1 - begin) * width].reshape(-1, width)[columns[:last] - begin]
-    z = np.tril(W[:, : len(W)])[first:last, :last] @ t.astype(W.dtype)
-    n = min(width, len(distances))
-    distances[:n] += (z.astype(np.float64) ** 2).sum(axis=0)[:n]
-
-
-@intrinsic_of(_add_squares)
+@intrinsic
 def add_squares(typing, panel, width, begin, columns, W, first, last, distances):
     """Add the squares of rows `first` to `last` of a triangle W times the centred rows of a panel.
 
@@ -662,11 +623,7 @@ def write_answers(scores, n, start, labels, rows, shares, codes, tops, sums):
         put_shares(scores, sums, rows[start : start + n])
 
 
-def _write_largest(scores, n, labels, start):
-    labels[start : start + n] = scores[:, :n].argmax(axis=0)
-
-
-@intrinsic_of(_write_largest)
+@intrinsic
 def write_largest(typing, scores, n, labels, start):
     """Write the classes of the largest scores of `n` rows to `labels`, from `start` on."""
     if scores.layout != "C" or labels.layout != "C":
@@ -738,16 +695,7 @@ _EXP_ROWS, _EXP_VALUES = 256, 1 << 13
 _LINE_VECTORS = 8 // LANES  # in a cache line, which is loaded once for all of them
 
 
-def _put_exponentials(scores, first, n, exponentials, tops, sums):
-    x = scores[:, first : first + n]
-    top = x.max(axis=0)
-    t = np.subtract(x, top, out=np.zeros(x.shape), where=top > -np.inf)
-    t = np.where(t >= _LEAST, np.exp(np.maximum(t, _LEAST)), 0.0)
-    exponentials[:, :n], tops[:n] = t, top
-    sums[:n] = sum(t)  # class by class, however many rows there are
-
-
-@intrinsic_of(_put_exponentials)
+@intrinsic
 def put_exponentials(typing, scores, first, n, exponentials, tops, sums):
     """Write ``exp(scores[k, first + r] - tops[r])`` to ``exponentials[k, r]`` for `n` rows r.
 
@@ -843,11 +791,7 @@ def _exponential(builder, t):
     return builder.select(normal, result, number(0.0))
 
 
-def _put_shares(values, sums, out):
-    out[...] = (values[:, : len(out)] / sums[: len(out)]).T
-
-
-@intrinsic_of(_put_shares)
+@intrinsic
 def put_shares(typing, values, sums, out):
     """Write ``values[k, r] / sums[r]`` to ``out[r, k]`` for all rows of `out`.
 

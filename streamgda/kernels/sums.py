@@ -4,13 +4,12 @@ The same source sums floating point (about float64 centres) and exact integers (
 Counts, means and scatters are merged by the formula of Chan, Golub and LeVeque.
 """
 
-import ctypes
-
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.extending import intrinsic
 
-from streamgda.kernels import inline_kernel, intrinsic_of, kernel
+from streamgda.kernels import inline_kernel, kernel
 from streamgda.kernels.vectors import prefetch_values
 
 # The squares of values and of weights below this can be summed in float64, however many there are.
@@ -41,11 +40,7 @@ def encode_labels(labels, low, table, codes):
     return True
 
 
-def _address_of(memory):
-    return memory.ctypes.data
-
-
-@intrinsic_of(_address_of)
+@intrinsic
 def address_of(typing, memory):
     """Return the address of the first byte of an array."""
 
@@ -56,11 +51,7 @@ def address_of(typing, memory):
     return types.int64(memory), generate
 
 
-def _word_at(address):
-    return np.frombuffer(ctypes.string_at(int(address), WORD), np.uint64)[0]
-
-
-@intrinsic_of(_word_at)
+@intrinsic
 def word_at(typing, address):
     """Return the 64-bit word that starts at an address, which need not be aligned."""
 

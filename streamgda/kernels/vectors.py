@@ -2,13 +2,13 @@
 
 from functools import partial
 
-import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
-from streamgda.kernels import inline_kernel, intrinsic_of
+from streamgda.kernels import inline_kernel
 from streamgda.kernels.processors import SHAPE
 
 LANES = max(4, SHAPE.vector_bytes // 8)  # numbers of float64 in a vector
@@ -50,15 +50,11 @@ def _aligned(number):
 
 # Return arrays of float64 and of indices, uninitialised, of a size or shape. They start at a cache
 # line, which no vector of them crosses. NumPy's functions take long to compile.
-empty_vectors = intrinsic_of(np.empty)(_aligned(types.float64))
-empty_indices = intrinsic_of(partial(np.empty, dtype=np.intp))(_aligned(types.intp))
+empty_vectors = intrinsic(_aligned(types.float64))
+empty_indices = intrinsic(_aligned(types.intp))
 
 
-def _clear(array, first, last):
-    array.reshape(-1)[first:last] = 0
-
-
-@intrinsic_of(_clear)
+@intrinsic
 def clear(typing, array, first, last):
     """Write zeros to the entries of an array from one to another, counted as if it were flat."""
 
@@ -217,11 +213,7 @@ def loader(builder, start, n_bytes, n_turns):
     return lambda turn: prefetch(builder, builder.gep(start, [builder.mul(turn, step)]))
 
 
-def _prefetch_values(values, first, n):
-    pass
-
-
-@intrinsic_of(_prefetch_values)
+@intrinsic
 def prefetch_values(typing, values, first, n):
     """Start to load `n` values of a contiguous array, from number `first` on; it may end before.
 

@@ -1,4 +1,4 @@
-"""Every way to sum rows, against the naive oracle; runs with ``NUMBA_DISABLE_JIT=1`` too."""
+"""Every way to sum rows, against the naive oracle."""
 
 import numpy as np
 import pytest

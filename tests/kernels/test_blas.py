@@ -1,4 +1,4 @@
-"""Products by BLAS against NumPy's; runs with ``NUMBA_DISABLE_JIT=1`` too."""
+"""Products by BLAS against NumPy's."""
 
 from pathlib import Path
 
@@ -52,7 +52,6 @@ def test_products(dtype, beta):
             np.testing.assert_array_equal(C.base, whole)
 
 
-@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 def test_only_floats_of_one_type():
     floats = np.zeros((2, 2))
     for A in (np.zeros((2, 2), np.float32), np.zeros((2, 2), int), np.zeros(2)):
@@ -61,7 +60,6 @@ def test_only_floats_of_one_type():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 def test_compiled_products_are_cached_for_other_processes(monkeypatch):
     """Where BLAS is at another address."""
     A = np.arange(4.0).reshape(2, 2)

@@ -1,4 +1,4 @@
-"""Every kernel against bare loops; runs with ``NUMBA_DISABLE_JIT=1`` too."""
+"""Every kernel against bare loops."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Products and squares of narrow rows, against numpy; runs with ``NUMBA_DISABLE_JIT=1`` too."""
+"""Products and squares of narrow rows, against numpy."""
 
 import numpy as np
 import pytest

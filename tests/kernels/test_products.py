@@ -1,4 +1,4 @@
-"""Centred rows and their products against bare loops; with ``NUMBA_DISABLE_JIT=1`` too."""
+"""Centred rows and their products against bare loops."""
 
 from itertools import pairwise
 

@@ -1,7 +1,6 @@
-"""Scoring kernels against bare loops; runs with ``NUMBA_DISABLE_JIT=1`` too."""
+"""Scoring kernels against bare loops."""
 
 import naive
-import numba
 import numpy as np
 import pytest
 from frozen import frozen
@@ -176,7 +175,6 @@ def test_panel_scores_of_matrices(d, tied, dtype):
         assert (out == expected_scores(X[:, features], centres, roots, offsets)).all()
 
 
-@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="NumPy adds in another order")
 @EVERY_FLOAT
 @pytest.mark.parametrize("d", [13, 20, 24])
 def test_scores_do_not_depend_on_the_rows_beside(d, dtype):
