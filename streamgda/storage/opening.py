@@ -1,4 +1,4 @@
-"""Zarr stores, groups and arrays of any kind, opened for reading."""
+"""Zarr groups and arrays: opened for reading, and created where there is nothing yet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streamgda.errors import (
     cause_of,
     printable,
 )
-from streamgda.runtime.parameters import check_type, shown
+from streamgda.runtime.parameters import check_type
 from streamgda.runtime.retry import brief, raised_as
 from streamgda.storage.files import is_free, local_path
 
@@ -54,23 +54,23 @@ def open_node(
     SourceError
         If it is not zarr, or cannot be opened.
     """
-    try:
-        import zarr  # noqa: PLC0415
+    import zarr  # noqa: PLC0415
 
-        found, inside = locate(store, storage_options, read_only=mode == "r")
-        try:
-            return zarr.open(found, path=inside, mode=mode)
-        except BaseException:
-            close(store, found)
-            raise
-    except (SourceNotFoundError, SourceError):
-        raise
+    path, found = local_path(store), store
+    check_exists(store, "a zarr group")
+    if storage_options is not None and not (isinstance(store, str) and path is None):
+        raise InvalidParameterError(f"storage_options are for URLs, and {store} is on this machine")
+    try:
+        if isinstance(store, zarr.Group | zarr.Array):
+            found = store.store_path
+        elif path is not None and path.is_file():
+            found = zarr.storage.ZipStore(path, mode="r")
+        return zarr.open(found, mode=mode, storage_options=storage_options)
     except FileNotFoundError as error:
-        kind = SourceNotFoundError if local_path(store) is None else SourceError
+        kind = SourceNotFoundError if path is None else SourceError
         message = f"{named(store)} holds no zarr group or array: {brief(error)}"
         raise kind(message) from cause_of(error)
     except Exception as error:  # the kind depends on the store
-        path = local_path(store)
         other = path is not None and path.is_file() and path.suffix.lower() != ".zip"
         advice = "; `streamgda convert` makes zarr of files of other kinds" if other else ""
         message = f"{named(store)} cannot be opened as zarr: {brief(error)}{advice}"
@@ -84,7 +84,8 @@ def opened_node(store: Any, **options: Any) -> Iterator[Any]:
     try:
         yield node
     finally:
-        close(store, node.store)
+        if isinstance(store, str | os.PathLike):  # the caller's own store stays open
+            node.store.close()
 
 
 def as_target(store: Any, name: str) -> Any:
@@ -106,17 +107,10 @@ def as_target(store: Any, name: str) -> Any:
     import zarr  # noqa: PLC0415
 
     found = store.store_path if isinstance(store, zarr.Group) else local_path(store) or store
-    kinds = (str, os.PathLike, dict, zarr.abc.store.Store, zarr.storage.StorePath)
+    kinds = (str, os.PathLike, zarr.abc.store.Store, zarr.storage.StorePath)
     expected = "an array of numpy or zarr, or a path or zarr store to create one in"
     check_type(name, found, kinds, expected)
-    if isinstance(found, dict):
-        _check_names(found)
-    inner = found.store if isinstance(found, zarr.storage.StorePath) else found
-    if isinstance(inner, zarr.abc.store.Store) and not inner.supports_writes:
-        raise SourceError(
-            f"{name} is a {type(inner).__name__}, which refers to other files and cannot be "
-            f"written; pass a path or another store"
-        )
+    inner = getattr(found, "store", found)
     if getattr(inner, "read_only", False) or getattr(store, "read_only", False):
         raise SourceError(f"{name} is a read-only {type(inner).__name__}; open it for writing")
     return found
@@ -167,16 +161,6 @@ def check_folder(store: Any) -> None:
         )
 
 
-def _check_names(store: Mapping[Any, Any]) -> None:
-    """Raise `InvalidParameterError` for a dict that is no store, by names of its files."""
-    other = [key for key in store if not isinstance(key, str)]
-    if other:
-        raise InvalidParameterError(
-            f"the store is a dict with the key {shown(other[0])}; expected names of files as keys, "
-            f"as in the empty dict {{}} to save to, or a path"
-        )
-
-
 @contextlib.contextmanager
 def creating(store: Any) -> Iterator[None]:
     """Enter a context in which zarr creates a node in `out`, where there is nothing yet.
@@ -203,36 +187,6 @@ def named(store: Any) -> str:
     """Return the name of a store in a message, on one line; its type if that is long."""
     text = printable(store)
     return text if len(text) <= _LONGEST and text.isprintable() else type(store).__name__
-
-
-# --- the one way to a zarr store ----------------------------------------------------------------
-
-
-def locate(
-    store: Any, storage_options: Mapping[str, Any] | None = None, *, read_only: bool = True
-) -> tuple[Any, str]:
-    """Return a zarr store and the path of a node in it; parameters as of `open_node`."""
-    import zarr  # noqa: PLC0415
-
-    if isinstance(store, zarr.Group | zarr.Array):
-        store = store.store_path
-    if isinstance(store, zarr.storage.StorePath):
-        return store.store, store.path
-    if isinstance(store, dict):
-        _check_names(store)
-        return zarr.storage.MemoryStore(store), ""
-    path = local_path(store)
-    if storage_options is not None and not (isinstance(store, str) and path is None):
-        raise InvalidParameterError(f"storage_options are for URLs, and {store} is on this machine")
-    if path is not None:
-        check_exists(path, "a zarr group")
-        if path.is_file():
-            return zarr.storage.ZipStore(path, mode="r"), ""
-        return zarr.storage.LocalStore(path, read_only=read_only), ""
-    if isinstance(store, str):
-        options = dict(storage_options or {})
-        return zarr.storage.FsspecStore.from_url(store, options, read_only=read_only), ""
-    return store, ""
 
 
 @contextlib.contextmanager
@@ -267,23 +221,9 @@ def path_of(store: Any) -> Path | None:
     """Return the local path of a path, or of a store or a node in a directory; None for others."""
     path = local_path(store)
     if path is None:
-        root = getattr(innermost(getattr(store, "store", store)), "root", None)
+        root = getattr(getattr(store, "store", store), "root", None)
         path = root / getattr(store, "path", "") if isinstance(root, Path) else None
     return None if path is None else path.resolve()
-
-
-def innermost(store: Any) -> Any:
-    """Return the zarr store that others are wrapped around."""
-    while hasattr(store, "_store") and hasattr(store, "supports_writes"):
-        store = store._store
-    return store
-
-
-def close(store: Any, found: Any) -> None:
-    """Close a zarr store that was found at a path or a URL; leave the caller's own stores open."""
-    if isinstance(store, str | os.PathLike):
-        with contextlib.suppress(AttributeError):  # zarr raises it for zip files never opened
-            found.close()
 
 
 def mark_of(values: Any) -> dict[str, Any] | None:
