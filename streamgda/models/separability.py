@@ -3,89 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import linalg
-from scipy.spatial.distance import cdist
 
-from streamgda.errors import InvalidParameterError, MergeError
-from streamgda.models.covariance import Regularisation, estimate
+from streamgda.errors import InvalidParameterError, MergeError, SingularCovarianceError
+from streamgda.models.covariances import (
+    Regularisation,
+    Summary,
+    describe_singular,
+    estimate,
+    inverse_roots,
+)
 from streamgda.models.gaussian import GaussianModel
-from streamgda.models.model import part_of
-from streamgda.moments import ClassMoments, held_sums
+from streamgda.models.gaussians import Gaussians
+from streamgda.moments import ClassMoments
 from streamgda.rows.labels import find, join_labels
-from streamgda.runtime import lapack, threads
-from streamgda.runtime.display import frame_of
+from streamgda.runtime import threads
 from streamgda.runtime.parameters import as_flag, check_type, refuse
 from streamgda.storage.saved import synchronized
 
-_BATCH = 1 << 18  # values of the matrices that a thread treats at a time
-_FRECHET = "frechet"
 _EPS = np.finfo(np.float64).eps
-
-Terms = tuple[np.ndarray, np.ndarray]
-
-
-def bhattacharyya(distance: np.ndarray, logs: np.ndarray) -> np.ndarray:
-    """Return Bhattacharyya distances from the two terms of an overlap."""
-    return distance / 8 + logs / 2
+_FRECHET = "frechet"
+_TOL = 1e-4  # as for `QuadraticDiscriminantAnalysis`
 
 
-def saturated(distance: np.ndarray) -> np.ndarray:
+def _saturated(distance: np.ndarray) -> np.ndarray:
     """Return ``2 (1 - exp(-distance))``, exact for small distances too."""
     return -2 * np.expm1(-distance)
 
 
-class Measure(NamedTuple):
-    """A separability as a function of two terms of a pair of Gaussians.
-
-    Attributes
-    ----------
-    by_overlap : bool
-        The terms are those of the Bhattacharyya distance: the squared Mahalanobis distance of the
-        means in the mean covariance, and the log-determinant of the mean covariance less the mean
-        log-determinant. Otherwise the Kullback-Leibler divergences in both directions.
-    value : callable
-        Takes arrays of both terms.
-    symmetric : bool
-        The separability is the same in both directions.
-    most : float
-        The largest value.
-    """
-
-    by_overlap: bool
-    value: Callable[[np.ndarray, np.ndarray], np.ndarray]
-    symmetric: bool = True
-    most: float = np.inf
-
-
-MEASURES = {
-    "jeffries_matusita": Measure(True, lambda d, logs: saturated(bhattacharyya(d, logs)), most=2.0),
-    "matusita": Measure(
-        True, lambda d, logs: np.sqrt(saturated(bhattacharyya(d, logs))), most=2**0.5
-    ),
-    "bhattacharyya": Measure(True, bhattacharyya),
-    "mahalanobis": Measure(True, lambda d, _: d),
-    "divergence": Measure(False, lambda there, back: there + back),
-    "transformed_divergence": Measure(
-        False, lambda there, back: saturated((there + back) / 8), most=2.0
-    ),
-    "kullback_leibler": Measure(False, lambda there, _: there, symmetric=False),
+# Functions of the squared Mahalanobis distances M and Bhattacharyya distances B of all pairs, or of
+# the Kullback-Leibler divergences K from row to column.
+_OVERLAPS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "jeffries_matusita": lambda M, B: _saturated(B),
+    "bhattacharyya": lambda M, B: B,
+    "mahalanobis": lambda M, B: M,
 }
-
-
-def measure_of(method: object, name: str = "method") -> Measure:
-    """Return the measure with that name; `name` is that of the parameter in errors.
-
-    Raises
-    ------
-    InvalidParameterError
-        For any other value.
-    """
-    if isinstance(method, str) and method in MEASURES:
-        return MEASURES[method]
-    raise refuse(name, method, f"one of {', '.join(MEASURES)}")
+_DIVERGENCES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "kullback_leibler": lambda K: K,
+    "transformed_divergence": lambda K: _saturated((K + K.T) / 8),
+}
+METHODS = (*_OVERLAPS, *_DIVERGENCES)
 
 
 def separability(
@@ -98,21 +58,18 @@ def separability(
     shrinkage: float | str | None = None,
     reg_param: float = 0.0,
     var_smoothing: float = 0.0,
-    as_frame: bool = False,
-) -> Any:
-    r"""Return how well each pair of classes can be separated.
+) -> np.ndarray:
+    r"""Return the separability of all pairs of classes.
 
-    ========================== ========================= ================================
-    method                     value in row i, column j  range
-    ========================== ========================= ================================
-    ``jeffries_matusita``      :math:`2 (1 - e^{-B})`    0 to 2
-    ``matusita``               its square root           0 to 1.414
-    ``bhattacharyya``          :math:`B`                 from 0
-    ``mahalanobis``            :math:`M`                 from 0; a squared distance
-    ``kullback_leibler``       :math:`K_{ij}`            from 0; not symmetric
-    ``divergence``             :math:`K_{ij} + K_{ji}`   from 0
-    ``transformed_divergence`` :math:`2 (1 - e^{-D/8})`  0 to 2; of the divergence D
-    ========================== ========================= ================================
+    ========================== ======================================== ===========================
+    method                     value in row i, column j                 range
+    ========================== ======================================== ===========================
+    ``jeffries_matusita``      :math:`2 (1 - e^{-B})`                   0 to 2
+    ``bhattacharyya``          :math:`B`                                from 0
+    ``mahalanobis``            :math:`M`                                from 0; a squared distance
+    ``kullback_leibler``       :math:`K_{ij}`                           from 0; not symmetric
+    ``transformed_divergence`` :math:`2 (1 - e^{-(K_{ij}+K_{ji})/8})`   0 to 2
+    ========================== ======================================== ===========================
 
     .. math:: M = g^T \Sigma^{-1} g, \quad B = \frac M8
               + \frac12 \ln \frac{|\Sigma|}{\sqrt{|\Sigma_i| |\Sigma_j|}}
@@ -125,31 +82,32 @@ def separability(
 
     Parameters
     ----------
-    model_or_moments : GaussianModel, estimator or ClassMoments
-        Model of the classes, a fitted Gaussian estimator, or moments.
+    model_or_moments : estimator or ClassMoments
+        A fitted Gaussian estimator, or moments.
     method : str
         One of the names in the table.
     covariance_type, ddof, pooling, shrinkage, reg_param, var_smoothing : optional
         Covariances that are estimated from moments; see `GaussianDiscriminantAnalysis`. Their type
         is by default that of the moments.
-    as_frame : bool
-        Return a pandas data frame, with the classes as index and columns.
 
     Returns
     -------
-    ndarray or data frame, shape (n_classes, n_classes)
-        Zero on the diagonal; NaN for classes without rows.
+    ndarray, shape (n_classes, n_classes)
+        Zero on the diagonal; NaN for classes without rows, or without an invertible covariance in
+        an estimator.
 
     Raises
     ------
     InvalidParameterError
-        For another method, or a regularisation of a model, which has its own.
+        For another method, or a regularisation of an estimator, which has its own.
+    SingularCovarianceError
+        For moments of a class whose covariance has no inverse.
 
     Notes
     -----
     The scale, with 2 for classes without overlap, is that of Richards [1]_. Swain and Davis [2]_
-    give ``matusita``, and the transformed divergence times 1000. The Bayes error of two equally
-    probable classes is at most :math:`e^{-B} / 2` (Kailath [3]_).
+    give the root of the Jeffries-Matusita distance, and the transformed divergence times 1000. The
+    Bayes error of two equally probable classes is at most :math:`e^{-B} / 2` (Kailath [3]_).
 
     References
     ----------
@@ -166,135 +124,110 @@ def separability(
            [2.   , 0.   , 1.729],
            [2.   , 1.729, 0.   ]])
     """
-    measure = measure_of(method)
+    if not isinstance(method, str) or method not in METHODS:
+        raise refuse("method", method, f"one of {', '.join(METHODS)}")
     how = Regularisation(ddof, pooling, shrinkage, reg_param, var_smoothing)
-    model = _model_of(model_or_moments, covariance_type, how)
-    values = measure.value(*(_overlap_terms if measure.by_overlap else _divergence_terms)(model))
-    np.fill_diagonal(values, 0.0)
-    seen = ~np.isnan(model.means[:, 0])
-    values = np.where(seen & seen[:, None], values, np.nan)
-    return frame_of(values, model.classes, model.classes) if as_frame else values
-
-
-def _model_of(
-    model_or_moments: Any, covariance_type: str | None, how: Regularisation
-) -> GaussianModel:
-    """Return the model of moments, or of a fitted estimator, search or threshold."""
     if isinstance(model_or_moments, ClassMoments):
-        held = model_or_moments.covariance_type
-        kind = held if covariance_type is None else covariance_type
-        return GaussianModel.from_moments(model_or_moments, kind, how)
-    expected = "a GaussianModel, a fitted Gaussian estimator, or ClassMoments"
-    model = part_of("model_or_moments", model_or_moments, "model_", GaussianModel, expected)
-    if covariance_type is not None or how != Regularisation():
-        raise InvalidParameterError(
-            f"covariance_type and regularisation are parameters for moments, and "
-            f"{type(model_or_moments).__name__} has its own covariances; pass ClassMoments"
-        )
-    return model
-
-
-def _overlap_terms(model: GaussianModel) -> Terms:
-    r"""Return the two terms of the Bhattacharyya distances of all classes, shape (K, K) each.
-
-    They are :math:`g^T \Sigma^{-1} g` and :math:`\ln |\Sigma| - (\ln |\Sigma_i| + \ln |\Sigma_j|)
-    / 2` of the mean covariance :math:`\Sigma`, zero on the diagonal.
-    """
-    if not model.structure.per_class:
-        distance = _pooled_distances(model)
-        return distance, np.zeros_like(distance)
-    compute = _matrix_overlap if model.structure.matrix else _diagonal_overlap
-    distance, logs = _by_rows(compute, model)
-    lower = np.tri(len(distance), k=-1)  # both are symmetric: one half has its rounding errors
-    distance, logs = distance * lower, logs * lower
-    return distance + distance.T, logs + logs.T
-
-
-def _divergence_terms(model: GaussianModel) -> Terms:
-    """Return Kullback-Leibler divergences from row to column, shape (K, K), and the transpose."""
-    if not model.structure.per_class:
-        there = _pooled_distances(model) / 2
+        kind = covariance_type or model_or_moments.covariance_type
+        alive, centres, roots = _of_moments(model_or_moments, kind, how.check(kind))
+        n_classes = model_or_moments.classes.size
     else:
-        compute = _matrix_divergence if model.structure.matrix else _diagonal_divergence
-        (there,) = _by_rows(compute, model)
-    return there, there.T
+        estimator = getattr(model_or_moments, "best_estimator_", model_or_moments)
+        model = getattr(estimator, "model_", estimator)
+        kinds = Gaussians | GaussianModel
+        check_type("model_or_moments", model, kinds, "a fitted Gaussian estimator or ClassMoments")
+        if covariance_type is not None or how != Regularisation():
+            raise InvalidParameterError(
+                f"covariance_type and regularisation are parameters for moments, and "
+                f"{type(model_or_moments).__name__} has its own covariances; pass ClassMoments"
+            )
+        n_classes, roots = model.classes.size, model.roots
+        if isinstance(model, Gaussians):
+            alive, centres = model.alive, model.centres
+        else:  # The estimators before they keep `Gaussians`.
+            alive, centres = np.flatnonzero(~np.isnan(model.means[:, 0])), model._mean_gaps
+            roots = roots[alive] if len(roots) == n_classes > 1 else roots
+        centres = centres[alive]
+    values = np.full((n_classes, n_classes), np.nan)
+    values[np.ix_(alive, alive)] = _values(method, centres, roots)
+    return values
 
 
-def _pooled_distances(model: GaussianModel) -> np.ndarray:
-    """Return the squared Mahalanobis distances of the class means, in a pooled covariance."""
-    root, means = model.roots[0], model._mean_gaps
-    white = means @ root.T if model.structure.matrix else means * np.sqrt(root)
-    return np.asarray(cdist(white, white, "sqeuclidean"))
+@synchronized
+def _of_moments(
+    moments: ClassMoments, kind: str, how: Regularisation
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the classes with rows, their means less an origin, and roots of their covariances."""
+    held = Summary.of(moments.reduce(kind))
+    features = np.flatnonzero(held.variances > 0)
+    covariances = estimate(held, kind, how, features)
+    seen = np.flatnonzero(held.count > 0)
+    values = covariances.values if len(covariances.values) == 1 else covariances.values[seen]
+    roots = inverse_roots(values, _TOL)
+    bad = np.flatnonzero(roots.ranks < features.size)
+    if bad.size:
+        which = seen if len(values) == 1 else seen[bad]
+        named = held.classes[which], np.resize(roots.ranks[bad], which.size), features.size
+        advice = "Regularise it by reg_param, shrinkage or pooling, or leave out features"
+        message = describe_singular(*named, held.count[which], advice)
+        raise SingularCovarianceError(message, held.classes[which].tolist())
+    return seen, held.offsets[np.ix_(seen, features)], roots.values
 
 
-def _by_rows(compute: Callable[..., Any], model: GaussianModel) -> np.ndarray:
-    """Return what a function computes of each class and all classes, on all threads.
+def _values(method: str, centres: np.ndarray, roots: np.ndarray) -> np.ndarray:
+    """Return the separability of Gaussians with these means and roots of inverse covariances."""
+    if roots.ndim == 2:  # one over the variances: independent features, which are roots of size 1
+        roots = np.sqrt(roots)
+    if len(roots) == 1:
+        white = centres @ roots[0].T if roots.ndim == 3 else centres * roots[0]
+        M = ((white[:, None] - white) ** 2).sum(axis=2)
+        B, K = M / 8, M / 2
+    else:
+        compute = _matrices if roots.ndim == 3 else _variances
+        calls = ((centres, roots, i) for i in range(len(centres)))
+        M, B, K = (
+            np.array(each) for each in zip(*threads.run_serial_blas(compute, calls), strict=True)
+        )
+    if method in _DIVERGENCES:
+        return _DIVERGENCES[method](K)
+    return _OVERLAPS[method](M, B)
 
-    It gets the roots of the classes, their means, and the number of a class, and returns a row for
-    each term.
+
+Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def _variances(centres: np.ndarray, roots: np.ndarray, i: int) -> Rows:
+    """Return a row of M, B and K, of independent features."""
+    squares = (centres[i] - centres) ** 2
+    ratio = roots / roots[i]  # of the deviations of class i to those of the others
+    M = 2 * (roots**2 / (1 + ratio**2) * squares).sum(axis=1)
+    B = M / 8 + np.log1p((ratio - 1) ** 2 / (2 * ratio)).sum(axis=1) / 2
+    excess = (ratio - 1) * (ratio + 1)
+    K = (excess - np.log1p(excess) + roots**2 * squares).sum(axis=1) / 2
+    return M, B, np.maximum(K, 0)
+
+
+def _matrices(centres: np.ndarray, roots: np.ndarray, i: int) -> Rows:
+    """Return a row of M, B and K, in coordinates in which the covariance of class j is one.
+
+    There that of class i is F F', and the mean covariance (F F' + I) / 2.
     """
-    means = model._mean_gaps
-    calls = ((model.roots, means, k) for k in range(len(means)))
-    return np.stack(threads.run_serial_blas(compute, calls), axis=1)
-
-
-def _diagonal_overlap(roots: np.ndarray, means: np.ndarray, i: int) -> Terms:
-    ratio = np.sqrt(roots / roots[i])  # of the deviations of class i to those of the others
-    harmonic = roots / (1 + ratio**2)  # half of one over the mean variance
-    distance = 2 * (harmonic * (means[i] - means) ** 2).sum(axis=1)
-    # ln ((v + w) / 2) - (ln v + ln w) / 2, each term of which is positive.
-    return distance, np.log1p((ratio - 1) ** 2 / (2 * ratio)).sum(axis=1)
-
-
-def _diagonal_divergence(roots: np.ndarray, means: np.ndarray, i: int) -> tuple[np.ndarray]:
-    excess = (roots - roots[i]) / roots[i]  # of the variance of class i over those of the others
-    terms = excess - np.log1p(excess) + roots * (means[i] - means) ** 2
-    return (np.maximum(terms, 0).sum(axis=1) / 2,)
-
-
-def _matrix_overlap(roots: np.ndarray, means: np.ndarray, i: int) -> Terms:
-    distance, logs = np.zeros((2, len(roots)))
-    d = means.shape[1]
-    for some, factors, gaps in _whitened(roots, means, i, i):
-        # The mean covariance in coordinates where that of the other class is one, bordered by the
-        # distance of the means: in the last row, its Cholesky factor has the whitened distance. The
-        # corner leaves the matrix positive definite, as the covariance is at least 1/2.
-        bordered = np.empty((len(gaps), d + 1, d + 1))
-        bordered[:, :d, :d] = (factors @ factors.swapaxes(1, 2) + np.eye(d)) / 2
-        bordered[:, :d, d] = bordered[:, d, :d] = gaps
-        bordered[:, d, d] = 1 + 2 * (gaps**2).sum(axis=1)
-        root = np.linalg.cholesky(bordered)
-        distance[some] = (root[:, d, :d] ** 2).sum(axis=1)
-        diagonals = np.einsum("kii->ki", root)[:, :d] ** 2 / np.einsum("kii->ki", factors)
-        logs[some] = np.maximum(np.log(diagonals).sum(axis=1), 0)
-    return distance, logs
-
-
-def _matrix_divergence(roots: np.ndarray, means: np.ndarray, i: int) -> tuple[np.ndarray]:
-    divergence = np.zeros(len(roots))
-    for some, factors, gaps in _whitened(roots, means, i, len(roots)):
-        diagonals = np.einsum("kii->ki", factors)
-        excess = (diagonals - 1) * (diagonals + 1)
-        diagonal = np.maximum(excess - np.log1p(excess), 0).sum(axis=1)
-        below = (np.tril(factors, -1) ** 2).sum(axis=(1, 2))
-        divergence[some] = (diagonal + below + (gaps**2).sum(axis=1)) / 2
-    return (divergence,)
-
-
-def _whitened(roots: np.ndarray, means: np.ndarray, i: int, stop: int) -> Any:
-    """Yield classes up to `stop` with class i in coordinates where their covariance is one.
-
-    These are slices of classes, Cholesky factors of the covariance of class i, shape (n, d, d), and
-    the distances of its mean, shape (n, d).
-    """
-    d = means.shape[1]
-    factor = roots[i].copy()
-    lapack.invert_lower(factor)
-    step = max(1, _BATCH // d**2)
-    for start in range(0, stop, step):
-        some = slice(start, min(start + step, stop))
-        gaps = (roots[some] @ (means[i] - means[some])[:, :, None])[:, :, 0]
-        yield some, roots[some] @ factor, gaps
+    n, d = centres.shape
+    M, B, K = np.zeros((3, n))
+    own = linalg.solve_triangular(roots[i], np.eye(d), lower=True)
+    for j in range(n):
+        if j == i:
+            continue
+        F, offset = roots[j] @ own, roots[j] @ (centres[i] - centres[j])
+        mean = linalg.cholesky((F @ F.T + np.eye(d)) / 2, lower=True)
+        M[j] = (linalg.solve_triangular(mean, offset, lower=True) ** 2).sum()
+        diagonal = F.diagonal()
+        logs = np.log(mean.diagonal() ** 2 / diagonal).sum()  # ln |mean| - ln |F|
+        B[j] = M[j] / 8 + max(0.0, logs) / 2
+        excess = (diagonal - 1) * (diagonal + 1)
+        traces = (excess - np.log1p(excess)).sum() + (np.tril(F, -1) ** 2).sum()
+        K[j] = (max(0.0, traces) + offset @ offset) / 2
+    return M, B, K
 
 
 # --- two states ---------------------------------------------------------------------------------
@@ -382,18 +315,16 @@ def distance(
     """
     for name, moments in (("a", a), ("b", b)):
         check_type(name, moments, ClassMoments, "ClassMoments")
-        held_sums(moments)  # refuses moments without rows
-    if kind not in (_FRECHET, *MEASURES):
-        raise refuse("kind", kind, f"one of {', '.join((_FRECHET, *MEASURES))}")
-    how = Regularisation(
-        ddof=ddof, shrinkage=shrinkage, reg_param=reg_param, var_smoothing=var_smoothing
-    )
+        Summary.of(moments)  # It raises an error for moments without rows.
+    if not isinstance(kind, str) or kind not in (_FRECHET, *METHODS):
+        raise refuse("kind", kind, f"one of {', '.join((_FRECHET, *METHODS))}")
+    how = {"ddof": ddof, "shrinkage": shrinkage, "reg_param": reg_param}
+    how["var_smoothing"] = var_smoothing
     if a.covariance_type != b.covariance_type:
         raise MergeError(
             f"a has covariance_type={a.covariance_type!r} and b {b.covariance_type!r}; bring both "
             f"to one with reduce()"
         )
-    a._lifting_with(b)  # refuses rows behind different maps
     if not as_flag("by_class", by_class):
         return _between(a, b, kind, how)
     classes = join_labels(a.classes, b.classes)
@@ -405,27 +336,24 @@ def distance(
     return distances
 
 
-def _between(a: ClassMoments, b: ClassMoments, kind: str, how: Regularisation) -> float:
+def _between(a: ClassMoments, b: ClassMoments, kind: str, how: dict[str, Any]) -> float:
     """Return the distance between the Gaussians of all rows."""
-    both = a._in_one_class("a") + b._in_one_class("b")
+    both = a._in_one_class("a") + b._in_one_class("b")  # `+` refuses different maps of rows
     if kind != _FRECHET:
-        numbers = {name: getattr(how, name) for name in ("ddof", "shrinkage", "reg_param")}
-        values = separability(both, kind, **numbers, var_smoothing=how.var_smoothing)
-        return float(values[0, 1])
-    sums = held_sums(both).centred()
-    gap = (sums.mean[0] - sums.mean[1]) + (sums.mean_low[0] - sums.mean_low[1])
-    covariances = estimate(both, both.covariance_type, how, drop_constant=False).values
+        return float(separability(both, kind, **how)[0, 1])
+    held, given = Summary.of(both), Regularisation(**how).check(both.covariance_type)
+    covariances = estimate(held, both.covariance_type, given).values
+    offset = held.offsets[1] - held.offsets[0]
+    if covariances.ndim == 2:
+        first, second = np.sqrt(covariances)
+        return float(offset @ offset + ((first - second) ** 2).sum())
     roots = [_root(values) for values in covariances]
-    if covariances.ndim == 3:
-        left, _, right = linalg.svd(roots[0].T @ roots[1])
-        roots[1] = roots[1] @ (left @ right).T
-    return float(gap @ gap + ((roots[0] - roots[1]) ** 2).sum())
+    left, _, right = linalg.svd(roots[0].T @ roots[1])
+    return float(offset @ offset + ((roots[0] - roots[1] @ (left @ right).T) ** 2).sum())
 
 
 def _root(covariance: np.ndarray) -> np.ndarray:
-    """Return R with R R' = covariance, without directions whose variance is rounding; or roots."""
-    if covariance.ndim == 1:
-        return np.sqrt(covariance)
+    """Return R with R R' = covariance, without directions whose variance is rounding."""
     variances, vectors = linalg.eigh(covariance, driver="evd")
     variances[variances <= variances.size * _EPS * variances[-1]] = 0
     return np.asarray(vectors * np.sqrt(variances))

@@ -17,12 +17,11 @@ from streamgda import (
     separability,
 )
 from streamgda.errors import InvalidParameterError, MergeError, SingularCovarianceError
-from streamgda.models.separability import MEASURES
+from streamgda.models.separability import METHODS
 
-EVERY_METHOD = pytest.mark.parametrize("method", MEASURES)
+EVERY_METHOD = pytest.mark.parametrize("method", METHODS)
 EVERY_TYPE = pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)
-LIMITS = {"jeffries_matusita": 2, "matusita": 2**0.5, "transformed_divergence": 2}
-assert all(MEASURES[method].most == limit for method, limit in LIMITS.items())
+LIMITS = {"jeffries_matusita": 2, "transformed_divergence": 2}
 
 
 @EVERY_METHOD
@@ -44,8 +43,8 @@ def test_textbook_formulas(covariance_type, method, how):
     ):
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
         assert (np.diag(found) == 0).all()
-        if MEASURES[method].symmetric:
-            np.testing.assert_array_equal(found, found.T)
+        if method != "kullback_leibler":
+            np.testing.assert_allclose(found, found.T, rtol=1e-12)
 
 
 def test_integrals_of_two_densities():
@@ -64,8 +63,6 @@ def test_integrals_of_two_densities():
     moments = ClassMoments().update(X, y)
     jeffries_matusita = ((np.sqrt(p) - np.sqrt(q)) ** 2).sum() * area
     assert separability(moments)[0, 1] == pytest.approx(jeffries_matusita, rel=1e-6)
-    divergence = ((p - q) * (logs[:, 0] - logs[:, 1])).sum() * area
-    assert separability(moments, "divergence")[0, 1] == pytest.approx(divergence, rel=1e-6)
     for i, j, density in ((0, 1, p), (1, 0, q)):
         divergence = (density * (logs[:, i] - logs[:, j])).sum() * area
         found = separability(moments, "kullback_leibler")[i, j]
@@ -94,29 +91,21 @@ def test_close_classes_are_not_drowned_by_rounding(covariance_type, method):
     X, _ = blobs(50, 3, 1)
     moments = ClassMoments().update(np.vstack([X, X, X + 1e-6]), np.repeat([0, 1, 2], 50))
     found = separability(moments, method, covariance_type=covariance_type)
-    root = method == "matusita"
-    assert 0 <= found[0, 1] <= (1e-6 if root else 1e-13)
+    assert 0 <= found[0, 1] <= 1e-13
     distance = separability(moments, "mahalanobis", covariance_type="tied")[0, 2]
     if covariance_type == "tied":
-        share = {"divergence": 1, "kullback_leibler": 2, "mahalanobis": 1, "bhattacharyya": 8}
-        by = {"jeffries_matusita": 4, "transformed_divergence": 4, "matusita": 4} | share
-        expected = distance / by[method]
-        assert found[0, 2] == pytest.approx(expected**0.5 if root else expected, rel=1e-3)
+        share = {"kullback_leibler": 2, "mahalanobis": 1, "bhattacharyya": 8}
+        by = {"jeffries_matusita": 4, "transformed_divergence": 4} | share
+        assert found[0, 2] == pytest.approx(distance / by[method], rel=1e-3)
     else:
-        assert found[0, 2] < (1e-5 if root else 1e-10)
+        assert found[0, 2] < 1e-10
 
 
-def test_classes_that_do_not_overlap_have_the_largest_values(monkeypatch):
+def test_classes_that_do_not_overlap_have_the_largest_values():
     X, y = blobs(60, 2, 2)
     moments = ClassMoments().update(X + 1e6 * y[:, None], y)
     for method, limit in LIMITS.items():
         assert separability(moments, method)[0, 1] == pytest.approx(limit)
-    assert separability(moments, "divergence")[0, 1] > 1e9
-    moments = ClassMoments().update(*blobs(150, 3, 6))
-    whole = [separability(moments, method) for method in ("bhattacharyya", "kullback_leibler")]
-    monkeypatch.setattr("streamgda.models.separability._BATCH", 18)  # many classes, in batches
-    for method, expected in zip(("bhattacharyya", "kullback_leibler"), whole, strict=True):
-        np.testing.assert_allclose(separability(moments, method), expected, rtol=1e-12)
 
 
 @EVERY_METHOD
@@ -151,7 +140,7 @@ def test_what_has_no_separability_is_refused():
     X, y = blobs(60, 3, 2)
     moments = ClassMoments().update(X, y)
     for other in (None, BernoulliNB().fit(X, y), GaussianNB(), GaussianNB, X):
-        with pytest.raises(TypeError, match=r"model_or_moments is .* expected a GaussianModel"):
+        with pytest.raises(TypeError, match=r"model_or_moments is .* expected a fitted"):
             separability(other)
     with pytest.raises(InvalidParameterError, match=r"method='euclid'; expected one of jeffries"):
         separability(moments, "euclid")

@@ -105,7 +105,7 @@ def test_states_that_have_no_distance():
         distance(a, b, "wasserstein")
     with pytest.raises(TypeError, match="b is of type ndarray; expected ClassMoments"):
         distance(a, Y)
-    with pytest.raises(InvalidDataError, match="no rows"):
+    with pytest.raises(InvalidDataError, match="no row"):
         distance(a, ClassMoments())
     with pytest.raises(MergeError, match="bring both to one with reduce"):
         distance(a, b.reduce("diag"))

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import streamgda
-from streamgda import ClassMoments, accumulate, separability
+from streamgda import ClassMoments, accumulate
 
 RANDOM = np.random.default_rng(0)
 FRAME = pd.DataFrame(RANDOM.normal(size=(90, 3)), columns=["length", "width", "<mass>"])
@@ -73,13 +73,3 @@ def test_covariances_come_as_frames(kind, shape, cell):
         "tied_spherical": lambda: values,
     }
     assert frame.loc[cell] == expected[kind]()
-
-
-def test_separability_and_selected_features_come_as_frames():
-    frame = separability(MOMENTS, as_frame=True)
-    assert frame.loc["ant", "bee"] == separability(MOMENTS)[1, 2]
-    chosen, values = streamgda.select_features(MOMENTS, 2)
-    frame = streamgda.select_features(MOMENTS, 2, as_frame=True)
-    assert frame["feature"].tolist() == chosen.tolist()
-    assert frame["value"].tolist() == values.tolist()
-    assert frame.index.tolist() == [MOMENTS.feature_names[k] for k in chosen]
