@@ -1,1 +1,1 @@
-"""The format of saved objects, opening zarr stores, and replacing files in one step."""
+"""The format of saved objects, files that are written aside, and opening zarr stores."""
