@@ -36,7 +36,7 @@ from states import contents
 
 from streamgda import ClassMoments, GaussianNB, accumulate, load
 from streamgda.datasets import convert
-from streamgda.engine import plan, resumable_outputs
+from streamgda.engine import outputs, plan
 from streamgda.runtime import threads
 from streamgda.storage.opening import opened_node
 from streamgda.storage.saved import state_of
@@ -383,7 +383,7 @@ def moments(steps: int, seconds: float, n: int, chance: random.Random) -> Iterat
 def write_often() -> None:
     """Let works read small slabs, and write as often as they can."""
     plan._SLAB_BYTES = SLAB_BYTES
-    resumable_outputs._EVERY = 0
+    outputs._EVERY = 0
 
 
 def kill_clients(address: str, folder: Path) -> dict[str, dict[str, Any]]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from streamgda.engine.checkpoint import checksum, describe
+from streamgda.engine.checkpoint import checksum
+from streamgda.engine.outputs import Output, Scoring
 from streamgda.engine.plan import plan_rows
-from streamgda.engine.progress import Progress
 from streamgda.engine.reading import on_dask, reading
-from streamgda.engine.resumable_outputs import Output
 from streamgda.rows import Rows, as_source
 from streamgda.rows.arrays import as_slab, is_plain
 from streamgda.rows.sources import RowSource, Slab, check_rows
@@ -20,60 +18,6 @@ from streamgda.rows.xarray import LabelledRows
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes
 from streamgda.runtime.parameters import refuse
-
-
-@dataclass(frozen=True)
-class Scoring:
-    """The scores of a pass, and how they are written.
-
-    Attributes
-    ----------
-    function : callable
-        Called as ``function(rows, first_row)``.
-    dtype : dtype
-        Data type of the scores.
-    columns : int, optional
-        Scores of each row; by default one, and the result is one-dimensional.
-    labels : ndarray, optional
-        All values of the scores, if these are labels.
-    name, classes, fill : str, ndarray, label or number; optional
-        Name of the scores, classes to which their columns belong, and the result of invalid rows,
-        for containers that keep them.
-    keys : str or sequence of str, optional
-        Columns of the table that is scored which are copied to a table of scores.
-    fingerprint : dict, optional
-        Identifies `function`, as JSON. If it is given, an attribute of a zarr array keeps how far
-        it has been written; if the process is stopped, the same call resumes there.
-    held : int
-        Bytes that the function needs for any number of rows.
-    max_memory, progress
-        See `streamgda.accumulate`.
-    """
-
-    function: Callable[..., np.ndarray]
-    dtype: Any = np.float64
-    columns: int | None = None
-    labels: np.ndarray | None = None
-    name: str | None = None
-    classes: np.ndarray | None = None
-    fill: Any = None
-    keys: Any = ()
-    fingerprint: Mapping[str, Any] | None = None
-    held: int = 0
-    max_memory: int | str | None = None
-    progress: Progress = False
-
-    def __post_init__(self) -> None:
-        keys = () if self.keys is None else self.keys
-        keys = (keys,) if isinstance(keys, str) else keys
-        if not isinstance(keys, Sequence) or not all(isinstance(name, str) for name in keys):
-            raise refuse("keys", keys, "names of columns of X, such as keys='id'")
-        object.__setattr__(self, "keys", tuple(keys))
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of the scores of a row."""
-        return int(np.dtype(self.dtype).itemsize * (self.columns or 1))
 
 
 def score(function: Callable[..., np.ndarray], X: Any, out: Any = None, **options: Any) -> Any:
@@ -122,49 +66,35 @@ def score(function: Callable[..., np.ndarray], X: Any, out: Any = None, **option
 
 
 def _score_source(asked: Scoring, rows: RowSource, out: Any) -> Any:
-    """Score rows in this process."""
-    held = asked.held + (rows.n_rows * asked.row_bytes if out is None else 0)
+    """Score rows in this process; a slab is written while the next one is scored."""
     keys = rows.keys(asked.keys) if asked.keys else None
-    allowed = allowed_bytes(asked.max_memory)
-    kept = None
-    if asked.fingerprint and out is not None:
-        kept = {**asked.fingerprint, "X": describe(rows)}
-    output = Output(out, rows, asked, kept)
+    held = asked.held + (rows.n_rows * asked.row_bytes if out is None else 0)
+    output = Output(out, rows, asked)
     output.check()
     slab_rows = plan_rows(
         Rows(rows, keys),
-        allowed,
+        allowed_bytes(asked.max_memory),
         held,
         out_row_bytes=asked.row_bytes,
         out_rows=output.unit,
     )
-    if kept:
 
-        def checked(start: int, stop: int) -> tuple[int, int]:
-            bounds = (0, output.seen["slab_rows"]), (start, stop)
-            first, last = (checksum(Slab(rows.read(*slab))) for slab in bounds)
-            return first, last
+    def checked(start: int, stop: int) -> tuple[int, int]:
+        bounds = (0, output.seen["slab_rows"]), (start, stop)
+        first, last = (checksum(Slab(asked.function(rows.read(*slab), slab[0]))) for slab in bounds)
+        return first, last
 
-        slab_rows = output.resume(slab_rows, checked)
-    return _score_slabs(asked, rows, output, slab_rows)
-
-
-def _score_slabs(asked: Scoring, rows: RowSource, output: Output, slab_rows: int) -> Any:
-    """Score rows in this process; a slab is written while the next one is scored."""
+    slab_rows = output.resume(slab_rows, checked)
     with (
         reading(Rows(rows), slab_rows, "scoring", asked.progress, output.done) as slabs,
         output,
     ):
 
-        def scored() -> Iterator[tuple[int, int, np.ndarray]]:
-            prepared = False
+        def scored() -> Iterator[tuple[int, np.ndarray]]:
             for slab in slabs:
                 scores = as_slab(asked.function(slab.X, slab.first_row), "scores")
-                if not prepared:
-                    output.prepare(scores.shape[1:], scores.dtype, slab_rows)
-                    prepared = True
-                last = checksum(Slab(slab.X)) if output.keeps else 0
-                yield slab.first_row, last, scores
+                output.prepare(scores.shape[1:], scores.dtype, slab_rows)
+                yield slab.first_row, scores
 
         threads.in_background(output.put, scored())
     return output.result

@@ -186,12 +186,14 @@ def _submitted(
 def _finished(waiting: deque[Future[Result]]) -> list[Result]:
     """Remove the first calls that are complete, and return their results.
 
-    An interrupt is raised after the pause for which it waits for the first one.
+    The error of a call is raised after the results of earlier ones were returned. An interrupt is raised after the pause for which it waits for the first one.
     """
     with deferred_interrupts():
         wait([waiting[0]], _PAUSE)
         found = []
         while waiting and waiting[0].done():
+            if found and waiting[0].exception() is not None:
+                break
             found.append(waiting.popleft().result())
         return found
 

@@ -397,7 +397,7 @@ def test_scores_are_resumed_to_the_same_values(scheduler, tmp_path, out):
     with pytest.raises(CheckpointError, match="started with model"):
         make("LDA").fit(X, y).predict_proba(da.from_array(X, (3, 4)), out=half)
     changed = X.copy()
-    changed[0] = 0
+    changed[0] = 9
     with pytest.raises(CheckpointError, match="other rows, labels or weights: rows 0 to 2"):
         fitted.predict_proba(da.from_array(changed, (3, 4)), out=half)
     touched = []

@@ -27,7 +27,7 @@ from streamgda import (
 )
 from streamgda import rows as containers
 from streamgda.datasets import convert
-from streamgda.engine import plan, resumable_outputs
+from streamgda.engine import plan
 from streamgda.errors import InvalidDataError, InvalidParameterError, SourceError, StreamGDAError
 from streamgda.rows import as_source
 
@@ -75,7 +75,7 @@ def test_slabs_of_rows_in_memory_have_mebibytes(kind, out_row_bytes):
 )
 def test_each_chunk_of_scores_is_written_once(monkeypatch, shape, chunks):
     monkeypatch.setattr(plan, "_SLAB_BYTES", 100 * 48)
-    monkeypatch.setattr(resumable_outputs, "_CHUNK_BYTES", 400)
+    monkeypatch.setattr("streamgda.engine.outputs._CHUNK_BYTES", 400)
     columns = 3 if len(shape) > 1 else None
     X = np.random.default_rng(0).normal(size=(500, 6))
     out = store = Counting()

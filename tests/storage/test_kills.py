@@ -7,7 +7,7 @@ import kills
 import pytest
 from grids import TIMES
 
-from streamgda.engine import plan, resumable_outputs
+from streamgda.engine import outputs, plan
 from streamgda.runtime import threads
 
 FEW = {"save": 2, "accumulate with a checkpoint": 1}  # steps of the short version
@@ -17,7 +17,7 @@ FEW = {"save": 2, "accumulate with a checkpoint": 1}  # steps of the short versi
 def one_thread(monkeypatch):
     if not hasattr(os, "fork"):
         pytest.skip("no fork on this platform")
-    for module, name in [(plan, "_SLAB_BYTES"), (resumable_outputs, "_EVERY")]:
+    for module, name in [(plan, "_SLAB_BYTES"), (outputs, "_EVERY")]:
         monkeypatch.setattr(module, name, getattr(module, name))  # restored afterwards
     kills.write_often()
     with threads.limit(1):

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
-from streamgda.engine.checkpoint import checksum, describe
+from streamgda.engine.checkpoint import checksum
 from streamgda.engine.dask import cluster
 from streamgda.engine.dask.collections import as_rows
+from streamgda.engine.outputs import Output, Scoring
 from streamgda.engine.progress import reporter
-from streamgda.engine.resumable_outputs import Output
-from streamgda.engine.scoring import Scoring
 from streamgda.errors import InvalidDataError
 from streamgda.rows.sources import RowSource, Slab, how_to_count
 
@@ -41,8 +39,7 @@ def score(asked: Scoring, rows: RowSource, out: Any = None) -> Any:
         raise InvalidDataError(
             f"X has row chunks of unknown size, and out needs their number: {how_to_count('X')}"
         )
-    fingerprint = None if asked.fingerprint is None else {**asked.fingerprint, "X": describe(rows)}
-    output = Output(out, rows, asked, fingerprint)
+    output = Output(out, rows, asked)
     output.check()
     sizes, width = scores.chunks[0], scores.shape[1:]
 
@@ -54,26 +51,24 @@ def score(asked: Scoring, rows: RowSource, out: Any = None) -> Any:
     output.resume(max(sizes), checked)
     with reporter(asked.progress, rows.n_rows, "scoring", first=output.done) as report, output:
         output.prepare(width, scores.dtype, max(sizes))
-        for start, last, stop in _rounds(sizes, asked.row_bytes, output.done):
+        for start, blocks in _rounds(sizes, asked.row_bytes, output.done):
+            stop = start + sum(blocks)
             (found,) = cluster.compute(scores[start:stop])
-            output.write(start, found)
-            output.seen.setdefault("first", checksum(Slab(found[: sizes[0]])))
-            output.advance(last, stop, checksum(Slab(found[last - start :])))
+            output.put(start, found, blocks)
             report(stop)
     return output.result
 
 
-def _rounds(sizes: Sequence[int], row_bytes: int, done: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the first row of a round of blocks, that of its last block, and the end."""
-    start, n_blocks = done, 0
-    for end, size in zip(accumulate(sizes), sizes, strict=True):
-        if end <= done or not size:
+def _rounds(sizes: Sequence[int], row_bytes: int, done: int) -> Iterator[tuple[int, list[int]]]:
+    """Yield the first row of each round of blocks that are not done, and the sizes of these."""
+    end, blocks = 0, list[int]()
+    for size in filter(None, sizes):
+        end += size
+        if end <= done:
             continue
-        n_blocks += 1
-        if (
-            n_blocks == _ROUND
-            or (end + size - start) * row_bytes > _ROUND_BYTES
-            or end == sum(sizes)
-        ):
-            yield start, end - size, end
-            start, n_blocks = end, 0
+        if blocks and (len(blocks) == _ROUND or (sum(blocks) + size) * row_bytes > _ROUND_BYTES):
+            yield end - size - sum(blocks), blocks
+            blocks = []
+        blocks.append(size)
+    if blocks:
+        yield end - sum(blocks), blocks

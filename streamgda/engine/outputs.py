@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamgda.engine.checkpoint import REMEDY, Resumable, refuse_others
+from streamgda.engine.checkpoint import REMEDY, Resumable, checksum, describe, refuse_others
+from streamgda.engine.progress import Progress
 from streamgda.errors import (
     CheckpointError,
     InvalidDataError,
@@ -25,9 +27,9 @@ from streamgda.errors import (
     printable,
 )
 from streamgda.rows.opening import is_table_path, table_files
-from streamgda.rows.sources import RowSource
+from streamgda.rows.sources import RowSource, Slab
 from streamgda.rows.zarr import StoredRows
-from streamgda.runtime.parameters import shown
+from streamgda.runtime.parameters import refuse, shown
 from streamgda.storage.files import is_free, local_path
 from streamgda.storage.opening import (
     MARK,
@@ -41,8 +43,59 @@ from streamgda.storage.opening import (
     writing,
 )
 
-if TYPE_CHECKING:
-    from streamgda.engine.scoring import Scoring
+
+@dataclass(frozen=True)
+class Scoring:
+    """The scores of a pass, and how they are written.
+
+    Attributes
+    ----------
+    function : callable
+        Called as ``function(rows, first_row)``.
+    dtype : dtype
+        Data type of the scores.
+    columns : int, optional
+        Scores of each row; by default one, and the result is one-dimensional.
+    labels : ndarray, optional
+        All values of the scores, if these are labels.
+    name, classes, fill : str, ndarray, label or number; optional
+        Name of the scores, classes to which their columns belong, and the result of invalid rows,
+        for containers that keep them.
+    keys : str or sequence of str, optional
+        Columns of the table that is scored which are copied to a table of scores.
+    fingerprint : dict, optional
+        Identifies `function`, as JSON. If it is given, an attribute of a zarr array keeps how far
+        it has been written; if the process is stopped, the same call resumes there.
+    held : int
+        Bytes that the function needs for any number of rows.
+    max_memory, progress
+        See `streamgda.accumulate`.
+    """
+
+    function: Callable[..., np.ndarray]
+    dtype: Any = np.float64
+    columns: int | None = None
+    labels: np.ndarray | None = None
+    name: str | None = None
+    classes: np.ndarray | None = None
+    fill: Any = None
+    keys: Any = ()
+    fingerprint: Mapping[str, Any] | None = None
+    held: int = 0
+    max_memory: int | str | None = None
+    progress: Progress = False
+
+    def __post_init__(self) -> None:
+        keys = () if self.keys is None else self.keys
+        keys = (keys,) if isinstance(keys, str) else keys
+        if not isinstance(keys, Sequence) or not all(isinstance(name, str) for name in keys):
+            raise refuse("keys", keys, "names of columns of X, such as keys='id'")
+        object.__setattr__(self, "keys", tuple(keys))
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of the scores of a row."""
+        return int(np.dtype(self.dtype).itemsize * (self.columns or 1))
 
 
 class FileOutput(NamedTuple):
@@ -87,10 +140,10 @@ class Output(Resumable):
     rows : RowSource
     asked : Scoring
         Kind of the scores.
-    fingerprint : dict, optional
-        Identifies the scores, as JSON. If it is given, zarr arrays get the attribute, and a
-        half-written one with the same fingerprint is resumed. So is a complete one at a path, of
-        which no row is left: a run may be stopped just there.
+
+    Zarr arrays get the attribute if the scores have a fingerprint, and a half-written one with the
+    same fingerprint is resumed. So is a complete one at a path, of which no row is left: a run may
+    be stopped just there.
 
     Raises
     ------
@@ -100,13 +153,7 @@ class Output(Resumable):
         For any other `out`.
     """
 
-    def __init__(
-        self,
-        out: Any,
-        rows: RowSource,
-        asked: Scoring,
-        fingerprint: Mapping[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, out: Any, rows: RowSource, asked: Scoring) -> None:
         super().__init__(_EVERY)
         self.array = out if _is_array(out) else None
         if out is not None and self.array is None:
@@ -125,9 +172,10 @@ class Output(Resumable):
         self.title = "out" if self.array is out else printable(out)
         self._rows, self._asked = rows, asked
         self._file = contextlib.ExitStack()
-        self._fingerprint = fingerprint
+        self._fingerprint: dict[str, Any] | None = None
         self._started = False  # until then nothing is written to what the caller passed
-        if fingerprint is not None and out is not None:
+        if asked.fingerprint is not None and out is not None:
+            self._fingerprint = {**asked.fingerprint, "X": describe(rows)}
             self._open()
 
     def _open(self) -> None:
@@ -177,6 +225,8 @@ class Output(Resumable):
 
     def prepare(self, width: tuple[int, ...], dtype: np.dtype, slab_rows: int) -> None:
         """Create an array for scores of that width and type, unless one exists."""
+        if self._started:
+            return
         if self.array is None and self._out is None:
             self.array = np.empty((self._rows.n_rows, *width), dtype)
         elif self.array is None and self._kind is not None:
@@ -235,10 +285,16 @@ class Output(Resumable):
         store = getattr(self.array, "store", None)  # of zarr arrays
         return self._fingerprint is not None and store is not None and _replaceable(store)
 
-    def put(self, start: int, last: int, scores: np.ndarray) -> None:
-        """Write the scores of a slab whose rows have this checksum."""
+    def put(self, start: int, scores: np.ndarray, sizes: Sequence[int] = ()) -> None:
+        """Write the scores of a slab, or of a round of blocks of these sizes."""
         self.write(start, scores)
-        self.advance(start, start + len(scores), last)
+        first, last = (sizes[0], sizes[-1]) if sizes else (len(scores), len(scores))
+        stop = start + len(scores)
+        if self.keeps:
+            self.seen.setdefault("first", checksum(Slab(scores[:first])))
+            self.advance(stop - last, stop, checksum(Slab(scores[-last:])))
+        else:
+            self.done = stop
 
     def _mark(self) -> dict[str, Any]:
         if self._fingerprint is None:
