@@ -186,7 +186,8 @@ def _submitted(
 def _finished(waiting: deque[Future[Result]]) -> list[Result]:
     """Remove the first calls that are complete, and return their results.
 
-    The error of a call is raised after the results of earlier ones were returned. An interrupt is raised after the pause for which it waits for the first one.
+    The error of a call is raised after the results of earlier ones were returned. An interrupt is
+    raised after the pause for which it waits for the first one.
     """
     with deferred_interrupts():
         wait([waiting[0]], _PAUSE)

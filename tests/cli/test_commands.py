@@ -263,7 +263,7 @@ def test_a_prediction_that_was_killed_resumes_or_leaves_nothing(
     predict = "predict", data / "rows.zarr", "--model", data / "qda.zip"
     with monkeypatch.context() as patch:
         patch.setattr("streamgda.engine.plan._SLAB_BYTES", 50 * 24)
-        patch.setattr("streamgda.engine.resumable_outputs._EVERY", 0.0)
+        patch.setattr("streamgda.engine.outputs._EVERY", 0.0)
         interrupt_at(patch, 150)
         for out in ("p.zarr", "p.csv"):
             assert command(*predict, "--out", tmp_path / out).code == 130
