@@ -3,8 +3,9 @@
 No message of them holds a secret: all pass through `printable`.
 """
 
+import contextlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, wraps
 from typing import Any
 
@@ -53,6 +54,43 @@ class StreamGDAError(Exception):
 
     def __init__(self, *texts: Any) -> None:
         super().__init__(*(printable(text) if isinstance(text, str) else text for text in texts))
+
+
+def brief(error: BaseException) -> str:
+    """Return type and message of an error on one short line; some messages hold whole requests.
+
+    Examples
+    --------
+    >>> brief(ValueError("no checksum"))
+    'ValueError: no checksum'
+    """
+    return f"{type(error).__name__}: {error!s:.300}".replace("\n", " ")
+
+
+@contextlib.contextmanager
+def raised_as(kind: type[StreamGDAError], what: str) -> Iterator[None]:
+    """Enter a context in which errors of other libraries become errors of a kind.
+
+    Parameters
+    ----------
+    kind : type of exception
+    what : str
+        The message, to which the type and the message of the error are added.
+
+    Examples
+    --------
+    >>> from streamgda.errors import SourceError
+    >>> with raised_as(SourceError, "rows.tif cannot be read"):
+    ...     raise OSError("no space left")
+    Traceback (most recent call last):
+    streamgda.errors.SourceError: rows.tif cannot be read: OSError: no space left
+    """
+    try:
+        yield
+    except (MemoryError, StreamGDAError):
+        raise
+    except Exception as error:  # each library, file system and codec has its own kinds
+        raise kind(f"{what}: {brief(error)}") from cause_of(error)
 
 
 def cause_of(error: BaseException) -> BaseException | None:

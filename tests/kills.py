@@ -38,7 +38,7 @@ from streamgda import ClassMoments, GaussianNB, accumulate, load
 from streamgda.datasets import convert
 from streamgda.engine import outputs, plan
 from streamgda.runtime import threads
-from streamgda.storage.opening import opened_node
+from streamgda.storage.opening import open_node
 from streamgda.storage.saved import state_of
 
 STEPS = {"open", "shutil.rmtree"}  # and everything that begins with "os."
@@ -135,8 +135,8 @@ def saving(name: str) -> dict[str, Any]:
 
 
 def read_rows(path: Path) -> np.ndarray:
-    with opened_node(path) as group:
-        return np.column_stack([group["X"][:], group["y"][:]])
+    group = open_node(path)
+    return np.column_stack([group["X"][:], group["y"][:]])
 
 
 def resuming(run: Callable[[Path], Any], name: str, read: Callable[[Path], Any]) -> Work:

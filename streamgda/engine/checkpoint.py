@@ -33,7 +33,6 @@ from streamgda.rows.names import ATTRIBUTE
 from streamgda.rows.sources import RowSource, Slab
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime.parameters import as_number, shown
-from streamgda.runtime.retry import not_hiding
 from streamgda.storage.files import check_place, local_path
 from streamgda.storage.format import check_texts, check_whole
 from streamgda.storage.saved import Saved, State, description_of, restore, state_of
@@ -222,7 +221,8 @@ class Resumable:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        with not_hiding(error):
+        # A failure of the disk must not hide an earlier error.
+        with contextlib.suppress(*([] if error is None else [OSError])):
             self.keep()
         if error is not None and self._written:
             error.add_note(

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from fsspec.core import url_to_fs  # type: ignore[import-untyped]
+from fsspec.core import url_to_fs
 from pyarrow import csv
 
 from streamgda.errors import (
@@ -25,10 +25,10 @@ from streamgda.errors import (
     SourceError,
     SourceNotFoundError,
     printable,
+    raised_as,
 )
 from streamgda.rows.opening import format_of
 from streamgda.rows.sources import RowSource
-from streamgda.runtime.retry import raised_as
 from streamgda.storage.files import aside
 
 _BATCH_BYTES = 1 << 22  # of rows that are decoded at a time, unless they are a whole row group

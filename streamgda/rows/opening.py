@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, overload
 
-from streamgda.errors import InvalidParameterError, SourceError
+from streamgda.errors import InvalidParameterError, SourceError, raised_as
 from streamgda.runtime.parameters import refuse, require
-from streamgda.runtime.retry import raised_as
 from streamgda.storage.files import local_path
 from streamgda.storage.opening import check_exists, named, open_node
 

@@ -15,11 +15,11 @@ from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,
     ReadError,
+    raised_as,
 )
 from streamgda.rows.arrays import as_slab, concatenated
 from streamgda.runtime.interruption import Lock
 from streamgda.runtime.parameters import shown
-from streamgda.runtime.retry import raised_as
 from streamgda.storage.opening import refuse_half_written
 
 _PLURALS = {"y": "labels", "sample_weight": "weights"}

@@ -14,11 +14,10 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from narwhals.exceptions import DuplicateError
 
-from streamgda.errors import InvalidDataError
+from streamgda.errors import InvalidDataError, brief
 from streamgda.rows.arrays import coded, concatenated, of_columns
 from streamgda.rows.names import as_names
 from streamgda.rows.sources import Blocks, ForwardRows, RowSource
-from streamgda.runtime.retry import brief
 
 _BATCH_BYTES = 1 << 22  # of rows that polars computes at a time
 _FLOAT = np.dtype(np.float64)

@@ -11,11 +11,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError, ReadError, SourceError, cause_of
+from streamgda.errors import InvalidDataError, ReadError, SourceError, brief, cause_of
 from streamgda.rows.arrays import as_slab
 from streamgda.rows.names import ATTRIBUTE, as_names
 from streamgda.rows.sources import RowSource
-from streamgda.runtime.retry import brief
 from streamgda.storage.opening import is_remote, named
 
 _CONCURRENCY, _ZARRS_OWN = "async.concurrency", 10  # zarr's configuration, and its default
@@ -95,26 +94,11 @@ class StoredRows(RowSource):
         """
         try:
             with many_requests(self.values):
-                return self._with_missing(as_slab(self.values[start:stop]))
+                return as_slab(self.values[start:stop])
         except (MemoryError, InvalidDataError):
             raise
         except Exception as error:  # each store and codec has its own exceptions
             raise self._explained(error, start, stop) from cause_of(error)
-
-    def _with_missing(self, part: np.ndarray) -> np.ndarray:
-        """Return strings of labels with None for those that the array marks as missing.
-
-        zarr's strings have no missing value: `streamgda.datasets.convert` writes "" instead, and
-        that this is no label to the attribute ``missing_label``.
-        """
-        marker = None
-        if part.dtype.kind in "TO":
-            marker = getattr(self.values, "attrs", {}).get("missing_label")
-        if marker is None or not (missing := part == marker).any():
-            return part
-        part = part.astype(object)
-        part[missing] = None
-        return part
 
     def _explained(self, error: Exception, start: int, stop: int) -> ReadError:
         """Return an error that names the chunk that cannot be read, if one fails again.

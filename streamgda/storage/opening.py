@@ -13,11 +13,12 @@ from streamgda.errors import (
     SourceError,
     SourceNotFoundError,
     WriteError,
+    brief,
     cause_of,
     printable,
+    raised_as,
 )
 from streamgda.runtime.parameters import check_type
-from streamgda.runtime.retry import brief, raised_as
 from streamgda.storage.files import is_free, local_path
 
 WHOLE = {"write_empty_chunks": True}  # configuration of arrays without missing chunks
@@ -71,21 +72,13 @@ def open_node(
         message = f"{named(store)} holds no zarr group or array: {brief(error)}"
         raise kind(message) from cause_of(error)
     except Exception as error:  # the kind depends on the store
-        other = path is not None and path.is_file() and path.suffix.lower() != ".zip"
-        advice = "; `streamgda convert` makes zarr of files of other kinds" if other else ""
-        message = f"{named(store)} cannot be opened as zarr: {brief(error)}{advice}"
+        message = f"{named(store)} cannot be opened as zarr: {brief(error)}"
+        if path is not None and path.is_file() and path.suffix != ".zip":
+            message = (
+                f"{path} is neither zarr nor a table (.parquet, .feather or .csv); open it by the "
+                f"library that reads such files, and pass its arrays"
+            )
         raise SourceError(message) from cause_of(error)
-
-
-@contextlib.contextmanager
-def opened_node(store: Any, **options: Any) -> Iterator[Any]:
-    """Open a zarr group or array as `open_node` does, and close its store on leaving."""
-    node = open_node(store, **options)
-    try:
-        yield node
-    finally:
-        if isinstance(store, str | os.PathLike):  # the caller's own store stays open
-            node.store.close()
 
 
 def as_target(store: Any, name: str) -> Any:
