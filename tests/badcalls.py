@@ -150,7 +150,7 @@ GOOD: dict[str, Any] = {
     "chunk_rows": None, "overwrite": True, "state": HELD,
 }  # fmt: skip
 SPECIAL = {
-    "convert": {"labels": Y, "store": {}, "label": None},
+    "convert": {"path": {}},
     "load": {"path": SAVED},
     "open_store": {"X": "X", "y": "y", "label": None},
     "save": {"path": f"{FOLDER.name}/saved", "offset": 1},

@@ -159,7 +159,7 @@ def recipe(folder: Path) -> np.ndarray:
 WORKS = {
     "save": Work(**saving("m.npz")),
     "save to a new file": Work(**saving("m.npz") | {"before": None}),
-    "convert": Work(lambda folder: convert(X, folder / "rows", labels=Y), "rows", read_rows),
+    "convert": Work(lambda folder: convert(X, Y, folder / "rows"), "rows", read_rows),
     "accumulate with a checkpoint": resuming(rows, "kept", contents),
     "accumulate batches with a checkpoint": resuming(of_batches, "kept.npz", contents),
     "learn from a stream": resuming(stream, "kept", contents),

@@ -148,8 +148,8 @@ def peak_of_table(folder: Path, case: tuple[str, int, int, int, str]) -> tuple[s
         os._exit(0)
     os.waitpid(child, 0)
     few, many = path.read_text().splitlines()
-    accumulate(*open_store(few), covariance_type="diag")  # loads what reads such files
-    X, y = open_store(many)
+    accumulate(*open_store(few, label="y"), covariance_type="diag")  # loads what reads such files
+    X, y = open_store(many, label="y")
 
     def work(m: int) -> Any:
         return accumulate(X, y, max_memory=m, covariance_type="diag")

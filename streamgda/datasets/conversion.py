@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamgda.errors import InvalidDataError
+from streamgda.runtime.parameters import as_integer
 
 if TYPE_CHECKING:
     import zarr
@@ -69,6 +70,8 @@ def convert(
     from streamgda.storage import opening  # noqa: PLC0415
     from streamgda.storage.files import aside, local_path  # noqa: PLC0415
 
+    if chunk_rows is not None:
+        chunk_rows = as_integer("chunk_rows", chunk_rows, "an integer >= 1", 1)
     n_rows, names, blocks = _blocks(X, y)
     with contextlib.ExitStack() as stack:
         report = stack.enter_context(reporter(progress, n_rows, "converting"))

@@ -7,6 +7,7 @@ import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -32,7 +33,7 @@ from streamgda.rows.sources import RowSource
 from streamgda.storage.files import aside
 
 _BATCH_BYTES = 1 << 22  # of rows that are decoded at a time, unless they are a whole row group
-_TEXT_BYTES = 1 << 24  # of blocks of text in flight
+_HELD_BYTES = 1 << 25  # by pyarrow, whatever is read: blocks of text, buffers, freed memory
 _PIECE_BYTES = 1 << 23  # of a remote file that a request returns
 _INDEX = ("", "Unnamed: 0")  # columns of CSV in which pandas writes an index
 
@@ -52,7 +53,7 @@ class Table:
     fragments : list of pyarrow.dataset.Fragment
         The files, in the order of their names.
     groups : list of list of int
-        Rows of each row group of each file; files that are not Parquet have one.
+        Rows that are decoded together, of each file: row groups of Parquet, batches of Feather.
     filesystem : fsspec file system
     """
 
@@ -92,10 +93,7 @@ class Table:
             fragments = list(dataset.get_fragments())
             schemas = [dataset.schema, *(f.physical_schema for f in fragments)]
             schema = pa.unify_schemas(schemas, promote_options="permissive")
-            groups = [
-                [group.num_rows for group in f.row_groups] if _is_parquet(f) else [f.count_rows()]
-                for f in fragments
-            ]
+            groups = list(map(_groups, fragments))
         return cls(printable(path), schema, fragments, groups, filesystem)
 
     def with_types(self, kinds: Mapping[str, Any]) -> Self:
@@ -166,6 +164,19 @@ class Table:
         pieces = self.filesystem.cat_ranges(paths, list(starts), stops, on_error="raise")
         whole, keys = pa.BufferReader(b"".join(pieces)), fragment.partition_expression
         return fragment.format.make_fragment(whole, partition_expression=keys)
+
+
+def _groups(fragment: Any) -> list[int]:
+    """Return the rows that are decoded together, group by group; all of them for CSV."""
+    if _is_parquet(fragment):
+        return [group.num_rows for group in fragment.row_groups]
+    n_rows = fragment.count_rows()
+    if isinstance(fragment.format, ds.CsvFileFormat):
+        return [n_rows]
+    with fragment.open() as file:  # batches of one size but the last, as pyarrow writes them
+        n_batches = max(1, pa.ipc.open_file(file).num_record_batches)
+    size = -(-n_rows // n_batches)
+    return [min(size, n_rows - start) for start in range(0, n_rows, size)]
 
 
 def _is_parquet(fragment: Any) -> bool:
@@ -242,9 +253,9 @@ class TableRows(RowSource):
 
     def reading_bytes(self, n_rows: int) -> int:
         """Return the bytes of two slabs of `n_rows`, and of twice the largest row group."""
-        table = self.values
-        largest = max(size for sizes in table.groups for size in sizes)
-        held = _TEXT_BYTES if table.is_text else 2 * largest * self.row_bytes
+        table, held = self.values, _HELD_BYTES
+        if not table.is_text:
+            held += 2 * max(chain(*table.groups), default=0) * self.row_bytes
         if table.is_remote:  # a file in pieces and as a whole, and the one before it
             held += 3 * max(table.filesystem.size(f.path) for f in table.fragments)
         return held + 2 * n_rows * self.row_bytes

@@ -288,11 +288,11 @@ DOORS = {
     "a checkpoint": lambda path: accumulate(X, Y, checkpoint=path),
 }
 COMMANDS = {
-    "predict command": "predict {data}/qda.zip {data}/rows.zarr --out {path}",
-    "fit command": "fit {data}/rows.zarr --model {path} --overwrite",
-    "fit command, moments": "fit {data}/rows.zarr --model {path}.m --moments {path} --overwrite",
-    "fit command, checkpoint": "fit {data}/rows.zarr --model {path}.m --checkpoint {path}",
-    "convert command": "convert {data}/rows.zarr {path}",
+    "predict command": "predict {data}/rows.zarr --model {data}/qda.zip --out {path}",
+    "fit command": "fit {data}/rows.zarr --out {path}",
+    "fit command, moments": "fit {data}/rows.zarr --out {path}.m --moments-out {path}",
+    "fit command, checkpoint": "fit {data}/rows.zarr --out {path}.m --checkpoint {path}",
+    "convert command": "convert {data}/rows.zarr --out {path}",
 }
 
 
