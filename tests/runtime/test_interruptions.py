@@ -126,7 +126,7 @@ def check(name, n, seed=0):
     began = time.perf_counter()
     change(state)
     took = time.perf_counter() - began
-    for _ in range(3 * n):
+    for _ in range(20 * n):
         state = copy.deepcopy(start)
         if interrupted(lambda state=state: change(state), max(1e-6, chance.uniform(0, took))):
             struck += 1
