@@ -11,7 +11,7 @@ from streamgda.cli import options as cli
 from streamgda.cli import screen
 
 Scoring = Annotated[
-    Literal["accuracy", "balanced_accuracy", "neg_log_loss", "joint_log_likelihood"],
+    Literal["accuracy", "neg_log_loss", "joint_log_likelihood"],
     typer.Option(help="Score to maximise; joint_log_likelihood takes one pass, others two."),
 ]
 Grid = Annotated[

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Self, Unpack
 
@@ -13,7 +11,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.exceptions import FitFailedWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.engine.folds import Folds, as_folds, hashes
+from streamgda.engine.folds import Folds, as_folds
 from streamgda.engine.plan import decoded_once, distinct_labels, plan_rows
 from streamgda.engine.reading import in_process
 from streamgda.engine.reading import reading as read_slabs
@@ -41,21 +39,18 @@ from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.feature_maps import Lifting
 from streamgda.moments.grouped import each_held_out
 from streamgda.rows import Rows
-from streamgda.rows.labels import coded_labels, expected_codes, find
+from streamgda.rows.labels import find
 from streamgda.rows.lifted import lifted
 from streamgda.rows.sources import RowSource, Slab, placing
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes
-from streamgda.runtime.parameters import as_flag, as_integer, as_number, refuse, shown
+from streamgda.runtime.parameters import as_flag, as_integer, refuse, shown
 from streamgda.storage.saved import State, arrays_within, restore
 
 LIKELIHOOD, ACCURACY, LOG_LOSS = "joint_log_likelihood", "accuracy", "neg_log_loss"
-BALANCED = "balanced_accuracy"
-SCORINGS = (ACCURACY, BALANCED, LOG_LOSS, LIKELIHOOD)
+SCORINGS = (ACCURACY, LOG_LOSS, LIKELIHOOD)
 
 _MOST = (1 << 128) - 1  # seeds have up to 128 bits
-_STREAM = 1 << 63  # added to seeds: samples do not depend on the hashes that choose the folds
-_SAMPLE = "None, a number of rows, or a share of them, above 0 and up to 1.0"
 _BLOCK_ELEMENTS = 1 << 19  # of rows and scores that a thread has in the cache
 _FEWEST_ROWS = 1 << 10  # of a block and a split: roots of wide rows come from farther caches
 
@@ -118,28 +113,22 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
         are never held out; or numbers (or masks) of the rows of each training and test set, which
         hold a row out once at most and otherwise learn from it. A splitter gets the labels, and the
         rows if they are in memory: those of scikit-learn need only their number.
-    scoring : {"accuracy", "balanced_accuracy", "neg_log_loss", "joint_log_likelihood"}
+    scoring : {"accuracy", "neg_log_loss", "joint_log_likelihood"}
         Score to maximise, averaged over the folds. If classes are not Gaussian, they choose
         different candidates: the log-loss prefers less confident models, and the likelihood those
-        that fit the distribution best, even if others classify more rows correctly. The balanced
-        accuracy is the mean over the classes of the share that is classified correctly.
+        that fit the distribution best, even if others classify more rows correctly.
     random_state : int
-        Non-negative seed of the folds, if `cv` is an integer, and of `score_sample`.
+        Non-negative seed of the folds, if `cv` is an integer.
     max_memory : int or str, optional
         Bytes, or a text such as ``"2GB"``, for rows in flight, moments and models.
     verbose : bool
         Show progress.
-    score_sample : int or float, optional
-        About how many of the rows held out are scored, or which share of them; by default all. They
-        are drawn at random by `random_state`. All rows are learnt from in any case, and the joint
-        log-likelihood, which needs no scores, is that of all rows.
     calibrate : bool
         Choose the temperature of each candidate, too, which makes the classes of all rows held out
         most likely, in the pass that scores them; ``"neg_log_loss"`` then compares candidates at
         their temperatures. See `GaussianDiscriminantAnalysis.calibrate`.
-    refit : bool or callable
-        With False no candidate is fitted to all rows, and the search does not predict. A function
-        gets `cv_results_` and returns the number of the best candidate.
+    refit : bool
+        With False no candidate is fitted to all rows, and the search does not predict.
     feature_map : RandomFeatures, Standardize, transformer, or list; optional
         Map of rows before all candidates, which share the pass over them.
 
@@ -154,20 +143,12 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
     best_index_ : int
         Its number in `cv_results_`.
     cv_results_ : dict of str to list or ndarray
-        An entry for each candidate, as in `GridSearchCV`: ``params``, ``param_...``,
-        ``split0_test_score`` and so on, ``mean_test_score``, ``std_test_score`` and
-        ``rank_test_score``; and the same for all scores that were computed, by their names; with
-        `calibrate` also ``temperature``.
-        NaN (with one `FitFailedWarning`) if covariances are singular, or if a split has no rows to
-        compare. ``mean_fit_time`` is the seconds of computing a model of a
-        split from moments, and an equal share of the pass that all models come from;
-        ``mean_score_time`` is the seconds of scoring on one thread.
+        An entry for each candidate, as in `GridSearchCV`: ``params``, ``split0_test_score`` and so
+        on, ``mean_test_score``, ``std_test_score`` and ``rank_test_score``; and the same for all
+        scores that were computed, by their names; with `calibrate` also ``temperature``. NaN (with
+        one `FitFailedWarning`) if covariances are singular, or if a split has no rows to compare.
     n_splits_ : int
         Number of splits.
-    scorer_ : callable
-        Function of an estimator, rows and labels that computes the score.
-    refit_time_ : float
-        Seconds of computing `best_estimator_` from the moments of all rows.
     classes_, n_features_in_, feature_names_in_
 
     Notes
@@ -217,9 +198,8 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
         random_state: int = 0,
         max_memory: int | str | None = None,
         verbose: bool = False,
-        score_sample: float | None = None,
         calibrate: bool = False,
-        refit: Any = True,
+        refit: bool = True,
         feature_map: Any = None,
     ) -> None:
         self.feature_map = feature_map
@@ -229,7 +209,6 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
         self.random_state = random_state
         self.max_memory = max_memory
         self.verbose = verbose
-        self.score_sample = score_sample
         self.calibrate = calibrate
         self.refit = refit
 
@@ -288,15 +267,12 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
         rows, held = decoded_once(rows, allowed_bytes(self.max_memory))
         folds = as_folds(self.cv, self.random_state, groups, rows.X, rows.y)
         scores = _Scores(self, candidates, folds.beside(rows), folds, held)
-        started = time.perf_counter()
         total = scores.accumulate()
         if total.n_features is None:
             raise InvalidDataError(NO_ROWS)
         check_classes(total.classes, total.class_count, least=2)
         total._name_features(names_in(template))
-        shared = (time.perf_counter() - started) / scores.fit_times.size  # of the pass for moments
         scores.score()
-        scores.fit_times += shared
         return self._choose(scores, total, template)
 
     def _candidates(self) -> list[dict[str, Any]]:
@@ -312,18 +288,13 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
         as_integer("random_state", self.random_state, "an integer >= 0", 0, _MOST)
         as_flag("verbose", self.verbose)
         as_flag("calibrate", self.calibrate)
-        if isinstance(self.score_sample, float):
-            as_number("score_sample", self.score_sample, _SAMPLE, sys.float_info.min, 1.0)
-        elif self.score_sample is not None:
-            as_integer("score_sample", self.score_sample, _SAMPLE, 1)
         if not isinstance(self.scoring, str) or self.scoring not in SCORINGS:
             expected = (
                 f"one of {', '.join(SCORINGS)}; a search of scikit-learn takes any scores: "
                 f"GridSearchCV(GaussianDiscriminantAnalysis(), param_grid, scoring=scoring)"
             )
             raise refuse("scoring", self.scoring, expected)
-        if not callable(self.refit) and not isinstance(self.refit, bool | np.bool_):
-            raise refuse("refit", self.refit, "True, False, or a function of cv_results_")
+        as_flag("refit", self.refit)
         try:
             grid = list(GRID) if self.param_grid is None else self.param_grid
             candidates = list(ParameterGrid(grid))
@@ -382,11 +353,6 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
             surest = results.get(f"mean_test_{LOG_LOSS}", mean)[equal]
             equal = equal[np.argsort(-surest, kind="stable")]
         best = int(equal[0])
-        if callable(self.refit):
-            expected = f"the number of one of {len(mean)} candidates"
-            best = as_integer(
-                "the result of refit", self.refit(results), expected, 0, len(mean) - 1
-            )
         learnt: dict[str, Any] = {
             "cv_results_": results,
             "best_index_": best,
@@ -394,16 +360,13 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
             "best_score_": float(mean[best]),
             "n_splits_": n_splits,
             "n_features_in_": template.n_features_in_,
-            "scorer_": _scorer_named(self.scoring),
         }
         if self.refit:
-            started = time.perf_counter()
             params = results["params"][best]
             if self.calibrate:
                 params = params | {"temperature": float(results["temperature"][best])}
             chosen = GaussianDiscriminantAnalysis.from_moments(total, **params)
             learnt["best_estimator_"] = chosen
-            learnt["refit_time_"] = time.perf_counter() - started
         if hasattr(template, "feature_names_in_"):
             learnt["feature_names_in_"] = template.feature_names_in_
         given = {name: value for name, value in vars(self).items() if not name.endswith("_")}
@@ -427,7 +390,7 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
         if hasattr(self, "cv_results_") and not hasattr(self, "best_estimator_"):
             raise NotFittedError(
                 "this search was fitted with refit=False, and has no best_estimator_ to predict "
-                "with; fit it with refit=True, or with the score that decides"
+                "with; fit it with refit=True"
             )
         check_is_fitted(self, "best_estimator_")
         return self.best_estimator_
@@ -445,18 +408,6 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
         return restore(GaussianDiscriminantAnalysis, *best)
 
 
-def mean_log_likelihood(estimator: Any, X: Any, y: Any) -> float:
-    """Return the mean of ln p(x, y) over rows, whose classes the estimator has to know."""
-    codes = expected_codes(coded_labels(y), estimator.classes_)
-    return float(estimator.predict_joint_log_proba(X)[np.arange(len(codes)), codes].mean())
-
-
-def _scorer_named(scoring: str) -> Callable[..., float]:
-    from sklearn.metrics import get_scorer  # noqa: PLC0415  (slow to import)
-
-    return mean_log_likelihood if scoring == LIKELIHOOD else get_scorer(scoring)
-
-
 class _Scores:
     """Scores of candidates in each split, from passes over the rows.
 
@@ -466,8 +417,6 @@ class _Scores:
         Moments of the rows of each fold that has any.
     scores : dict of str to ndarray, shape (n_candidates, n_splits)
         Scores by their names; NaN if there is none.
-    fit_times, score_times : ndarray, shape (n_candidates, n_splits)
-        Seconds in which models were computed from moments, and scored rows.
     tempered : ndarray, shape (n_candidates, n_splits, N_SUMS, n_sharpnesses); or None
         Sums of `streamgda.models.calibration.likelihoods`, if temperatures are chosen.
     failures : dict of int to StreamGDAError
@@ -506,7 +455,6 @@ class _Scores:
         self.held = held + (self.n_parts + sums) * state
         shape = len(candidates), folds.n_folds
         self.scores = {LIKELIHOOD: np.full(shape, np.nan)}
-        self.fit_times, self.score_times = np.zeros((2, *shape))
         self.tempered = None
         if search.calibrate:
             self.tempered = np.zeros((*shape, N_SUMS, SHARPNESS.size))
@@ -533,25 +481,18 @@ class _Scores:
             for _ in self._models_of(range(len(self.candidates))):
                 pass  # their likelihoods are known
             return
-        by_class = self.search.scoring == BALANCED
-        shape = *self.fit_times.shape, self.n_classes if by_class else 1
-        # Weight of right rows, log-likelihood, weight, seconds, weight of classes never learnt.
-        sums = np.zeros((5, *shape))
+        # Weight of right rows, log-likelihood, weight, and weight of classes that were not learned.
+        sums = np.zeros((4, len(self.candidates), self.folds.n_folds))
         for numbers in self._passes():
             models = dict(self._models_of(numbers))
             if models:
                 self._score_rows(models, sums)
-        right, log_likelihood, weight, seconds, never = sums
-        self.score_times[...] = seconds.sum(axis=2)
-        with np.errstate(invalid="ignore"):  # nothing was scored of some splits and classes
-            held_out = weight + never
-            self.scores[ACCURACY] = right.sum(axis=2) / held_out.sum(axis=2)
-            self.scores[LOG_LOSS] = log_likelihood.sum(axis=2) / weight.sum(axis=2)
+        right, log_likelihood, weight, never = sums
+        with np.errstate(invalid="ignore"):  # nothing was scored of some splits
+            self.scores[ACCURACY] = right / (weight + never)
+            self.scores[LOG_LOSS] = log_likelihood / weight
             if self.tempered is not None:
-                self._temper(weight.sum(axis=2))
-            if by_class:
-                shares = np.where(held_out > 0, right / held_out, 0.0)
-                self.scores[BALANCED] = shares.sum(axis=2) / (held_out > 0).sum(axis=2)
+                self._temper(weight)
 
     def _temper(self, weight: np.ndarray) -> None:
         """Choose the temperatures, and compute the log-losses at these."""
@@ -587,14 +528,12 @@ class _Scores:
             held_out, models = self.parts[s], {}
             train = others * 1.0 if others.exact else others  # centred once, not for each candidate
             for c in numbers:
-                started = time.perf_counter()
                 candidate = GaussianDiscriminantAnalysis(**self.candidates[c])
                 try:
                     model = candidate._make_model(train)  # of lifted rows, once for all
                 except (InvalidDataError, InvalidParameterError, SingularCovarianceError) as error:
                     self.failures[c] = error
                     continue
-                self.fit_times[c, s] = time.perf_counter() - started
                 total, weight = joint_log_likelihood(model, held_out)
                 self.scores[LIKELIHOOD][c, s] = total / weight if weight else np.nan
                 models[c] = model
@@ -621,15 +560,10 @@ class _Scores:
                         self.tempered = self.tempered + tempered
 
     def _counted(self, slab: Slab) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return rows, codes of their classes (-1 if they are not scored), folds and weights."""
+        """Return rows, codes of their classes, folds and weights."""
         X, labels, weights, numbers, _ = self.rows.rule.counted(slab)
-        start, stop = slab.first_row, slab.first_row + len(slab.X)
         at: Any = slice(None) if numbers is None else numbers
-        codes, size = find(labels, self.classes), self.search.score_sample
-        if size is not None:
-            share = size if isinstance(size, float) else min(1.0, size / self.rows.X.n_rows)
-            drawn = hashes(start, stop, self.search.random_state + _STREAM)[at]
-            codes[drawn > np.uint64(min(int(share * 2.0**64), 2**64 - 1))] = -1
+        codes = find(labels, self.classes)
         weights = weights if weights.size else np.ones(codes.size)
         return X, codes, slab.groups[at], weights
 
@@ -642,7 +576,7 @@ class _Scores:
         folds: np.ndarray,
         weights: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the sums of the scores of a block of rows, with seconds, and what is tempered."""
+        """Return the sums of the scores of a block of rows, and what is tempered."""
         sums = np.zeros(shape)
         tempered = None if self.tempered is None else np.zeros_like(self.tempered)
         for s, split in models.items():
@@ -651,31 +585,22 @@ class _Scores:
             truths[np.isnan(some.means[truths, 0])] = -1  # classes without rows to learn from
             truths = np.append(truths, -1)[codes]
             held = (folds == s) & (codes >= 0)
-            groups = [held & (codes == k) for k in range(shape[3])] if shape[3] > 1 else [held]
-            for k, group in enumerate(groups):
-                sums[4, [*split], s, k] = weights[group & (truths < 0)].sum()
-                rows = np.flatnonzero(group & (truths >= 0))
-                if not rows.size:
-                    continue
-                held_out = np.asarray(lifted(X[rows], self.lifting))
-                truth, w = truths[rows], weights[rows]
-                for c, model in split.items():
-                    started = time.perf_counter()
-                    temperature = self.candidates[c].get("temperature", 1.0)
-                    own = None if tempered is None else tempered[c, s]
-                    found = model.held_out(held_out, truth, w, temperature, own)
-                    sums[:3, c, s, k] = *found, w.sum()
-                    sums[3, c, s, k] = time.perf_counter() - started
+            sums[3, [*split], s] = weights[held & (truths < 0)].sum()
+            rows = np.flatnonzero(held & (truths >= 0))
+            if not rows.size:
+                continue
+            held_out = np.asarray(lifted(X[rows], self.lifting))
+            truth, w = truths[rows], weights[rows]
+            for c, model in split.items():
+                temperature = self.candidates[c].get("temperature", 1.0)
+                own = None if tempered is None else tempered[c, s]
+                found = model.held_out(held_out, truth, w, temperature, own)
+                sums[:3, c, s] = *found, w.sum()
         return sums, tempered
 
     def results(self) -> dict[str, Any]:
-        """Return scores and times in the form of `GridSearchCV`."""
-        results: dict[str, Any] = {}
-        for name, times in (("fit_time", self.fit_times), ("score_time", self.score_times)):
-            results |= {f"mean_{name}": times.mean(axis=1), f"std_{name}": times.std(axis=1)}
-        for name in sorted({name for params in self.candidates for name in params}):
-            results[f"param_{name}"] = _column(name, self.candidates)
-        results["params"] = self.candidates
+        """Return scores in the form of `GridSearchCV`."""
+        results: dict[str, Any] = {"params": self.candidates}
         if self.tempered is not None:
             results["temperature"] = self.temperatures
         for name, table in {"score": self.scores[self.search.scoring], **self.scores}.items():
@@ -698,17 +623,3 @@ def compared(name: str, table: np.ndarray) -> dict[str, Any]:
         f"std_test_{name}": deviation,
         f"rank_test_{name}": rank.astype(np.int32),
     }
-
-
-def _column(name: str, candidates: list[dict[str, Any]]) -> np.ma.MaskedArray:
-    """Return the values of a parameter, masked for candidates that do not have it."""
-    values = {c: params[name] for c, params in enumerate(candidates) if name in params}
-    try:
-        found = np.array(list(values.values()))
-        numbers = found.dtype.kind in "biuf" and found.ndim == 1
-    except ValueError:  # lists of different lengths
-        numbers = False
-    column = np.ma.masked_all(len(candidates), found.dtype if numbers else object)
-    for c, value in values.items():
-        column[c] = value
-    return column

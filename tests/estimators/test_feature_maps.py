@@ -341,7 +341,7 @@ def test_leave_one_out_of_lifted_rows(name):
     np.testing.assert_allclose(found, wanted, atol=1e-9)
 
 
-@pytest.mark.parametrize("scoring", ["accuracy", "balanced_accuracy", "joint_log_likelihood"])
+@pytest.mark.parametrize("scoring", ["accuracy", "neg_log_loss", "joint_log_likelihood"])
 def test_a_search_shares_the_map_of_its_pass(scoring):
     options = {"scoring": scoring, "cv": 3}
     grid = {"covariance_type": ["full", "tied", "diag"], "shrinkage": [0.01, 0.3]}
