@@ -134,7 +134,7 @@ GOOD: dict[str, Any] = {
     "X": X, "y": Y, "sample_weight": None, "classes": None, "out": None, "nodata": None,
     "fill": -5, "reject": 0.1, "reject_label": -1, "half_life": None, "unlabelled": None,
     "n_samples": 2, "random_state": 0, "labels": [1], "store": None, "moments": HELD,
-    "fourth_moments": False, "max_memory": None, "checkpoint": None, "checkpoint_every": 1.0,
+    "max_memory": None, "checkpoint": None, "checkpoint_every": 1.0,
     "path": STORE, "tol": 1e-4, "covariance_type": "diag", "n_blocks": 2, "every": 1.0, "ddof": 0,
     "n_components": 1, "index": [0], "mapping": {0: 3}, "components": np.eye(3), "offset": None,
     "other": HELD, "gamma": 0.5, "least_eigenvalue": 1e-4, "block": HELD, "reference": HELD,

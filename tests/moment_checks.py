@@ -1,18 +1,12 @@
 """Helpers for tests of moments: rows, checks, and the paths that rows can take."""
 
-from collections import Counter
-
 import naive
 import numpy as np
 import pytest
 from hypothesis import strategies as st
 from states import bits
 
-from streamgda.moments import ClassMoments, cost, covariance_types, parallel
-from streamgda.moments import centred as sums_module
-from streamgda.moments.centred import CentredSums
-from streamgda.moments.exact import ExactSums
-from streamgda.rows import arrays
+from streamgda.moments import ClassMoments, adding, sums
 
 TYPES = naive.COVARIANCE_TYPES
 DTYPES = ["uint8", "int8", "uint16", "int16", "int32", "int64", "bool"]
@@ -99,62 +93,25 @@ def assert_close(a, b, rtol=1e-10):
 
 # --- paths ------------------------------------------------------------------------------------
 
-# As one block, or in segments of blocks; or in place: of narrow rows in ranges of classes, of wide
-# ones pass by pass, in windows that are grouped by class, parts that one thread sums, tasks of one
-# or several blocks, and tiles of what they are added to.
-LARGE_STATE = {"_SMALL_STATE": 0, "SEGMENT_STATE": 0, "HAND_OVER": -1e15, "_PASSES": -1e15}
-WIDE = LARGE_STATE | {"BUCKET_FEATURES": 0, "_BUCKET_INTEGERS": {}}
-TASKS = {"FLOAT_ROWS": 100, "PRODUCT_ROWS": 50, "PACKED_ROWS": 100, "_BLOCKS": 1}
-TILES = {"_PART_FEATURES": 7, "_ADDED_FEATURES": 3, "_MANY_BLOCKS": 1, "_TILES_BYTES": 1}
-PIECES = WIDE | TASKS | TILES | {"WINDOW_BYTES": 1, "_PART_ELEMENTS": 1}
-SEGMENTS = {"_BLOCK_ELEMENTS": 1, "_LEAST_SEGMENT": 256, "HAND_OVER": -1e15, "_PASSES": 1e15}
+# In one call; in segments; or class by class, of narrow rows or as if they were wide.
+BY_CLASS = {"FEW_VALUES": 0, "_SEGMENT_STATE": 0, "_TASK_ROWS": 8}
+WIDE = {"_NARROW": dict.fromkeys((0, 1, 2), 0)}
 PATHS = {
-    "whole": {},
-    "segments": SEGMENTS,
-    "ranges of classes": LARGE_STATE | {"_RANGE_STATE": 1},
-    "ranges of groups": LARGE_STATE | {"WINDOW_BYTES": 1, "LARGE_RANGE": 1},
-    "large": WIDE,
-    "large in windows": WIDE | {"WINDOW_BYTES": 1},
-    "large in parts": WIDE | {"_PART_ELEMENTS": 1},
-    "large in tasks of blocks": WIDE | TASKS,
-    "large in tasks": WIDE | TASKS | {"_TASK_ELEMENTS": 1},
-    "large in tiles": WIDE | TILES,
-    "large in pieces": PIECES,
+    "in a call": {},
+    "wide in a call": WIDE,
+    "segments": {"FEW_VALUES": 0, "_SEGMENT_ROWS": (8, 64)},
+    "by class": BY_CLASS,
+    "wide by class": BY_CLASS | WIDE,
+    "in place": BY_CLASS | {"_LARGE": 0, "_SMALL_STATE": 0},
+    "wide in windows": BY_CLASS | WIDE | {"_WINDOW_VALUES": 1, "PRODUCT_ROWS": 32},
 }
 EVERY_PATH = pytest.mark.parametrize("path", PATHS)
-LARGE = [path for path in PATHS if "large" in path]
 
 
 def take_path(path, monkeypatch):
-    set_sizes(PATHS[path], monkeypatch)
-
-
-def set_sizes(sizes, monkeypatch):
-    """Set the sizes from which on rows take another path, in the modules that hold them."""
-    monkeypatch.setattr(sums_module, "ways_of", sums_module.Ways)  # without a cache
-    for name, value in sizes.items():
-        modules = sums_module, cost, parallel, arrays, covariance_types
-        owners = [module for module in modules if hasattr(module, name)]
-        assert owners
-        for owner in owners:
-            monkeypatch.setattr(owner, name, value)
-
-
-def count_steps(patch):
-    """Count from now on the calls of each step."""
-    taken = Counter()
-    names = "_add_few", "_add_many", "_add_by_ranges"
-    steps = [(kind, name) for kind in (CentredSums, ExactSums) for name in names]
-    steps += [(parallel, name) for name in ("_add_blocks", "_add_in_parts", "_tasks")]
-    for owner, name in steps:
-        function = getattr(owner, name)
-
-        def counting(*arguments, function=function, name=name):
-            taken[name] += 1
-            return function(*arguments)
-
-        patch.setattr(owner, name, counting)
-    return taken
+    """Set the sizes from which on rows take another path."""
+    for name, value in PATHS[path].items():
+        monkeypatch.setattr(adding if hasattr(adding, name) else sums, name, value)
 
 
 @st.composite

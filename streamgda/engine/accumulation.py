@@ -17,7 +17,6 @@ from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.feature_maps import Lifting
 from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
 from streamgda.rows.sources import Slab
-from streamgda.runtime.parameters import as_flag
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,6 @@ class Accumulation:
     Attributes
     ----------
     covariance_type : str
-    fourth_moments : bool
     rule : RowRule
         Which rows count.
     expected : ndarray, sorted, optional
@@ -50,7 +48,6 @@ class Accumulation:
     """
 
     covariance_type: str = "full"
-    fourth_moments: bool = False
     rule: RowRule = CHECK_SUMS
     expected: np.ndarray | None = None
     max_memory: int | str | None = None
@@ -66,7 +63,6 @@ class Accumulation:
 
     def __post_init__(self) -> None:
         structure_of(self.covariance_type)
-        as_flag("fourth_moments", self.fourth_moments)
         check_interval(self.checkpoint_every, "checkpoint_every")
 
     def empty(self) -> Moments:
@@ -78,21 +74,17 @@ class Accumulation:
             )
         if self.rule.action != "pairwise":
             kind: Any = GroupedMoments if self.grouped else ClassMoments
-            return kind(
-                self.covariance_type,
-                fourth_moments=self.fourth_moments,
-                feature_map=self.feature_map,
-            )
+            return kind(self.covariance_type, feature_map=self.feature_map)
         if self.feature_map is not None:
             raise InvalidParameterError(
                 "on_invalid='pairwise' keeps moments of rows with gaps, which no feature_map can "
                 "lift; use 'skip', or leave out feature_map"
             )
-        if self.covariance_type != "full" or self.fourth_moments:
+        if self.covariance_type != "full":
             raise InvalidParameterError(
-                f"on_invalid='pairwise' keeps matrices for each class, and no fourth moments; got "
-                f"covariance_type={self.covariance_type!r}, fourth_moments={self.fourth_moments}. "
-                f"PairwiseMoments.to_moments converts them to any covariance type"
+                f"on_invalid='pairwise' keeps matrices for each class; got "
+                f"covariance_type={self.covariance_type!r}. PairwiseMoments.to_moments converts "
+                f"them to any covariance type"
             )
         return PairwiseMoments()
 
@@ -125,7 +117,6 @@ class Accumulation:
         description = {
             "moments": type(self.empty()).__name__,
             "covariance_type": self.covariance_type,
-            "fourth_moments": str(self.fourth_moments),
             "nodata": repr(self.rule.nodata),
             "classes": str(None if self.expected is None else self.expected.tolist()),
             "unlabelled": str(None if unlabelled is None else unlabelled.tolist()),

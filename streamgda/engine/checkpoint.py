@@ -266,10 +266,9 @@ class CheckpointContents(Saved):
         description = dict(attributes["made_of"])
         check_texts("made_of", [*description.values()], len(description))
         moments = restore(_MOMENTS[description["moments"]], attributes["moments"], arrays)
-        fourth = getattr(moments, "fourth_moments", False)
-        held = getattr(moments, "covariance_type", "full"), str(fourth)
-        if held != (description["covariance_type"], description["fourth_moments"]):
-            raise ValueError(f"its moments are of covariance_type, fourth_moments {held}")
+        held = getattr(moments, "covariance_type", "full")
+        if held != description["covariance_type"]:
+            raise ValueError(f"its moments are of covariance_type={held!r}")
         return cls(description, attributes["done"], dict(attributes["seen"]), moments)
 
 

@@ -79,7 +79,6 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
     y: Any = None,
     *,
     covariance_type: str = "full",
-    fourth_moments: bool = False,
     sample_weight: Any = None,
     groups: Any = None,
     classes: Any = None,
@@ -104,8 +103,8 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
         batches ``(X, y)`` or ``(X, y, weight)``, or a list of ``dask.delayed`` ones.
     y : array-like, zarr.Array or dask.array.Array, shape (n_rows,), optional
         Class labels.
-    covariance_type, fourth_moments : str, bool
-        The scatter and fourth moments that are kept; see `ClassMoments`.
+    covariance_type : str
+        The scatter that is kept; see `ClassMoments`.
     sample_weight, groups : array-like, zarr.Array or dask.array.Array, shape (n_rows,), optional
         Non-negative weights; sites, subjects, days or other groups that `GroupedMoments` keep.
     classes : array-like, shape (n_classes,), optional
@@ -156,7 +155,6 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
         )
     asked = Accumulation(
         covariance_type=covariance_type,
-        fourth_moments=fourth_moments,
         rule=rows.rule,
         expected=None if classes is None else np.unique(as_labels(classes, "classes")),
         max_memory=max_memory,
@@ -207,7 +205,6 @@ def accumulate_into(
         return moments._update(Slab(X, y, weight=rows.weight), rows.rule, expected, decay)
     asked = Accumulation(
         covariance_type=moments.covariance_type,
-        fourth_moments=moments.fourth_moments,
         rule=rows.rule,
         expected=expected,
         for_model=True,

@@ -222,7 +222,7 @@ class MomentsBudget:
         if self.model is None:
             return held + lifted
         # A centred copy, covariances and their roots, of all groups together.
-        matrices = _MATRICES * threads.n_threads() * 8 * self.model.group_size(n_features)
+        matrices = _MATRICES * threads.n_threads() * 8 * math.prod(self.model.shape(n_features))
         state //= max(1, n_groups)
         model = 2 * (state + self.model.model_bytes(n_classes, n_features)) + matrices
         return max(held + lifted, model)

@@ -40,16 +40,15 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
         covariances between features, variances only (``diag``), or one variance (``spherical``).
     priors : array-like, shape (n_classes,), optional
         Priors of the sorted classes; by default their shares of the rows.
-    shrinkage : float in [0, 1], {"auto", "ledoit_wolf", "oas"}, optional
+    shrinkage : float in [0, 1], {"auto", "oas"}, optional
         Amount :math:`a` of :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`. ``"auto"`` is
         scikit-learn's: each class is standardised, shrunk by Ledoit and Wolf's amount and scaled
         back; for a pooled covariance, these are averaged, weighted with the priors. It needs a
-        cheap second pass over the rows, so that only `fit` can compute it. ``"ledoit_wolf"`` and
-        ``"oas"`` follow from one pass. They are those of `sklearn.covariance.ledoit_wolf` and
-        `sklearn.covariance.oas` for the rows as they are, less their class means: if units or
-        scales of features differ, standardise the rows first, or set `standardize`. The number of
-        weighted rows in their formulas is the effective one :math:`(\sum w)^2 / \sum w^2`: only
-        ratios of weights matter.
+        cheap second pass over the rows, so that only `fit` can compute it. ``"oas"``
+        follows from one pass. It is that of `sklearn.covariance.oas` for the rows as they are, less
+        their class means: if units or scales of features differ, standardise the rows first, or set
+        `standardize`. The number of weighted rows in its formula is the effective one
+        :math:`(\sum w)^2 / \sum w^2`: only ratios of weights matter.
     pooling : float in [0, 1]
         Friedman's :math:`\lambda`, from a covariance for each class (0) to one for all (1).
     reg_param : float in [0, 1]
@@ -250,15 +249,14 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier):
     solver : {"svd", "eigen"}
         Both find the same model from the same moments. ``"svd"`` takes a `reg_param`, and
         ``"eigen"`` shrinkage or a `covariance_estimator`, as in scikit-learn.
-    shrinkage : float in [0, 1], {"auto", "ledoit_wolf", "oas"}, optional
+    shrinkage : float in [0, 1], {"auto", "oas"}, optional
         Amount :math:`a` of :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`. ``"auto"`` is
         scikit-learn's: each class is standardised, shrunk by Ledoit and Wolf's amount and scaled
         back. It needs a cheap second pass over the rows, so that only `fit` can compute it.
-        ``"ledoit_wolf"`` and ``"oas"`` follow from one pass. They are those of
-        `sklearn.covariance.ledoit_wolf` and `sklearn.covariance.oas` for the rows as they are, less
-        their class means: if units or scales of features differ, standardise the rows first. The
-        number of weighted rows in their formulas is the effective one :math:`(\sum w)^2 / \sum
-        w^2`: only ratios of weights matter.
+        ``"oas"`` follows from one pass. It is that of `sklearn.covariance.oas` for the rows as they
+        are, less their class means: if units or scales of features differ, standardise the rows
+        first. The number of weighted rows in its formula is the effective one :math:`(\sum w)^2 /
+        \sum w^2`: only ratios of weights matter.
     priors : array-like, shape (n_classes,), optional
         Priors of the sorted classes, used as they are; by default their shares of the rows.
     reg_param : float in [0, 1]

@@ -99,10 +99,10 @@ def quadratic(model: GaussianModel, shrinkage: Any, **more: Any) -> Counterpart:
     **more
         Parameters that differ from those of our estimator.
     """
-    from sklearn.covariance import OAS, LedoitWolf  # noqa: PLC0415
+    from sklearn.covariance import OAS  # noqa: PLC0415
     from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis  # noqa: PLC0415
 
-    estimators = {"oas": OAS, "ledoit_wolf": LedoitWolf}
+    estimators = {"oas": OAS}
     if isinstance(shrinkage, str) and shrinkage in estimators:
         more |= {"shrinkage": None, "covariance_estimator": estimators[shrinkage]()}
     rotations, scalings = [], []

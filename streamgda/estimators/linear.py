@@ -57,16 +57,15 @@ class LinearDiscriminantAnalysis(
         - ``"eigen"`` takes shrinkage or a `covariance_estimator` too. Rows are transformed without
           subtracting a mean. A singular covariance is refused.
 
-    shrinkage : float in [0, 1], {"auto", "ledoit_wolf", "oas"}, optional
+    shrinkage : float in [0, 1], {"auto", "oas"}, optional
         Amount :math:`a` of :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`. ``"auto"`` is
         scikit-learn's: each class is standardised, shrunk by Ledoit and Wolf's amount and scaled
         back, and the results are averaged, weighted with the priors. It needs a cheap second pass
-        over the rows, so that only `fit` can compute it. ``"ledoit_wolf"`` and ``"oas"`` follow
-        from one pass. They are those of `sklearn.covariance.ledoit_wolf` and
-        `sklearn.covariance.oas` for all rows as they are, each less its class mean: if units or
-        scales of features differ, standardise the rows first. Ledoit and Wolf's amounts need a
-        matrix for each class rather than one for all. The number of weighted rows in their formulas
-        is the effective one :math:`(\sum w)^2 / \sum w^2`: only ratios of weights matter.
+        over the rows, so that only `fit` can compute it. ``"oas"`` follows from one pass.
+        It is that of `sklearn.covariance.oas` for all rows as they are, each less its class mean:
+        if units or scales of features differ, standardise the rows first. The number of weighted
+        rows in its formula is the effective one :math:`(\sum w)^2 / \sum w^2`: only ratios of
+        weights matter.
     priors : array-like, shape (n_classes,), optional
         Priors of the sorted classes; by default their shares of the rows. If their sum is not one,
         they are divided by it, with a warning. With the solvers ``"lsqr"`` and ``"eigen"`` they

@@ -196,7 +196,7 @@ class MomentEstimator(RowEstimator):
         self._check_priors()
         mapped = Lifting.of(getattr(self, "feature_map", None))
         kind = self._covariance_type()
-        return {"covariance_type": kind, "fourth_moments": False, "feature_map": mapped}
+        return {"covariance_type": kind, "feature_map": mapped}
 
     def _empty(self, kept: Mapping[str, Any], kind: Any = ClassMoments) -> Any:
         """Return moments without rows, of parameters that `_kept` returns."""
@@ -266,8 +266,8 @@ class MomentEstimator(RowEstimator):
     ) -> Self:
         """Fit the model to rows, in one pass over them.
 
-        There is a cheap second pass if standard deviations are needed first: for
-        ``shrinkage="auto"``, and for ``"ledoit_wolf"`` of standardised features.
+        There is a cheap second pass if standard deviations are needed first, for
+        ``shrinkage="auto"``.
 
         To bound the memory of the pass, keep a checkpoint or show progress, call `accumulate` of
         the estimator, and pass the result to `from_moments`.
@@ -421,8 +421,7 @@ class MomentEstimator(RowEstimator):
         """Remove rows: the model is then as if they had never been added.
 
         The result is the same to rounding, and bit for bit for 8- and 16-bit integers without
-        weights, unless the shrinkage needs fourth moments (``"ledoit_wolf"``), which are floats.
-        A class that is left without rows is dropped.
+        weights. A class that is left without rows is dropped.
 
         Parameters
         ----------
@@ -612,11 +611,6 @@ class MomentEstimator(RowEstimator):
                 f"covariance_type={wanted.name!r}, but the rows so far were kept for "
                 f"{held.name!r}; call fit{reduced if held.covers(wanted) else ''}"
             )
-        if kept["fourth_moments"] and not self.moments_.fourth_moments:
-            raise InvalidParameterError(
-                f"shrinkage={shown(getattr(settings, 'shrinkage', None))}, but the rows so far "
-                f"were kept without their fourth moments; call fit"
-            )
         # A transformer that was loaded without its code gets it again.
         self.moments_._lifting = joined_maps(kept, self.moments_)
 
@@ -728,8 +722,6 @@ class MomentEstimator(RowEstimator):
         kept = estimator._kept()
         estimator._check_supported()
         joined_maps(kept, moments)
-        if kept["fourth_moments"] and moments.n_features is not None:
-            moments.fourth  # noqa: B018  (reports missing ones)
         estimator._adopt(moments.reduce(kept["covariance_type"]), estimator._current_settings())
         estimator.n_features_in_ = int(moments._n_features_in or 0)
         if moments.feature_names is not None:
@@ -1639,8 +1631,7 @@ def _of_joint(
 
 def empty_like(moments: ClassMoments) -> ClassMoments:
     """Return moments without rows that are kept as others are."""
-    fourth, lifting = moments.fourth_moments, moments._lifting
-    return ClassMoments(moments.covariance_type, fourth_moments=fourth, feature_map=lifting)
+    return ClassMoments(moments.covariance_type, feature_map=moments._lifting)
 
 
 def joined_maps(kept: Mapping[str, Any], moments: ClassMoments) -> Lifting | None:

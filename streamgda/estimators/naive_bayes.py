@@ -20,8 +20,8 @@ from streamgda.models.bernoulli import BernoulliModel, binarise, ones_of
 from streamgda.models.covariance import Covariances, Regularisation
 from streamgda.models.leave_one_out import GaussianLeaveOneOut
 from streamgda.moments import ClassMoments, held_sums
-from streamgda.moments.centred import total_variance
 from streamgda.moments.feature_maps import Binarize, Lifting
+from streamgda.moments.sums import total_variance
 from streamgda.rows import Rows, as_source
 from streamgda.rows.arrays import is_masked
 from streamgda.rows.in_memory import SparseRows, as_array

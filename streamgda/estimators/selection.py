@@ -435,16 +435,13 @@ class _Scores:
         self.rows, self.folds = rows, folds
         kept = [GaussianDiscriminantAnalysis(**params)._kept() for params in candidates]
         matrix = any(structure_of(each["covariance_type"]).matrix for each in kept)
-        fourth = any(each["fourth_moments"] for each in kept)
         self.lifting, self.n_features = Lifting.of(search.feature_map), int(rows.X.shape[1])
         self.lifted_bytes = 0
         if self.lifting is not None:
             self.lifting = self.lifting.bound(self.n_features)
             self.n_features = self.lifting.n_out
             self.lifted_bytes = threads.n_threads() * self.lifting.nbytes
-        self.kept = GroupedMoments(
-            "full" if matrix else "diag", fourth_moments=fourth, feature_map=self.lifting
-        )
+        self.kept = GroupedMoments("full" if matrix else "diag", feature_map=self.lifting)
         self.parts: dict[int, ClassMoments] = {}
         self.allowed = allowed_bytes(search.max_memory)
         with placing(*rows.sources):
@@ -518,9 +515,8 @@ class _Scores:
 
     def _models_of(self, numbers: Sequence[int]) -> Iterator[tuple[int, dict[int, GaussianModel]]]:
         """Yield each split and the models of candidates, whose likelihoods are then known."""
-        last, fourth = self.folds.n_folds, self.kept.fourth_moments
-        kept = self.kept.covariance_type
-        never = ClassMoments(kept, fourth_moments=fourth, feature_map=self.lifting)
+        last, kept = self.folds.n_folds, self.kept.covariance_type
+        never = ClassMoments(kept, feature_map=self.lifting)
         folds = {fold: moments for fold, moments in self.parts.items() if fold < last}
         for s, others in each_held_out(folds, self.parts.get(last, never)):
             if (others.class_count > 0).sum() < 2:

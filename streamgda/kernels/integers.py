@@ -48,10 +48,8 @@ DEPTH = max(16, 2048 // WIDTH)
 # this from them, so that this times the sum of the right ones is missing from the products.
 LOWERED = 128 if TOGETHER == 4 else 0
 
-# Rows whose products, up to 255^2, an int32 can sum.
-MOST_ROWS = (2**31 - 1) // 255**2
-
-PACKED_ROWS = 1024  # rows that are multiplied before their products are added to a scatter
+# Rows that are multiplied before their products, up to 255^2, are added to a scatter from an int32.
+PACKED_ROWS = 1024
 
 # Products of remainders below this are exact in float64, in which vectors of them are divided.
 _FLOAT_ROWS = 1 << 26
@@ -199,42 +197,58 @@ def copy_word(typing, source, at, target, to):
 
 
 @kernel
-def add_integers(rows, codes, order, starts, groups, size, sign, count, total, scatter):
-    """Add the rows ``order[starts[g]:starts[g + 1]]`` of some groups.
+def add_bytes(rows, order, codes, base, size, sign, count, total, scatter):
+    """Add the rows ``rows[order]``, which are in the order of their classes.
 
     They are added to the counts and sums of their classes, and to the products of their groups.
+    `base` is subtracted from their codes.
     """
-    most = 0
-    for g in groups:
-        most = max(most, starts[g + 1] - starts[g])
-    entries = (min(most, PACKED_ROWS) + TOGETHER - 1) // TOGETHER
-    n_panels = (rows.shape[1] + WIDTH - 1) // WIDTH
-    columns, square = n_panels * WIDTH, n_panels * WIDTH * WIDTH
-    space = np.empty(columns + (columns + square + entries * columns) // 2 + 2, np.intp)
-    places, words = space[:columns], space[columns:].view(np.int32)
-    totals, words = words[:columns], words[columns:]
-    P, words = words[:square], words[square:]
-    for g in groups:
-        n = starts[g + 1] - starts[g]
-        pieces = max(1, (n + PACKED_ROWS - 1) // PACKED_ROWS)
-        for piece in range(pieces if n > 0 else 0):
-            first, last = starts[g] + piece * n // pieces, starts[g] + (piece + 1) * n // pieces
-            own = order[first:last]
-            active = pack_block(rows, own, size, sign, words, places, totals)
-            add_totals(rows, codes, own, places, totals, active, size, sign, count, total)
-            for i in range((active + WIDTH - 1) // WIDTH):
-                multiply_panels(words, last - first, i, i + 1, P)
-                add_tiles(P, i, i + 1, places, totals, active, last - first, size, sign, scatter[g])
+    n, pooled = order.shape[0], scatter.shape[0] < count.shape[0]
+    entries = (min(n, PACKED_ROWS) + TOGETHER - 1) // TOGETHER
+    columns = (rows.shape[1] + WIDTH - 1) // WIDTH * WIDTH
+    places, totals = np.empty(columns, np.intp), np.empty(columns, np.int32)
+    words, P = np.empty(entries * columns, np.int32), np.empty(columns * WIDTH, np.int32)
+    first = end = 0
+    while first < n:
+        code = codes[order[first]]
+        g = 0 if pooled else code - base
+        while end < n and (pooled or codes[order[end]] == code):
+            end += 1
+        pieces = (end - first + PACKED_ROWS - 1) // PACKED_ROWS
+        own = order[first : first + (end - first) // pieces]
+        active = pack_block(rows, own, size, sign, words, places, totals)
+        add_totals(rows, codes, own, base, places, totals, active, size, sign, count, total)
+        for i in range((active + WIDTH - 1) // WIDTH):
+            multiply_panels(words, own.shape[0], i, P)
+            add_tiles(P, i, places, totals, active, own.shape[0], size, sign, scatter[g])
+        first += own.shape[0]
 
 
 @kernel
-def add_totals(rows, codes, own, places, totals, active, size, sign, count, total):
+def add_squares_exact(X, order, codes, base, count, total, square):
+    """Add the rows ``X[order]`` to the counts, sums and sums of squares of their classes."""
+    d, pooled = np.uint64(X.shape[1]), square.shape[0] < count.shape[0]
+    flat, sums, squares = X.reshape(X.size), total.reshape(total.size), square.reshape(square.size)
+    for q in range(order.shape[0]):
+        r = np.uint64(order[np.uint64(q)])
+        k = np.uint64(codes[r] - base)
+        row, own, other = r * d, k * d, np.uint64(0) if pooled else k * d
+        count[k] += 1
+        for j in range(d):
+            x = np.int64(flat[row + j])
+            sums[own + j] += x
+            squares[other + j] += x * x
+
+
+@kernel
+def add_totals(rows, codes, own, base, places, totals, active, size, sign, count, total):
     """Add at most ``2**15`` rows, in the order of classes, to the counts and sums of these.
 
     The sums of all, of those of a single class, are known, see `pack_block`.
     """
     d, k, high = total.shape[1], codes[own[0]], np.uint64(size - 1)
     if codes[own[-1]] == k:
+        k -= base
         count[k] += own.shape[0]
         for c in range(active):
             f = np.uint64(places[c])
@@ -256,9 +270,9 @@ def add_totals(rows, codes, own, places, totals, active, size, sign, count, tota
                 sums[j] += row[2 * j] | np.int32(row[2 * j + 1] ^ sign) << 8
         k = codes[r]
         if q + 1 == own.shape[0] or codes[own[q + 1]] != k:
-            count[k] += held
+            count[k - base] += held
             for j in range(d):
-                total[k, j] += sums[j] - held * zero
+                total[k - base, j] += sums[j] - held * zero
                 sums[j] = 0
             held = 0
 
@@ -334,65 +348,58 @@ def pack_block(rows, own, size, sign, words, places, totals):
 
 
 @kernel
-def multiply_panels(words, n, first, last, P):
-    """Write the products of panels ``first <= i < last`` of `n` rows with those up to each.
+def multiply_panels(words, n, i, P):
+    """Write the products of panel i of `n` rows with those up to it to successive tiles of `P`.
 
-    They go to successive tiles of `P`, of ``WIDTH ** 2`` sums.
+    A tile has ``WIDTH ** 2`` sums.
     """
     panels = words.view(PART)
     entries = (n + TOGETHER - 1) // TOGETHER
-    lowered = np.empty(entries * LINE, PART)
-    start = 0
-    for i in range(first, last):
-        panel = panels[i * entries * LINE :]
-        for at in range(entries * LINE):
-            lowered[at] = panel[at] ^ LOWERED
-        for j in range(i + 1):
-            T = P[start : start + WIDTH * WIDTH]
-            start += WIDTH * WIDTH
-            for a in range(WIDTH * WIDTH):
-                T[a] = 0
-            right = j * entries * LINE
-            for entry in range(0, entries, DEPTH):
-                k, depth = entry * LINE, min(DEPTH, entries - entry)
-                for column in range(0, WIDTH, COLUMNS):
-                    for row in range(0, WIDTH, ROWS):
-                        multiply_tile(lowered, k, panels, right + k, depth, row, column, T)
+    lowered, panel = np.empty(entries * LINE, PART), panels[i * entries * LINE :]
+    for at in range(entries * LINE):
+        lowered[at] = panel[at] ^ LOWERED
+    for j in range(i + 1):
+        T = P[j * WIDTH * WIDTH : (j + 1) * WIDTH * WIDTH]
+        for a in range(WIDTH * WIDTH):
+            T[a] = 0
+        right = j * entries * LINE
+        for entry in range(0, entries, DEPTH):
+            k, depth = entry * LINE, min(DEPTH, entries - entry)
+            for column in range(0, WIDTH, COLUMNS):
+                for row in range(0, WIDTH, ROWS):
+                    multiply_tile(lowered, k, panels, right + k, depth, row, column, T)
 
 
 @kernel
-def add_tiles(P, first, last, places, totals, active, n, size, sign, S):
-    """Add the products of some panels of `n` rows, see `multiply_panels`, to a lower triangle."""
+def add_tiles(P, i, places, totals, active, n, size, sign, S):
+    """Add the products of panel i of `n` rows, see `multiply_panels`, to a lower triangle."""
     high = np.uint64(size - 1)
     digits = sign == 0  # all of zero are zeros, and all bytes are the lowest ones
     for c in range(active):
         digits &= places[c] & (size - 1) == 0
-    start = 0
-    for i in range(first, last):
-        for j in range(i + 1):
-            T = P[start : start + WIDTH * WIDTH]
-            start += WIDTH * WIDTH
-            for c in range(i * WIDTH, min((i + 1) * WIDTH, active)):
-                products, f = T[(c - i * WIDTH) * WIDTH :], np.uint64(places[c])
-                width, out = min(WIDTH, c + 1 - j * WIDTH), S[row_start(f >> high) :]
-                others = totals[j * WIDTH :]
-                if digits:
-                    for b in range(width):
-                        value = products[b] + LOWERED * np.int64(others[b])
-                        out[np.uint64(places[j * WIDTH + b]) >> high] += value
-                    continue
-                place, own = f & high, np.int64(totals[c])
-                zero = np.int64(sign) if place == high else 0
+    for j in range(i + 1):
+        T = P[j * WIDTH * WIDTH : (j + 1) * WIDTH * WIDTH]
+        for c in range(i * WIDTH, min((i + 1) * WIDTH, active)):
+            products, f = T[(c - i * WIDTH) * WIDTH :], np.uint64(places[c])
+            width, out = min(WIDTH, c + 1 - j * WIDTH), S[row_start(f >> high) :]
+            others = totals[j * WIDTH :]
+            if digits:
                 for b in range(width):
-                    g = np.uint64(places[j * WIDTH + b])
-                    other_place = g & high
-                    other = np.int64(sign) if other_place == high else 0
-                    value = products[b] + LOWERED * np.int64(others[b]) - other * own
-                    value -= zero * (others[b] - n * other)
-                    value <<= np.int64(8 * (place + other_place))
-                    if g >> high == f >> high and g != f:
-                        value *= 2  # both bytes of a feature: the other product is above
-                    out[g >> high] += value
+                    value = products[b] + LOWERED * np.int64(others[b])
+                    out[np.uint64(places[j * WIDTH + b]) >> high] += value
+                continue
+            place, own = f & high, np.int64(totals[c])
+            zero = np.int64(sign) if place == high else 0
+            for b in range(width):
+                g = np.uint64(places[j * WIDTH + b])
+                other_place = g & high
+                other = np.int64(sign) if other_place == high else 0
+                value = products[b] + LOWERED * np.int64(others[b]) - other * own
+                value -= zero * (others[b] - n * other)
+                value <<= np.int64(8 * (place + other_place))
+                if g >> high == f >> high and g != f:
+                    value *= 2  # both bytes of a feature: the other product is above
+                out[g >> high] += value
 
 
 @inline_kernel

@@ -7,100 +7,66 @@ Row r has the entries ``values[p]`` in the columns ``columns[p]``, for p from ``
 import numpy as np
 
 from streamgda.kernels import contracting_kernel, kernel
-from streamgda.kernels.centred import (
-    add_squared_weights,
-    group_of_class,
-    means_of_sums,
-)
-from streamgda.kernels.sums import add_outer, group_rows, merge_means
-
-_CACHED = 1 << 17  # sums that a cache holds, beside as many squares
+from streamgda.kernels.blocks import add_outer, meet
+from streamgda.kernels.sums import group_rows
 
 
 @kernel
-def add_sparse_centred(
-    values, columns, first, last, codes, weights, limit, count, squares, mean, mean_low, scatter
+def add_sparse(
+    values, columns, first, last, codes, weights, count, squares, origin, offset, scatter
 ):
-    """Add rows to counts, means and variances about the means; return False if not all are finite.
+    """Add rows to counts, means and variances of their classes; see `blocks.add_variances`.
 
-    Nothing has changed then, nor if values, means or weights are beyond `limit`. Like dense rows,
-    those of a class are summed about its first row and squared about their mean; the zeros of a
-    feature count once, with their weight.
+    Rows of a class are one block. The zeros of a feature count once, with their weight.
     """
-    n_classes, d = mean.shape
-    weighted = weights.shape[0] > 0
-    total = most = 0.0
-    for k in range(n_classes):
-        total += count[k]
-        for j in range(d):
-            most = max(most, abs(mean[k, j]))
-    for r in range(codes.shape[0]):
-        total += weights[r] if weighted else 1.0
-        for p in range(first[r], last[r]):
-            size = abs(values[p])
-            if not size < limit / 4:  # NaN is not less
-                return False
-            most = max(most, size)
-    if not (total < limit and total * (4 * most) * (4 * most) <= limit * limit):
-        return False
-    add_squared_weights(codes, weights, 0, codes.shape[0], squares)
+    n_classes, d = origin.shape
     order, starts = np.empty(codes.shape[0], np.intp), np.empty(n_classes + 1, np.intp)
     group_rows(codes, order, starts)
-    group = group_of_class(n_classes, scatter.shape[0])
-    number, weight, at = np.empty(1), np.empty(1), np.empty(1, np.intp)
-    pivot, sums, gap = np.empty((1, d)), np.empty((1, d)), np.empty((1, d))
     present, zeros = np.empty(d, np.int64), np.empty(d)
+    start, mean, gap = np.empty(d), np.empty(d), np.empty(d)
     for k in range(n_classes):
         own = order[starts[k] : starts[k + 1]]
         if own.shape[0] == 0:
             continue
-        number[0], at[0] = 0.0, k
-        pivot[:], sums[:], present[:], zeros[:] = 0, 0, 0, 0
+        S, total, square = scatter[k if scatter.shape[0] > 1 else 0], 0.0, 0.0
+        start[:], mean[:], present[:], zeros[:] = 0.0, 0.0, 0, 0.0
         for p in range(first[own[0]], last[own[0]]):
-            pivot[0, columns[p]] = values[p]
-        for i in range(own.shape[0]):
-            r = own[i]
-            w = weights[r] if weighted else 1.0
-            number[0] += w
+            start[columns[p]] = values[p]
+        for r in own:
+            w = weights[r] if weights.shape[0] else 1.0
+            total += w
+            square += w * w
             for p in range(first[r], last[r]):
                 j = columns[p]
-                sums[0, j] += w * (values[p] - pivot[0, j])
+                mean[j] += w * (values[p] - start[j])
                 present[j] += 1
-                zeros[j] -= w
-        for j in range(d):
-            # Weights that are summed in another order leave a rest.
-            zeros[j] = max(zeros[j] + number[0], 0.0) if present[j] < own.shape[0] else 0.0
-            sums[0, j] -= zeros[j] * pivot[0, j]
-        means_of_sums(limit, number, pivot, sums)
-        squares = scatter[group[k]]
-        for i in range(own.shape[0]):
-            r = own[i]
-            w = weights[r] if weighted else 1.0
+                zeros[j] += w
+        for j in range(d):  # weights that are summed in another order leave a rest
+            zeros[j] = max(total - zeros[j], 0.0) if present[j] < own.shape[0] else 0.0
+            mean[j] = (mean[j] - zeros[j] * start[j]) / total
+            if zeros[j] > 0.0:
+                t = start[j] + mean[j]
+                S[j] += zeros[j] * (t * t)
+        for r in own:
+            w = weights[r] if weights.shape[0] else 1.0
             for p in range(first[r], last[r]):
                 j = columns[p]
-                t = (values[p] - pivot[0, j]) - sums[0, j]
-                squares[j] += w * (t * t)
-        for j in range(d):
-            if zeros[j] > 0:  # the square of a mean may be infinite
-                t = pivot[0, j] + sums[0, j]
-                squares[j] += zeros[j] * (t * t)
-        merge_means(number, pivot, sums, at, count, mean, mean_low, gap, weight)
-        if weight[0] > 0:
-            add_outer(gap, weight, group[k : k + 1], scatter)
-    return True
+                t = (values[p] - start[j]) - mean[j]
+                S[j] += w * (t * t)
+        weight = meet(k, total, square, start, mean, count, squares, origin, offset, gap)
+        if weight > 0.0:
+            add_outer(gap, weight, S)
 
 
 @kernel
-def add_sparse_exact(values, columns, first, last, codes, count, total, scatter):
+def add_sparse_exact(values, columns, first, last, codes, count, total, square):
     """Add rows of whole numbers to counts, and to int64 sums and squares."""
-    group = group_of_class(total.shape[0], scatter.shape[0])
-    order, starts = np.arange(codes.shape[0]), np.empty(total.shape[0] + 1, np.intp)
-    if total.size > _CACHED:  # those of a class stay in a cache
-        group_rows(codes, order, starts)
+    order, starts = np.empty(codes.shape[0], np.intp), np.empty(count.shape[0] + 1, np.intp)
+    group_rows(codes, order, starts)  # the sums of a class stay in a cache
     for r in order:
         k = codes[r]
         count[k] += 1
-        sums, squares = total[k], scatter[group[k]]
+        sums, squares = total[k], square[k if square.shape[0] > 1 else 0]
         for p in range(first[r], last[r]):
             x, j = np.int64(values[p]), np.uint64(columns[p])  # no check of the sign
             sums[j] += x

@@ -10,10 +10,6 @@ from numba import types
 from numba.extending import intrinsic
 
 from streamgda.kernels import inline_kernel, kernel
-from streamgda.kernels.vectors import prefetch_values
-
-# The squares of values and of weights below this can be summed in float64, however many there are.
-LARGE = 1e140
 
 WORD = 8  # bytes
 _ONE, _ODD = np.uint64(1), np.uint64(0x9E3779B97F4A7C15)
@@ -138,72 +134,6 @@ def group_rows(codes, order, starts):
 
 
 @kernel
-def add_sums(X, codes, weights, centre, sums, beyond):
-    """Add ``w (x - centre[class])`` to ``sums[class]``, and to `beyond` the rows beyond `LARGE`."""
-    weighted = weights.shape[0] > 0
-    for r in range(X.shape[0]):
-        prefetch_values(X, (r + 1) * X.shape[1], X.shape[1])
-        k = np.uint64(codes[r])  # unsigned: no check for negative indices
-        large = False
-        if weighted:
-            w = weights[r]
-            for j in range(X.shape[1]):
-                t = X[r, j] - centre[k, j]
-                sums[k, j] += w * t
-                large |= abs(t) + abs(w * t) > LARGE
-        else:
-            for j in range(X.shape[1]):
-                t = X[r, j] - centre[k, j]
-                sums[k, j] += t
-                large |= abs(t) > LARGE
-        beyond[0] += large
-
-
-def two_sum(a, b):
-    """Return a + b rounded to float64, and the rounding error (Knuth); works on arrays too."""
-    total = a + b
-    back = total - a
-    return total, (a - (total - back)) + (b - back)
-
-
-scalar_two_sum = inline_kernel(two_sum)
-
-
-@kernel
-def merge_means(other_count, other_mean, other_mean_low, at, count, mean, mean_low, gap, weight):
-    """Merge the counts and means of other rows, whose class k is class ``at[k]`` here.
-
-    A mean is the sum of two parts. The scatter, which is left to the caller, is the sum of both,
-    and of ``weight[k] gap[k] gap[k]'`` for each class, with `gap` the difference of the means. The
-    mean of the heavier part is moved by the smaller distance: the gap is rounded, and subtracting
-    the heavier part again would multiply that error by the ratio of the counts.
-    """
-    d = mean.shape[1]
-    for k in range(other_count.shape[0]):
-        c, n = at[k], other_count[k]
-        total = count[c] + n
-        weight[k] = 0.0
-        gap[k] = 0.0
-        if n > 0 and count[c] > 0:
-            heavier = n > count[c]
-            share = (count[c] if heavier else n) / total
-            weight[k] = (n if heavier else count[c]) * share
-            for j in range(d):
-                gap[k, j] = (other_mean[k, j] - mean[c, j]) + (
-                    other_mean_low[k, j] - mean_low[c, j]
-                )
-                high, low = mean[c, j], mean_low[c, j] + gap[k, j] * share
-                if heavier:
-                    high, low = other_mean[k, j], other_mean_low[k, j] - gap[k, j] * share
-                mean[c, j], mean_low[c, j] = scalar_two_sum(high, low)
-        elif n > 0:
-            for j in range(d):
-                mean[c, j] = other_mean[k, j]
-                mean_low[c, j] = other_mean_low[k, j]
-        count[c] = total
-
-
-@kernel
 def all_below(values, bound):
     """Return True if no value is NaN, or at or beyond a bound."""
     beyond = False
@@ -218,27 +148,6 @@ def triangle_size(d):
 
 
 row_start = inline_kernel(triangle_size)
-
-
-@kernel
-def add_outer(vectors, coefficients, groups, scatter):
-    """Add ``coefficient * vector vector'`` to the scatter of a group, for each vector.
-
-    Scatters are packed lower triangles, or only diagonals.
-    """
-    d = vectors.shape[1]
-    for k in range(vectors.shape[0]):
-        vector, coefficient, S = vectors[k], coefficients[k], scatter[groups[k]]
-        if coefficient == 0:
-            continue
-        for i in range(d):
-            value = vector[i]
-            if S.shape[0] == d:
-                S[i] += coefficient * (value * value)
-                continue
-            row = S[row_start(i) :]
-            for j in range(i + 1):  # this order of factors keeps duplicate features equal
-                row[j] += coefficient * (value * vector[j])
 
 
 _BLOCK = 32  # rows and columns that are copied together, within the first cache

@@ -1,7 +1,5 @@
 """Vector instructions of LLVM, and functions written in them."""
 
-from functools import partial
-
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -14,8 +12,6 @@ from streamgda.kernels.processors import SHAPE
 LANES = max(4, SHAPE.vector_bytes // 8)  # numbers of float64 in a vector
 
 _LINE = 64  # bytes of a cache line
-_AHEAD = 2048  # bytes
-_ROWS_AHEAD = 12
 
 
 @inline_kernel
@@ -52,19 +48,6 @@ def _aligned(number):
 # line, which no vector of them crosses. NumPy's functions take long to compile.
 empty_vectors = intrinsic(_aligned(types.float64))
 empty_indices = intrinsic(_aligned(types.intp))
-
-
-@intrinsic
-def clear(typing, array, first, last):
-    """Write zeros to the entries of an array from one to another, counted as if it were flat."""
-
-    def generate(context, builder, signature, arguments):
-        array, first, last = as_structures(context, builder, signature, arguments)
-        size = builder.mul(builder.sub(last, first), array.itemsize)
-        cgutils.memset(builder, builder.gep(array.data, [first]), size, 0)
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp, types.intp), generate
 
 
 def vector_at(builder, pointer, number, vector):
@@ -268,84 +251,6 @@ def repeated(builder, n, totals, step):
     builder.cbranch(builder.icmp_signed("<", following, n), loop, after)
     builder.position_at_end(after)
     return results
-
-
-def take_rows(context, builder, scalar, block, others, begin):
-    """Take the rows of a block, of which there is at least one, vector by vector.
-
-    `block` are the rows, their order, classes and weights as structures, and the numbers of the
-    first row to take and of the one past the last; if the order is not empty, row r is row
-    ``order[r]`` of the array. ``begin(builder, r, k, w, weighted, *others)`` begins row r, of class
-    k and weight w, one unless rows are weighted: it returns what takes a vector of float64 values,
-    given the first one's position, and what ends the row and returns True if there may be a next
-    one, or None. Return the row after the last one.
-    """
-    X, order, codes, weights, first, last = block
-    _, d = cgutils.unpack_tuple(builder, X.shape)
-    rows = [X.data, d, order.data, codes.data, weights.data, weights.nitems, first, last, *others]
-
-    def generate(ordered, builder, X, d, order, codes, weights, n_weights, first, last, *others):
-        index, stored = d.type, ir.VectorType(context.get_data_type(scalar), LANES)
-        n_whole, load_last = whole_vectors(builder, d, scalar, stored)
-        one = cgutils.alloca_once_value(builder, ir.DoubleType()(1))
-        weighted = builder.icmp_signed(">", n_weights, index(0))
-        weights = builder.select(weighted, weights, one)
-        step = builder.select(weighted, index(1), index(0))
-        final = builder.sub(last, index(1))
-        before, loop = builder.block, builder.append_basic_block()
-        builder.branch(loop)
-        builder.position_at_end(loop)
-        r = builder.phi(index)
-        r.add_incoming(first, before)
-
-        def row_at(r):
-            place = builder.load(builder.gep(order, [r])) if ordered else r
-            return builder.gep(X, [builder.mul(place, d)])
-
-        x = row_at(r)
-        if ordered:
-            later = builder.add(r, index(_ROWS_AHEAD))
-            following = builder.select(builder.icmp_signed("<", later, final), later, final)
-            following = row_at(following)
-        else:  # successive rows, ahead of which processors stop at the end of a page
-            following = builder.gep(x, [index(_AHEAD * 8 // scalar.bitwidth)])
-        k = builder.load(builder.gep(codes, [r]))
-        w = builder.load(builder.gep(weights, [builder.mul(r, step)]))
-        take, end = begin(builder, r, k, w, weighted, *others)
-
-        def take_vector(v, load):
-            at = builder.mul(v, index(LANES))
-            prefetch(builder, builder.gep(following, [at]))
-            values = load(vector_at(builder, builder.gep(x, [at]), 0, stored))
-            take(at, as_floats(builder, values, scalar, ir.DoubleType()))
-
-        with cgutils.for_range(builder, n_whole, intp=index) as inner:
-            aligned = scalar.bitwidth // 8
-            take_vector(inner.index, lambda place: builder.load(place, align=aligned))
-        take_vector(n_whole, load_last)
-        following_row = builder.add(r, index(1))
-        more = builder.icmp_signed("<", following_row, last)
-        if end:
-            more = builder.and_(end(), more)
-        r.add_incoming(following_row, builder.block)
-        after = builder.append_basic_block()
-        builder.cbranch(more, loop, after)
-        builder.position_at_end(after)
-        return following_row
-
-    def call(ordered):
-        name = f"{begin.__name__}_{scalar}" + ordered * "_ordered"
-        kinds = [value.type for value in rows]
-        function = function_of(builder.module, name, kinds, partial(generate, ordered), d.type)
-        return builder.call(function, rows)
-
-    result = builder.alloca(d.type)
-    with builder.if_else(builder.icmp_signed(">", order.nitems, d.type(0))) as (yes, no):
-        with yes:
-            builder.store(call(True), result)
-        with no:
-            builder.store(call(False), result)
-    return builder.load(result)
 
 
 def as_structures(context, builder, signature, arguments):

@@ -12,9 +12,9 @@ from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.models.model import Model, check_classes, check_means, check_priors
 from streamgda.models.sampling import codes_to_sample
 from streamgda.moments import ClassMoments, held_sums
-from streamgda.moments.exact import ExactSums
 from streamgda.moments.feature_maps import Lifting
 from streamgda.moments.roots import Answers, LinearFunctions
+from streamgda.moments.sums import ExactSums
 from streamgda.rows.arrays import as_kernel_rows
 from streamgda.rows.invalid_rows import all_finite, as_matrix, refuse_not_finite
 from streamgda.rows.sparse import CompressedRows

@@ -14,21 +14,20 @@ from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCo
 from streamgda.models.model import check_priors
 from streamgda.models.shrinkage import (
     AUTO,
-    LEDOIT_WOLF,
     RULES,
     check_rule,
     scaling_of,
     shrinkage_of,
 )
 from streamgda.moments import ClassMoments, held_sums
-from streamgda.moments.centred import (
-    CentredSums,
+from streamgda.moments.covariance_types import Structure, structure_of
+from streamgda.moments.sums import (
+    Sums,
     class_variance,
     constant_features,
     pooled_variance,
     total_variance,
 )
-from streamgda.moments.covariance_types import Structure, structure_of
 from streamgda.runtime import lapack, threads
 from streamgda.runtime.parameters import as_flag, as_number, refuse
 
@@ -48,7 +47,7 @@ class Regularisation:
     pooling : float in [0, 1]
         Friedman's :math:`\lambda`: :math:`((1-\lambda) S_k + \lambda S_w) / ((1-\lambda) n_k +
         \lambda n)` (Regularized discriminant analysis, JASA 1989).
-    shrinkage : float in [0, 1], {"auto", "ledoit_wolf", "oas"} or None
+    shrinkage : float in [0, 1], {"auto", "oas"} or None
         :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`; a name stands for a rule that
         computes the amount from the data, see `shrinkage_of`. ``"auto"`` shrinks the covariance
         of each class, with its features scaled to unit variance; a pooled covariance is then the
@@ -110,15 +109,13 @@ class Regularisation:
         structure, rule = structure_of(covariance_type), self.shrinkage_rule
         if rule:
             check_rule(rule, structure, self.pooling)
-        fourth = rule == LEDOIT_WOLF and not self.standardize
-        full = fourth or rule == AUTO
-        return {"covariance_type": "full" if full else covariance_type, "fourth_moments": fourth}
+        return {"covariance_type": "full" if rule == AUTO else covariance_type}
 
     @property
     def scalings(self) -> tuple[str, ...]:
         """Scalings of the rows that a second pass reads; see `streamgda.moments.fourth`."""
         rule = self.shrinkage_rule
-        scaling = scaling_of(rule, self.standardize) if rule else None
+        scaling = scaling_of(rule) if rule else None
         return (scaling,) if scaling else ()
 
 
@@ -171,7 +168,7 @@ class Covariances:
     shrinkage : ndarray, shape (groups,), or (n_classes,) if class covariances are averaged
         The amount of shrinkage of each covariance.
     means_low : ndarray, shape (n_classes, n_features)
-        Rounding errors of the class means; see `CentredSums`.
+        Rounding errors of the class means; see `Sums`.
     precision : callable or None
         Computes the `Precision`, as predictions need none; None if nothing is known of the
         estimator.
@@ -219,7 +216,7 @@ def estimate(
     MergeError
         If the moments do not determine the covariance type.
     InvalidDataError
-        If all features are constant, or fourth moments that the shrinkage needs are not kept.
+        If all features are constant.
     InvalidParameterError
         If the shrinkage does not apply to such covariances.
     """
@@ -342,7 +339,7 @@ def _own_share(added: np.ndarray | None, variances: np.ndarray) -> np.ndarray:
     return own
 
 
-def _weights(sums: CentredSums, how: Regularisation, mixed: bool) -> np.ndarray:
+def _weights(sums: Sums, how: Regularisation, mixed: bool) -> np.ndarray:
     """Return the divisors of the groups' scatters, infinite for groups without rows."""
     weights = sums.structure.group_weights(sums.count, how.ddof)
     if mixed:
@@ -362,7 +359,7 @@ def _each(numbers: np.ndarray, values: np.ndarray) -> np.ndarray:
     return numbers.reshape(-1, *[1] * (values.ndim - 1))
 
 
-def _unit(sums: CentredSums, how: Regularisation) -> tuple[np.ndarray, float]:
+def _unit(sums: Sums, how: Regularisation) -> tuple[np.ndarray, float]:
     """Return the variance of each feature that counts as one, and what smoothing adds, in units.
 
     With these variances in place of the matrix I of the formulas, features that are standardised

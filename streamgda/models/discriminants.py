@@ -22,10 +22,10 @@ from streamgda.models.model import Model, check_classes, check_width, checked_ro
 from streamgda.models.sampling import as_random_numbers
 from streamgda.models.shrinkage import AUTO, fourth_of_scaled, shrinkage_of
 from streamgda.moments import ClassMoments, held_sums
-from streamgda.moments.centred import class_variance
 from streamgda.moments.covariance_types import pooled, structure_of
 from streamgda.moments.fourth import TOTAL
 from streamgda.moments.roots import LinearFunctions
+from streamgda.moments.sums import class_variance
 from streamgda.rows.arrays import as_kernel_rows
 from streamgda.rows.invalid_rows import as_matrix
 from streamgda.rows.labels import as_labels, find

@@ -46,9 +46,9 @@ from streamgda.models.covariance import Regularisation
 from streamgda.models.gaussian import GaussianModel
 from streamgda.models.model import log_posterior, posterior, tempered
 from streamgda.moments import ClassMoments, held_sums
-from streamgda.moments.centred import total_variance
-from streamgda.moments.parallel import rows_by_group
+from streamgda.moments.adding import in_class_order
 from streamgda.moments.roots import Distances, LinearFunctions, MatrixDistances, among, rank_limit
+from streamgda.moments.sums import total_variance
 from streamgda.rows.invalid_rows import all_finite
 from streamgda.runtime import lapack, threads
 
@@ -286,7 +286,7 @@ class GaussianLeaveOneOut(GaussianModel):
             logs = d * np.log(alphas)
         elif not self.structure.matrix:
             given = self._class_means, self._lows, self._root_of_classes, self._offsets
-            ordered = *among(X, self._read_features), *rows_by_group(codes, n_classes, n_classes)
+            ordered = *among(X, self._read_features), *in_class_order(codes, n_classes)
             kernels.own_variances(*ordered, at, *given, table, growth, own, influential)
             return own
         elif at is codes and constant and self.means_low is None:
@@ -294,7 +294,7 @@ class GaussianLeaveOneOut(GaussianModel):
             squares, logs = distances.own(X, codes), of_classes.take(codes)
         else:
             squares, logs = np.empty((2, len(X)))
-            order, starts = rows_by_group(codes, n_classes, n_classes)
+            order, starts = in_class_order(codes, n_classes)
             for k in np.flatnonzero(np.diff(starts)).tolist():
                 rows = order[starts[k] : starts[k + 1]]
                 columns = self._coordinates[k](X if rows.size == len(X) else X.take(rows, axis=0))

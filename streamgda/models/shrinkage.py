@@ -7,16 +7,15 @@ import numpy as np
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.covariance_types import Structure, symmetric
-from streamgda.moments.fourth import CLASS, WITHIN
+from streamgda.moments.fourth import CLASS
 
-AUTO, LEDOIT_WOLF, OAS = "auto", "ledoit_wolf", "oas"
-RULES = AUTO, LEDOIT_WOLF, OAS
+AUTO, OAS = "auto", "oas"
+RULES = AUTO, OAS
 
 TWO_PASSES = (
     "scales rows by standard deviations that are known when all of them have been read, and must "
     "read them again, as `fit` does for arrays, stores and dask collections. For rows that are "
-    "read once (partial_fit, from_moments, iterables), use 'ledoit_wolf' (of rows that were "
-    "standardised before), 'oas' or a number"
+    "read once (partial_fit, from_moments, iterables), use 'oas' or a number"
 )
 
 
@@ -34,11 +33,9 @@ def check_rule(rule: str, structure: Structure, pooling: float) -> None:
         )
 
 
-def scaling_of(rule: str, standardize: bool) -> str | None:
+def scaling_of(rule: str) -> str | None:
     """Return the scaling whose fourth powers a rule needs, from a second pass over the rows."""
-    if rule == AUTO:
-        return CLASS
-    return WITHIN if standardize and rule == LEDOIT_WOLF else None
+    return CLASS if rule == AUTO else None
 
 
 def shrinkage_of(
@@ -52,13 +49,13 @@ def shrinkage_of(
 
     The amounts are those of `sklearn.covariance.ledoit_wolf` and `sklearn.covariance.oas` for the
     rows of the class, or for the rows of all classes, each less its class mean. If rows are
-    weighted, their number in the formulas is the effective one of `CentredSums.effective_count`.
+    weighted, their number in the formulas is the effective one of `Sums.effective_count`.
 
     Parameters
     ----------
     moments : ClassMoments
-        ``"full"``, or for the pooled covariance ``"tied"``; with fourth moments for Ledoit-Wolf.
-    rule : {"auto", "ledoit_wolf", "oas"}
+        ``"full"``, or for the pooled covariance ``"tied"``.
+    rule : {"auto", "oas"}
     structure : Structure
         Structure of the covariances that are shrunk.
     unit : ndarray, shape (groups or 1, n_features), optional
@@ -74,7 +71,7 @@ def shrinkage_of(
     Raises
     ------
     InvalidDataError
-        If fourth moments are needed and not kept, or underflow.
+        If fourth powers underflow.
     InvalidParameterError
         If fourth powers of scaled rows are needed and not known.
     """
@@ -83,8 +80,6 @@ def shrinkage_of(
     fourth = np.zeros(count.size)
     if scaling:
         fourth = fourth_of_scaled(moments, scaling, rule)
-    elif rule == LEDOIT_WOLF:
-        fourth = moments.fourth
     effective = sums.effective_count(structure.group_sums)
     count, fourth = structure.group_sums(count), structure.group_sums(fourth)
     scatter = structure.reduced(sums.structure, sums.packed)

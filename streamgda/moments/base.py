@@ -56,7 +56,11 @@ class Moments(Saved):
     @synchronized
     def class_count(self) -> np.ndarray:
         """Rows of each class (int64), or their total weight (float64), shape (n_classes,)."""
-        return self._sums.count.copy() if self._sums is not None else np.zeros(0, np.int64)
+        if self._sums is None:
+            return np.zeros(0, np.int64)
+        if getattr(self._sums, "weighted", True):
+            return np.array(self._sums.count)
+        return np.rint(self._sums.count).astype(np.int64)
 
     @property
     def n_features(self) -> int | None:

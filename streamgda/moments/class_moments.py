@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from numbers import Real
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
+from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError, PrecisionWarning
+from streamgda.kernels.blocks import all_small
+from streamgda.moments.adding import Adding, Rows, scratch_bytes, sums_of
 from streamgda.moments.base import Moments, check_labels, held_sums
-from streamgda.moments.centred import (
-    OVERFLOW,
-    ROUNDING,
-    CentredSums,
-    NotFinite,
-    fourth_of_rows,
-    principal_axes,
-    scratch_bytes,
-)
 from streamgda.moments.covariance_types import Structure, check_covers, structure_of, symmetric
-from streamgda.moments.exact import ExactSums
 from streamgda.moments.feature_maps import Lifting, restored_map
-from streamgda.moments.parallel import Coded
-from streamgda.moments.statistics import sums_of
+from streamgda.moments.statistics import statistics_of
+from streamgda.moments.sums import OVERFLOW, ExactSums, Sums, principal_axes
 from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows
 from streamgda.rows.arrays import NO_WEIGHTS, as_slab, row_type, unmasked
@@ -36,14 +28,13 @@ from streamgda.rows.invalid_rows import (
     refuse_not_finite,
     rows_to_count,
 )
-from streamgda.rows.lifted import lifted
+from streamgda.rows.lifted import LiftedRows, lifted
 from streamgda.rows.names import Names, as_names, feature_numbers, restored_names, saved_names
 from streamgda.rows.sources import Slab
-from streamgda.runtime import threads
+from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime.display import frame_of
 from streamgda.runtime.interruption import uninterrupted
 from streamgda.runtime.parameters import (
-    as_flag,
     as_integer,
     as_number,
     as_numbers,
@@ -61,6 +52,8 @@ from streamgda.storage.saved import State, build, synchronized
 
 _INT64 = np.dtype(np.int64)
 _BLOCK_ELEMENTS = 1 << 20  # of matrices that are unpacked at a time
+_MOST_WEIGHT = 1e20  # of rows that are added in place
+_WHOLE = 1 << 53  # magnitude up to which float64 holds every integer
 
 
 class CountedRows(NamedTuple):
@@ -76,58 +69,52 @@ class CountedRows(NamedTuple):
 
 
 class FewRows:
-    """Update of sums by a few rows, with all that depends on sums and classes prepared.
+    """Addition of a few rows to sums in place, with all that depends on sums and classes prepared.
 
     Attributes
     ----------
     changes : int
         Number of changes of the moments that this is valid for.
-    add : callable
-        Adds rows for which there are `codes`; see `AddingAtOnce`.
-    left : float
-        Number of rows that may be added.
-    most : int
-        Number of rows that are added in a single call.
     """
 
-    __slots__ = (
-        "_coded",
-        "_dtypes",
-        "_table",
-        "_width",
-        "add",
-        "changes",
-        "classes",
-        "left",
-        "most",
-    )
+    __slots__ = ("_adding", "_coded", "_left", "_most", "_sums", "_table", "changes")
 
-    def __init__(self, sums: Any, classes: np.ndarray, changes: int) -> None:
-        self.classes, self.changes = classes, changes
-        self.add, self._dtypes, self.left = sums.adding_at_once()
-        self._width = sums.n_features
+    def __init__(self, sums: Any, classes: np.ndarray, changes: int, dtype: np.dtype) -> None:
+        exact, kind, d = isinstance(sums, ExactSums), row_type(dtype), sums.n_features
+        self._sums, self.changes, self._most = sums, changes, 0
         self._table: Any = label_codes.integer_table(classes)
-        low, _, consecutive = self._table or (0, None, False)
-        self._coded = range(
-            classes.size if consecutive and low == 0 else 0
-        )  # labels that are codes
-        self.most = 0 if self._table is None else sums.most_at_once
+        fits = kind.exact == exact and (not exact or kind.reach <= sums.reach)
+        if self._table is not None and fits:
+            self._adding = Adding(sums.structure, classes.size, d, dtype, exact)
+            self._most = self._adding.most_few
 
-    def codes(self, X: np.ndarray, y: np.ndarray) -> np.ndarray | None:
-        """Return the class of each row of a matrix; None unless `add` takes rows and labels."""
-        n_rows = y.size
+    def add(self, X: np.ndarray, y: np.ndarray) -> bool:
+        """Add rows; return False, with nothing changed, if they are not such as can be added."""
+        sums, n = self._sums, y.size
         if (
-            X.shape != (n_rows, self._width)
-            or not 0 < n_rows <= self.most
-            or n_rows > self.left
-            or y.ndim != 1
+            not 0 < n <= self._most
+            or X.shape != (n, self._adding.n_features)
+            or X.dtype != self._adding.dtype
+            or y.shape != (n,)
             or y.dtype != _INT64
-            or X.dtype not in self._dtypes
         ):
-            return None
-        if n_rows == 1 and y.item() in self._coded and y.flags.carray:
-            return y  # sooner than a kernel is called
-        return label_codes.look_up(y, *self._table)
+            return False
+        codes = label_codes.look_up(y, *self._table)
+        if codes is None:
+            return False
+        X = np.ascontiguousarray(X)
+        if not can_add_in_place(sums, X, NO_WEIGHTS):
+            return False
+        self._adding.add_at_once(Rows(X, codes, NO_WEIGHTS), sums.state)
+        return True
+
+
+def can_add_in_place(sums: Sums | ExactSums, X: np.ndarray, weights: np.ndarray) -> bool:
+    """Return True if no sum can overflow, or be NaN, with rows added to it."""
+    if isinstance(sums, ExactSums):
+        return sums.fits(len(X), row_type(X.dtype).reach)
+    small = weights.size == 0 or bool(weights.max() < _MOST_WEIGHT)
+    return small and all(all_small(values) for values in (X, sums.origin, sums.offset))
 
 
 class ClassMoments(Moments):
@@ -139,16 +126,16 @@ class ClassMoments(Moments):
               S_k = \sum w_i (x_i - m_k)(x_i - m_k)^T
 
     merged by Chan, Golub and LeVeque's formula. Rows of uint8, int8, uint16 and int16 without
-    weights are summed in integers, and no bit then depends on the order or the chunks of the rows,
-    except in fourth moments. Covariances are rounded twice: the scatter, and its division by the
-    number of rows.
+    weights are summed in integers, and no bit then depends on the order or the chunks of the rows.
+    Covariances are rounded twice: the scatter, and its division by the number of rows. A mean is
+    ``origin + offset``, where the origin is a row of the class: the distance of rows from zero
+    costs no digits.
 
     Everything else is float64, with one exception: if the moments take more than 1 MiB, float32
-    and float16 rows are centred and multiplied in float32, up to 224 rows at a time; up to six of
-    these products are summed in float32, or 24 of more than 1,024 features, and their sums in
-    float64. The error of an element of the scatter is then at most
-    :math:`260 \cdot 2^{-24} \sum |x_i - m_i| |x_j - m_j|`; pass ``X.astype(float)`` for more
-    accuracy.
+    and float16 rows of more than 64 features are centred and multiplied in float32, up to 1,000
+    rows at a time, and their products are summed in float64. The error of an element of the scatter
+    is then at most :math:`1010 \cdot 2^{-24} \sum |x_i - m_i| |x_j - m_j|`, and about a hundredth
+    of that for most data; pass ``X.astype(float)`` for more accuracy.
 
     Several threads may change the same moments: they take turns, and whatever reads the moments,
     such as `covariance`, ``a - b``, `save` or a pickle, waits for them. Whatever exception arrives,
@@ -159,11 +146,6 @@ class ClassMoments(Moments):
     covariance_type : {"full", "tied", "diag", "tied_diag", "spherical", "tied_spherical"}
         The part of the scatter to keep. ``"full"`` is a matrix per class and can become any other
         (`reduce`); ``"tied"`` is one matrix, pooled within classes; ``"diag"`` holds variances.
-    fourth_moments : bool
-        Also keep :math:`\sum w_i |t_i|^2 t_i` and :math:`\sum w_i |t_i|^4` of the rows about their
-        class means, from which Ledoit and Wolf's shrinkage is computed; ``"full"``
-        moments only. They are float64 for rows of any type, and every `update` computes the
-        moments of its rows first and adds these: batches should have more rows than features.
     feature_map : RandomFeatures, Standardize, transformer, or list; optional
         Map that is applied to rows before they are added; see `RandomFeatures`.
 
@@ -175,7 +157,7 @@ class ClassMoments(Moments):
     Raises
     ------
     InvalidParameterError
-        For an unknown covariance type, or `fourth_moments` with a type other than ``"full"``.
+        For an unknown covariance type.
 
     Examples
     --------
@@ -200,26 +182,12 @@ class ClassMoments(Moments):
 
     _kind = "moments"
 
-    def __init__(
-        self,
-        covariance_type: str = "full",
-        *,
-        fourth_moments: bool = False,
-        feature_map: Any = None,
-    ) -> None:
+    def __init__(self, covariance_type: str = "full", *, feature_map: Any = None) -> None:
         super().__init__()
         self._lifting = Lifting.of(feature_map)
-        fourth_moments = as_flag("fourth_moments", fourth_moments)
         self._structure = structure_of(covariance_type)
-        if fourth_moments and covariance_type != "full":
-            raise InvalidParameterError(
-                f"fourth_moments=True needs a matrix per class to merge them, which "
-                f"covariance_type={covariance_type!r} does not keep; use 'full', which can be "
-                f"reduced later"
-            )
-        self._sums: CentredSums | ExactSums | None = None
+        self._sums: Sums | ExactSums | None = None
         self._n_skipped = 0
-        self._keeps_fourth = fourth_moments
         self._few: FewRows | None = None
         # What a second pass over the rows yielded, and the number of changes at that time.
         self._scaled: tuple[int, Mapping[str, np.ndarray]] = 0, {}
@@ -230,8 +198,6 @@ class ClassMoments(Moments):
         """Return other moments of the same rows."""
         made = self._of_sums(structure or self._structure, classes, sums, self._feature_names)
         made._n_skipped, made._lifting = self._n_skipped, self._lifting
-        if sums is None:
-            made._keeps_fourth = self._keeps_fourth and made.covariance_type == self.covariance_type
         return made
 
     @classmethod
@@ -239,16 +205,12 @@ class ClassMoments(Moments):
         cls,
         structure: Structure,
         classes: np.ndarray,
-        sums: CentredSums | ExactSums | None,
+        sums: Sums | ExactSums | None,
         feature_names: Names | None = None,
     ) -> Self:
         """Return class moments that hold these sums, with one entry a class."""
         moments = cls(structure.name)
-        moments._structure, moments._classes, moments._sums = structure, classes, sums
-        moments._feature_names = feature_names
-        if sums is not None:
-            sums.structure = structure
-            moments._keeps_fourth = sums.fourth is not None
+        moments._classes, moments._sums, moments._feature_names = classes, sums, feature_names
         return moments
 
     @classmethod
@@ -305,8 +267,8 @@ class ClassMoments(Moments):
         InvalidParameterError
             For shapes that do not fit each other.
         InvalidDataError
-            For statistics that no rows can have: matrices that are not symmetric or indefinite,
-            negative counts or squares, a single row with a variance.
+            For numbers that are not finite, matrices that are not symmetric, and negative counts or
+            squares.
 
         Warns
         -----
@@ -335,7 +297,7 @@ class ClassMoments(Moments):
             "scatters": scatters,
             "second_moments": second_moments,
         }
-        sums = sums_of(labels, counts, means, given, ddof, squared_weights, covariance_type)
+        sums = statistics_of(labels, counts, means, given, ddof, squared_weights, covariance_type)
         names = None
         if feature_names is not None:
             names = as_names(feature_names)
@@ -347,8 +309,8 @@ class ClassMoments(Moments):
     def to_statistics(self) -> dict[str, Any]:
         """Return counts, means and scatters as arrays, for other programs.
 
-        They are the arguments of `from_statistics`. `to_bytes` keeps more: exact sums, the low
-        parts of means, fourth moments.
+        They are the arguments of `from_statistics`. `to_bytes` keeps more: exact sums, and means
+        that are not rounded.
 
         Returns
         -------
@@ -372,7 +334,7 @@ class ClassMoments(Moments):
         sums, structure = held_sums(self).centred(), self._structure
         found = {
             "classes": self._classes.copy(),
-            "counts": sums.count.copy(),
+            "counts": self.class_count,
             "means": sums.class_means(),
             "scatters": structure.ungroup(structure.whole(sums.packed)),
             "covariance_type": structure.name,
@@ -398,29 +360,39 @@ class ClassMoments(Moments):
         return self._n_skipped
 
     @property
-    def fourth_moments(self) -> bool:
-        """True if fourth moments of the rows are kept."""
-        return self._keeps_fourth
+    @synchronized
+    def origin(self) -> np.ndarray:
+        """Origins of the means, shape (n_classes, n_features): a row of each class, or near one."""
+        return held_sums(self).centred().origin.copy()
 
     @property
     @synchronized
-    def fourth(self) -> np.ndarray:
-        r"""Sums :math:`\sum w_i |x_i - m_k|^4` of each class, shape (n_classes,).
+    def offset(self) -> np.ndarray:
+        """Distances of the means from `origin`, shape (n_classes, n_features).
 
-        Raises
-        ------
-        InvalidDataError
-            If fourth moments are not kept.
+        ``(X - origin[k]) - offset[k]`` centres rows exactly, however far from zero they are.
         """
-        if not self._keeps_fourth:
-            raise InvalidDataError(
-                "these moments hold no fourth moments of the rows; make them with "
-                "ClassMoments('full', fourth_moments=True) or accumulate(..., "
-                "fourth_moments=True). Selecting features, projecting and reducing to another "
-                "covariance type lose them"
-            )
-        held = None if self._sums is None else self._sums.fourth
-        return np.zeros(0) if held is None else held[:, -1].copy()
+        return held_sums(self).centred().offset.copy()
+
+    @synchronized
+    def total(self) -> tuple[float, np.ndarray, np.ndarray]:
+        """Return the weight, the mean and the scatter of all rows about their common mean.
+
+        Returns
+        -------
+        weight : float
+        mean : ndarray, shape (n_features,)
+        scatter : ndarray, shape (n_features, n_features), or (n_features,) without covariances
+
+        Examples
+        --------
+        >>> from streamgda import ClassMoments
+        >>> ClassMoments().update([[1.0], [3.0], [5.0]], [0, 0, 1]).total()
+        (3.0, array([3.]), array([[8.]]))
+        """
+        sums: Any = self._in_one_class().centred()
+        scatter = sums.structure.whole(sums.packed)[0]
+        return float(sums.count[0]), sums.mean[0], scatter
 
     def _scaled_fourth(self) -> Mapping[str, np.ndarray]:
         """Return sums of fourth powers of scaled rows by scaling; none once the moments changed."""
@@ -437,12 +409,12 @@ class ClassMoments(Moments):
         return isinstance(self._sums, ExactSums)
 
     @synchronized
-    def centred(self) -> CentredSums:
+    def centred(self) -> Sums:
         """Return a copy of counts, means and scatter about the means, in float64.
 
         Returns
         -------
-        CentredSums
+        Sums
             Count, mean and scatter of each class, or the pooled scatter.
 
         Raises
@@ -455,10 +427,10 @@ class ClassMoments(Moments):
         >>> from streamgda import ClassMoments
         >>> sums = ClassMoments().update([[1.0], [3.0]], ["ant", "ant"]).centred()
         >>> sums.count, sums.mean, sums.scatter
-        (array([2]), array([[2.]]), array([[[2.]]]))
+        (array([2.]), array([[2.]]), array([[[2.]]]))
         """
         held = held_sums(self)
-        centred: CentredSums = held.centred()
+        centred: Sums = held.centred()
         return centred.copy() if centred is held else centred
 
     @synchronized
@@ -525,11 +497,9 @@ class ClassMoments(Moments):
     # --- adding rows --------------------------------------------------------------------------
 
     def _bytes(self, n_classes: int, n_features: int, n_groups: int = 0) -> tuple[int, int]:
-        # There are two states while classes are added, and every thread has its own sums; with
-        # fourth moments, those of the new rows are computed beside those that they are added to.
+        # Rows become sums of their own, which are added to those before.
         state = self._structure.state_bytes(n_classes, n_features)
-        adding = 2 * state + (threads.n_threads() + 1) * 8 * n_classes * n_features
-        return state, adding * (1 + self.fourth_moments)
+        return state, 2 * state
 
     def _scratch_bytes(self, n_features: int) -> int:
         return scratch_bytes(self._structure, n_features)
@@ -571,41 +541,79 @@ class ClassMoments(Moments):
         if not y.size:
             self._n_skipped += n_skipped
             return self if decay is None else self.__imul__(decay)
-        if self._keeps_fourth and self._sums is not None:
-            mapped = self._lifting
-            added = type(self)(self.covariance_type, fourth_moments=True, feature_map=mapped)
-            added._add_rows(rows, expected)
-            try:
-                return self._add(added, decay)
-            except MergeError as error:  # an overflow: widths and names have been checked
-                raise InvalidDataError(f"Input X: {error}") from None
         lifting = self._lifting
         if lifting is not None:
             lifting = lifting.bound(X.shape[1])
             X = lifted(X, lifting, first_row, numbers)
+        _warn_of_large_integers(X)
         codes, classes = label_codes.coded_classes(y, self._classes)
+        codes = label_codes.read_codes(codes)
         if expected is not None and classes is not self._classes:
-            of_rows = label_codes.read_codes(codes)
-            label_codes.check_expected(y, of_rows, classes, expected, first_row, numbers)
-        sums: Any = self._sums if classes is self._classes else self._with_classes(classes)
-        if type(sums) is not CentredSums:  # not isinstance, slow for abstract classes
-            sums = self._summable(sums, X, weights, classes.size)
-        coded, scale = Coded(X, codes, weights), None if self._keeps_fourth else decay
-        self.changes += 1
-        try:
-            sums = sums.updated(coded, sums is self._sums, scale)
-        except NotFinite:
-            self.changes -= 1
-            refuse_not_finite(X if lifting is None else X.values, first_row, numbers)
-        if self._keeps_fourth:  # the first rows
-            sums.fourth = fourth_of_rows(coded, sums.centred())
-            if decay is not None:
-                sums = sums.centred()
-                sums.scale(decay)
+            label_codes.check_expected(y, codes, classes, expected, first_row, numbers)
         n_skipped += self._n_skipped
-        self._classes, self._sums = classes, sums
-        self._n_skipped, self._feature_names, self._lifting = n_skipped, names, lifting
-        return self
+        coded, same = Rows(X, codes, weights), classes is self._classes
+        if same and decay is None and self._add_in_place(coded):
+            self._n_skipped, self._feature_names, self._lifting = n_skipped, names, lifting
+            return self
+        added = self._sums_of(coded, classes.size)
+        if isinstance(added, Sums) and not added.finite:
+            refuse_not_finite(X if lifting is None else X.values, first_row, numbers)
+        made = self._with_sums(classes, added)
+        made._n_skipped, made._feature_names, made._lifting = n_skipped, names, lifting
+        made._n_skipped -= self._n_skipped
+        try:
+            return self._add(made, decay, owned=True)
+        except MergeError:  # an overflow: widths and names have been checked
+            refuse_not_finite(X if lifting is None else X.values, first_row, numbers)
+            raise
+
+    def _sums_of(self, rows: Rows, n_classes: int) -> Sums | ExactSums:
+        """Return the sums of rows; those behind a feature map are lifted window by window."""
+        X, codes, weights = rows
+        if type(X) is LiftedRows:
+            total: Sums | None = None
+            for some, values in X.windows():
+                own = weights[some] if weights.size else weights
+                part: Any = self._sums_of(Rows(values, codes[some], own), n_classes)
+                del values  # before the next ones are lifted
+                total = part if total is None else total.add(part, np.arange(n_classes))
+            assert total is not None  # there are rows
+            return total
+        exact = row_type(X.dtype).exact and not weights.size
+        exact = exact and ExactSums.zeros(self._structure, 0, X.shape[1]).fits(
+            X.shape[0], row_type(X.dtype).reach
+        )
+        return sums_of(self._structure, rows, n_classes, exact)
+
+    def _add_in_place(self, rows: Rows) -> bool:
+        """Add rows to the sums themselves, if merging would take longer; return if that is done."""
+        sums: Any = self._sums
+        X = rows.X
+        if sums is None or type(X) is not np.ndarray:
+            return False
+        exact, kind, weighted = (
+            isinstance(sums, ExactSums),
+            row_type(X.dtype),
+            rows.weights.size > 0,
+        )
+        # What is no array cannot change in the same instant as the arrays.
+        if weighted or not kind.exact if exact else weighted and not sums.weighted:
+            return False
+        if exact and kind.reach > sums.reach:
+            return False
+        adding = Adding(self._structure, self._classes.size, X.shape[1], X.dtype, exact)
+        if not adding.in_place(len(X)):
+            return False
+        X = np.ascontiguousarray(X, adding.dtype)
+        if not can_add_in_place(sums, X, rows.weights):
+            return False
+
+        self.changes += 1
+        if len(X) <= adding.most_few:  # in one kernel call
+            adding.add(rows._replace(X=X), sums)
+        else:
+            uninterrupted(adding.add, rows._replace(X=X), sums)
+        return True
 
     def _add_at_once(self, X: np.ndarray, y: np.ndarray) -> bool:
         """Add a few rows that need no conversion, with labels that are classes already.
@@ -615,62 +623,49 @@ class ClassMoments(Moments):
         with self._lock:
             few = self._few
             if few is None or few.changes != self.changes:
-                if few is not None and few.classes is self._classes and y.size > few.most:
+                if self._lifting is not None or not self._classes.size:
                     return False
-                if self._keeps_fourth or self._lifting is not None or not self._classes.size:
-                    return False
-                self._few = few = FewRows(self._sums, self._classes, self.changes)
-            codes = few.codes(X, y)
-            if codes is None:
-                return False
-            X = np.ascontiguousarray(X)
+                self._few = few = FewRows(self._sums, self._classes, self.changes, X.dtype)
             self.changes += 1
-            if not few.add(X, codes):
+            if not few.add(X, y):
                 self.changes -= 1
                 return False
-            few.left -= len(codes)
             few.changes += 1
         return True
 
-    def _summable(
-        self, sums: ExactSums | None, X: np.ndarray, weights: np.ndarray, n_classes: int
-    ) -> CentredSums | ExactSums:
-        """Return sums, new ones if there are none, of a kind to which rows can be added."""
-        kind = row_type(X.dtype)
-        exact = kind.exact and not weights.size
-        if sums is None:
-            shape = n_classes, X.shape[1]
-            if not exact:
-                return CentredSums.zeros(self._structure, *shape)
-            sums = ExactSums.zeros(self._structure, *shape)
-        return sums if exact and sums.fits(X.shape[0], kind) else sums.centred()
-
     # --- algebra ------------------------------------------------------------------------------
 
-    def _add(self, other: ClassMoments, decay: float | None = None) -> Self:
-        """Add other moments, and multiply all weights by `decay`, in one step."""
+    def _add(self, other: ClassMoments, decay: float | None = None, *, owned: bool = False) -> Self:
+        """Add other moments, and multiply all weights by `decay`, in one step.
+
+        Other moments that nobody else has, which are those of rows, may change themselves.
+        """
         names = self._check_mergeable(other)
         n_skipped = self._n_skipped + other._n_skipped
         lifting = self._lifting_with(other)
         theirs: Any = other._sums
         if theirs is None:
             self._n_skipped, self._lifting = n_skipped, lifting
-            return self
+            return self if decay is None else self.__imul__(decay)
         classes = label_codes.join_labels(self._classes, other._classes)
         at = np.searchsorted(classes, other._classes)
-        mine: Any = self._with_classes(classes)
-        if mine is None:
+        mine: Any = self._sums
+        if owned and classes.size == other._classes.size > self._classes.size:
+            mine, theirs, at = theirs, mine, np.searchsorted(classes, self._classes)
+        elif mine is None:
             mine = theirs.empty(classes.size)
-        elif decay is not None or not _both_exact(mine, theirs) or not mine.can_add(theirs):
+        else:
+            mine = self._with_classes(classes)
+        if theirs is None:
+            theirs = mine.empty(0)
+        exact = isinstance(mine, ExactSums) and isinstance(theirs, ExactSums) and decay is None
+        if not (exact and mine.fits(int(theirs.count.sum()), theirs.reach)):
             mine, theirs = mine.centred(), theirs.centred()
-        fourth = mine.fourth_with(theirs, at)
-        room = mine.has_room_for(theirs, at)
-        if not room or (fourth is not None and not np.isfinite(fourth).all()):
-            raise MergeError(OVERFLOW)
+            if not mine.has_room_for(theirs, at):
+                raise MergeError(OVERFLOW)
 
         def change(mine: Any) -> None:
             mine.add(theirs, at)
-            mine.fourth = fourth
             if decay is not None:
                 mine.scale(decay)
             self._classes, self._sums, self._n_skipped = classes, mine, n_skipped
@@ -707,19 +702,17 @@ class ClassMoments(Moments):
             other, at = other._keep(at >= 0), at[at >= 0]
         theirs: Any = other._sums
         left: Any = self.copy()._sums
-        if not _both_exact(left, theirs):
+        if not (isinstance(left, ExactSums) and isinstance(theirs, ExactSums)):
             left, theirs = left.centred(), theirs.centred()
-        left.fourth = left.fourth_with(theirs, at, -1)
         with np.errstate(over="ignore", invalid="ignore"):
             impossible = np.argwhere(left.subtract(theirs, at))
         if impossible.size:
             group, feature = impossible[0].tolist()
-            of = "" if labels is None else f" of class {labels[group]!s}"
-            names = None if self._lifting is not None else names
+            of = "" if labels is None else f"class {labels[group]!s}, "
+            named = None if self._lifting is not None else names
             raise MergeError(
-                f"subtracting these moments leaves a sum of squares{of} that no rows have in "
-                f"feature {feature if names is None else names[feature]}: only rows that were "
-                f"added can be subtracted"
+                f"cannot subtract: {of}feature {feature if named is None else named[feature]} "
+                f"would have a negative sum of squares, so these rows were never added"
             )
         result = self._with_sums(self._classes, left)
         result._feature_names = names
@@ -749,10 +742,12 @@ class ClassMoments(Moments):
         with self._lock:
             if self._sums is not None:
                 centred = self._sums.centred()
-                if gamma > 1 and not centred.can_scale(gamma):
-                    raise InvalidParameterError(f"gamma={gamma:g}: {OVERFLOW}")
+                held = centred.square_sums.max(initial=0), centred.weight_squares.sum() * gamma
+                with np.errstate(over="ignore"):
+                    if not all(np.isfinite(value * gamma) for value in held):
+                        raise InvalidParameterError(f"gamma={gamma:g}: {OVERFLOW}")
 
-                def change(sums: CentredSums) -> None:
+                def change(sums: Sums) -> None:
                     sums.scale(gamma)
                     self._sums = sums
 
@@ -786,8 +781,6 @@ class ClassMoments(Moments):
     def _keep(self, kept: np.ndarray) -> Self:
         """Return the moments of some classes."""
         assert self._sums is not None
-        if self._structure.sharing:  # cells of `GroupedMoments`, which stay a grid
-            return self
         dropped = ~kept & (self._sums.count > 0)
         if dropped.any() and not self._structure.per_class:
             raise MergeError(
@@ -795,7 +788,7 @@ class ClassMoments(Moments):
                 f"classes, from which no class can be left out; accumulate "
                 f"{self._structure.kind!r} moments, select, then reduce()"
             )
-        sums = self._sums.with_classes(kept, kept if self._structure.per_class else [0])
+        sums = self._sums.with_classes(kept)
         result = self._with_sums(self._classes[kept], sums)
         own = self._scaled_fourth().get("class")  # which depends on the rows of its class alone
         if own is not None:
@@ -808,12 +801,6 @@ class ClassMoments(Moments):
             raise MergeError(
                 f"moments of covariance_type={self.covariance_type!r} and "
                 f"{other.covariance_type!r} do not combine; bring both to one with reduce()"
-            )
-        if self.fourth_moments != other.fourth_moments:
-            raise MergeError(
-                f"moments {'with' if self.fourth_moments else 'without'} fourth moments and "
-                f"moments {'with' if other.fourth_moments else 'without'} do not combine; make "
-                f"both with fourth_moments=True, or both without"
             )
         self._lifting_with(other)
         self._check_width(other)
@@ -837,8 +824,7 @@ class ClassMoments(Moments):
         ----------
         covariance_type : str
             ``"full"`` determines all others, ``"tied"`` and ``"diag"`` those without matrices or
-            without a covariance per class, and so on. Fourth moments are kept only if the type is
-            the same.
+            without a covariance per class, and so on.
 
         Returns
         -------
@@ -861,17 +847,10 @@ class ClassMoments(Moments):
         check_covers(self._structure, wanted)
         if covariance_type == self.covariance_type:
             return self.copy()
-        sums = self._sums
-        if sums is not None:
-            with np.errstate(over="ignore"):
-                scatter, rounding = wanted.reduced(self._structure, sums.packed), sums.rounding
-            if rounding is not None and wanted.per_class != self._structure.per_class:
-                rounding = wanted.group_sums(rounding)
-            sums = sums.with_scatter(scatter, rounding)
-        reduced = self._with_sums(self._classes, sums, structure=wanted)
-        if sums is not None:
+        sums: Any = None if self._sums is None else self._sums.with_structure(wanted)
+        if isinstance(sums, Sums):
             sums.checked()
-        return reduced
+        return self._with_sums(self._classes, sums, wanted)
 
     @synchronized
     def select_features(self, index: Any) -> Self:
@@ -1058,10 +1037,10 @@ class ClassMoments(Moments):
         return self._with_sums(classes, self._sums.placed(at, classes.size))
 
     def _in_one_class(self, label: Any = 0) -> Self:
-        """Return the moments of all rows as those of one class, without fourth moments."""
+        """Return the moments of all rows as those of one class."""
         sums = held_sums(self).placed(np.zeros(self._classes.size, np.int64), 1)
-        sums.fourth = None
-        return self._with_sums(np.array([label]), sums, structure_of(self._structure.kind))
+        sums.structure = structure_of(self._structure.kind)
+        return self._with_sums(np.array([label]), sums, sums.structure)
 
     @synchronized
     def pca(self, n_components: int) -> np.ndarray:
@@ -1144,34 +1123,18 @@ class ClassMoments(Moments):
         shift = as_numbers("offset", offset, f"{d} numbers", finite=True)
         if shift.shape != (d,):
             raise InvalidParameterError(f"offset has shape {shift.shape}, expected ({d},)")
-        # The low part keeps what an offset of the rows would round away.
         with np.errstate(over="ignore", invalid="ignore"):
-            longer = ((sums.mean.astype(np.longdouble) - shift) + sums.mean_low) @ components.T
-            mean = longer.astype(np.float64)
-            mean_low = (longer - mean).astype(np.float64)
-            scatter = np.empty(self._structure.scatter_shape(len(mean), len(components)))
+            origin = ((sums.origin - shift) @ components.T, sums.offset @ components.T)
+            scatter = np.empty(self._structure.scatter_shape(len(origin[0]), len(components)))
             step = max(1, _BLOCK_ELEMENTS // d**2)
             for start in range(0, len(scatter), step):
                 some = slice(start, start + step)
                 images = components @ symmetric(sums.packed[some]) @ components.T
                 scatter[some] = self._structure.pack(images)
-            # Rounding, along directions without variance, may leave less than nothing.
-            squares = np.maximum(self._structure.squares(scatter), 0)
-            self._structure.put_squares(scatter, squares)
-            # Errors of a square are sums over pairs of features, of at most the product of roots.
-            reach = ROUNDING * self._structure.squares(sums.packed)
-            if sums.rounding is not None:
-                reach += sums.rounding
-            rounding = (np.sqrt(reach) @ np.abs(components).T) ** 2
-        projected = CentredSums(
-            self._structure,
-            sums.count.copy(),
-            mean,
-            mean_low,
-            scatter,
-            None if sums.squares is None else sums.squares.copy(),
-            rounding,
-        ).checked()
+        # Rounding, along directions without variance, may leave less than nothing.
+        self._structure.put_squares(scatter, np.maximum(self._structure.squares(scatter), 0))
+        held = sums.count.copy(), sums.weight_squares.copy()
+        projected = Sums(self._structure, *held, *origin, scatter, sums.weighted).checked()
         result = self._with_sums(self._classes, projected)
         result._feature_names = result._lifting = None  # a component is no column
         return result
@@ -1187,45 +1150,37 @@ class ClassMoments(Moments):
         attributes |= saved_names(self._feature_names)
         if self._lifting is not None:
             attributes["feature_map"] = self._lifting.as_json()
-        if self.fourth_moments:
-            attributes["norms"] = True
         if self._sums is None:
             return attributes, {}
         if isinstance(self._sums, ExactSums):
             attributes["reach"] = self._sums.reach
+        else:
+            attributes["weighted"] = self._sums.weighted
         arrays = self._sums.arrays()
         arrays["scatter"] = arrays.pop("packed")
-        if self._sums.fourth is not None:
-            arrays["norms"] = arrays.pop("fourth")
         scaled = self._scaled_fourth()
         if scaled:
             attributes["scaled_fourth"] = [*scaled]
         return attributes, arrays | {f"fourth_{name}": array for name, array in scaled.items()}
 
     @classmethod
-    def _from_state(
-        cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray], sharing: int = 0
-    ) -> Self:
-        structure = replace(structure_of(attributes["covariance_type"]), sharing=sharing)
+    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        structure = structure_of(attributes["covariance_type"])
         classes = unpack_labels(attributes["classes"])
-        fourth = check_flag("norms", attributes.get("norms", False))
-        lifting = Lifting.from_json(attributes.get("feature_map"))
-        moments = cls(structure.name, fourth_moments=fourth, feature_map=lifting)
-        moments._structure = structure
+        moments = cls(structure.name, feature_map=Lifting.from_json(attributes.get("feature_map")))
         moments._n_skipped = check_whole("n_skipped", attributes.get("n_skipped", 0), 0)
         if not arrays and not classes.size:
             return moments
-        arrays = {"fourth" if name == "norms" else name: array for name, array in arrays.items()}
-        if ("fourth" in arrays) != fourth:
-            raise ValueError("its fourth moments are missing, or are not announced")
+        arrays = {name: np.require(a, requirements=("C", "W")) for name, a in arrays.items()}
         names = attributes.get("scaled_fourth", [])
         scaled = {name: arrays.pop(f"fourth_{name}") for name in names}
         arrays["packed"] = arrays.pop("scatter")
-        sums: CentredSums | ExactSums
+        sums: Sums | ExactSums
         if "reach" in attributes:
             sums = build(ExactSums, structure, attributes["reach"], **arrays)
         else:
-            sums = build(CentredSums, structure, **arrays)
+            weighted = check_flag("weighted", attributes["weighted"])
+            sums = build(Sums, structure, **arrays, weighted=weighted)
         sums.check(classes.size)
         if not sums.n_features:
             raise ValueError("there are no features")
@@ -1253,5 +1208,14 @@ def check_holds(held: np.ndarray, count: np.ndarray, name_of: Callable[..., str]
         )
 
 
-def _both_exact(a: CentredSums | ExactSums, b: CentredSums | ExactSums) -> bool:
-    return isinstance(a, ExactSums) and isinstance(b, ExactSums)
+def _warn_of_large_integers(X: Any) -> None:
+    """Warn of integers that float64 rounds."""
+    if X.dtype.kind not in "iu" or X.dtype.itemsize < 8 or type(X) is CompressedRows or not X.size:
+        return
+    if int(X.max()) > _WHOLE or int(X.min()) < -_WHOLE:
+        warnings.warn(
+            "X holds integers beyond 2**53, which float64 rounds, so that small differences are "
+            "lost; subtract a whole number near them before",
+            PrecisionWarning,
+            stacklevel=2,
+        )

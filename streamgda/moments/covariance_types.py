@@ -1,43 +1,27 @@
-"""Covariance types: what is kept of scatters, how rows are added, and roots of covariances.
+"""Covariance types: two flags, pooled within classes or not, matrices or variances.
 
-A covariance type is an entry of `STRUCTURES`: a kind of covariance, and one for each class or
-one for all. `Structure` keeps variances, and `Matrix` covariances between features. Another kind
-inherits from one of them and overrides `Structure.constrain`, as `Spherical` does.
+`Structure` says where the scatter of a class is, and how covariances are inverted. A scatter is
+kept as a packed lower triangle, or as sums of squares: half of the memory of matrices, wherever
+states are held, sent or saved.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy import linalg
 
 from streamgda.errors import InvalidParameterError, MergeError
 from streamgda.kernels import scoring
-from streamgda.kernels.centred import (
-    EXACT_ROWS,
-    add_centred,
-    add_centred_squares,
-    add_exact_squares,
-)
-from streamgda.kernels.integers import centre_scatter, centre_squares
-from streamgda.kernels.narrow import (
-    BUCKET_FEATURES,
-    add_centred_narrow,
-    add_exact_narrow,
-)
-from streamgda.kernels.sparse import add_sparse_centred, add_sparse_exact
 from streamgda.kernels.sums import copy_symmetric, triangle_size
-from streamgda.moments import cost
 from streamgda.moments import roots as roots_of
-from streamgda.moments.parallel import add_integers, triangle_ranges
-from streamgda.rows.arrays import byte_rows, copied, with_order
-from streamgda.rows.sparse import CompressedRows
-from streamgda.runtime import threads
 from streamgda.runtime.parameters import shown
 from streamgda.storage.format import pack_triangles, unpack_triangles
+
+_SHARED_FEATURES = 96  # of more, one product of rows for all centres takes less time
 
 
 def symmetric(triangles: np.ndarray) -> np.ndarray:
@@ -49,46 +33,18 @@ def symmetric(triangles: np.ndarray) -> np.ndarray:
     return matrices
 
 
-_COPIED = 1 << 20  # bytes of entries that are added at once, by copies
-
-
-def add_entries(held: np.ndarray, others: np.ndarray, at: np.ndarray, sign: int) -> None:
-    """Add entry k of others to entry ``at[k]`` of an array, or subtract it."""
-    if at.size == len(held) and (at == np.arange(at.size)).all():
-        (np.add if sign > 0 else np.subtract)(held, others, out=held)
-    elif others.nbytes <= _COPIED and (np.diff(at) > 0).all():
-        held[at] += sign * others
-    else:
-        for entry, k in zip(others, at.tolist(), strict=True):
-            held[k] += sign * entry
-
-
 def _places_of_squares(triangles: np.ndarray) -> np.ndarray:
     features = np.arange(math.isqrt(2 * triangles.shape[1]))
     return triangle_size(features) + features
 
 
-# Most features of integers of a size in bytes; of more, products of their bytes take less time.
-_BUCKET_INTEGERS = {1: 48, 2: 120}
-
-_SHARED_FEATURES = 96  # of more, one product of rows for all centres takes less time
-
-
 @dataclass(frozen=True)
 class Structure:
-    r"""Structure of the covariances of a covariance type.
+    """What a covariance type keeps of each scatter, and the shapes of covariances and roots.
 
-    Two independent choices make a covariance type. The *groups* of classes that share a covariance
-    are handled here: each class is a group, or all of them are one (pooled, "tied"), or as many
-    successive classes make each group (`GroupedMoments` of a pooled type). The *kind* of
-    covariance says how rows are added to a group's scatter, and how its covariance is inverted and
-    rows are scored by it: here one variance for each feature, whose root is one over it. Subclasses
-    are other kinds.
-
-    Covariances and roots are arrays with one entry a group, shape (groups, d, d) if covariances
-    between features are kept and (groups, d) otherwise. Scatters are kept as packed lower
-    triangles, shape (groups, d (d + 1) / 2), or sums of squares, shape (groups, d): half of the
-    memory, wherever states are held, sent or saved. `symmetric` and `select_varying` unpack them.
+    Each class is a group with a covariance, or all classes are one group. Covariances and roots
+    have shape (groups, d, d) with covariances between features and (groups, d) without, scatters
+    (groups, d (d + 1) / 2) and (groups, d).
 
     Attributes
     ----------
@@ -96,38 +52,31 @@ class Structure:
         The covariance type.
     per_class : bool
         One covariance for each class; otherwise one, pooled within classes.
-    simpler : tuple of str
-        Covariance types to advise where a covariance is singular.
-    sharing : int
-        Number of successive classes that share a pooled covariance; 0 if all do.
-    kind : str
-        Name of the kind, that of its covariance type per class.
-    sources : frozenset of str
-        Kinds that determine this one.
     matrix : bool
-        Covariances between features are kept.
+        Covariances between features are kept; otherwise variances.
     one_variance : bool
         All features that vary have the same variance. Scatters still have an entry for each, so
         that constant features can be found.
+    simpler : tuple of str
+        Covariance types to advise where a covariance is singular.
     """
 
     name: str
     per_class: bool
+    matrix: bool
+    one_variance: bool = False
     simpler: tuple[str, ...] = ()
-    sharing: int = 0
 
-    kind: ClassVar[str] = "diag"
-    sources: ClassVar[frozenset[str]] = frozenset({"full", "diag"})
-    matrix: ClassVar[bool] = False
-    one_variance: ClassVar[bool] = False
+    @property
+    def kind(self) -> str:
+        """Name of the covariance type with the same covariances, one for each class."""
+        return "full" if self.matrix else "spherical" if self.one_variance else "diag"
 
     # --- groups of classes --------------------------------------------------------------------
 
     def groups(self, n_classes: int) -> np.ndarray:
         """Return the group of each class."""
-        if self.per_class:
-            return np.arange(n_classes)
-        return np.arange(n_classes) // (self.sharing or max(n_classes, 1))
+        return np.arange(n_classes) if self.per_class else np.zeros(n_classes, np.intp)
 
     def group(self, number: int) -> int:
         """Return the group of one class."""
@@ -135,11 +84,7 @@ class Structure:
 
     def group_sums(self, values: np.ndarray) -> np.ndarray:
         """Return the sums over the classes of each group, from one entry a class."""
-        if self.per_class:
-            return values
-        if not self.sharing:
-            return values.sum(axis=0, keepdims=True)
-        return values.reshape(-1, self.sharing, *values.shape[1:]).sum(axis=1)
+        return values if self.per_class else np.asarray(values.sum(axis=0, keepdims=True))
 
     def group_weights(self, count: np.ndarray, ddof: float) -> np.ndarray:
         """Return the count of each group, less `ddof` for each of its classes with rows."""
@@ -149,19 +94,9 @@ class Structure:
         """Return values of groups in the shape that users see: without the axis of one group."""
         return values if self.per_class else values[0]
 
-    def add_groups(self, scatter: np.ndarray, other: np.ndarray, at: np.ndarray, sign: int) -> None:
-        """Add to `scatter`, or subtract, that of other rows, whose class k is class ``at[k]``."""
-        groups = at
-        if not self.per_class:  # those of the first class of each group
-            first = at[:: max(1, at.size // max(1, len(other)))]
-            groups = first // self.sharing if self.sharing else np.zeros(len(other), np.int64)
-        add_entries(scatter, other, groups, sign)
-
     def n_groups(self, n_classes: int) -> int:
         """Return the number of groups of that many classes."""
-        if self.per_class:
-            return n_classes
-        return n_classes // self.sharing if self.sharing else 1
+        return n_classes if self.per_class else 1
 
     def scatter_shape(self, n_classes: int, n_features: int) -> tuple[int, int]:
         """Return the shape of the scatter of all groups."""
@@ -171,11 +106,11 @@ class Structure:
     def state_bytes(self, n_classes: int, n_features: int) -> int:
         """Return the bytes of the moments' arrays: counts, means in two parts, and scatter."""
         scatter = math.prod(self.scatter_shape(n_classes, n_features))
-        return 8 * (n_classes * (1 + 2 * n_features) + scatter)
+        return 8 * (n_classes * (2 + 2 * n_features) + scatter)
 
     def model_bytes(self, n_classes: int, n_features: int) -> int:
         """Return the bytes of a model's arrays: means in two parts, and whole covariances."""
-        covariances = self.n_groups(n_classes) * self.group_size(n_features)
+        covariances = self.n_groups(n_classes) * math.prod(self.shape(n_features))
         return 8 * (n_classes * (1 + 2 * n_features) + covariances)
 
     # --- the layout of covariances and scatters: matrices, or variances ------------------------
@@ -183,10 +118,6 @@ class Structure:
     def shape(self, n_features: int) -> tuple[int, ...]:
         """Return the shape of one group's covariance or root."""
         return (n_features,) * (1 + self.matrix)
-
-    def group_size(self, n_features: int) -> int:
-        """Return the entries of one group's covariance: multiplications to add a row to it."""
-        return n_features ** (1 + self.matrix)
 
     @staticmethod
     def diagonal(values: np.ndarray) -> np.ndarray:
@@ -231,7 +162,9 @@ class Structure:
 
     def covers(self, other: Structure) -> bool:
         """Return True if moments of this structure determine those of `other`."""
-        return self.per_class >= other.per_class and self.kind in other.sources
+        variances = self.matrix or not other.matrix
+        single = other.one_variance or not self.one_variance
+        return self.per_class >= other.per_class and variances and single
 
     def of_kind(self, held: Structure, scatter: np.ndarray) -> np.ndarray:
         """Return scatters of this kind from those of a kind that determines it; maybe views."""
@@ -250,50 +183,6 @@ class Structure:
                 f"covariance_type={self.name!r} does not keep; use 'full' or 'tied'"
             )
 
-    # --- adding rows --------------------------------------------------------------------------
-
-    def wide(self, n_features: int, value_bytes: int = 0) -> bool:
-        """Return True if many rows are multiplied by BLAS, or by their bytes if they are exact."""
-        return self.matrix and n_features > _BUCKET_INTEGERS.get(value_bytes, BUCKET_FEATURES)
-
-    def load(self, n_classes: int, n_features: int, value_bytes: int = 0) -> cost.Load:
-        """Return the sizes of sums, and of integers that are added to them; 0 for floats."""
-        groups, wide = self.n_groups(n_classes), self.wide(n_features, value_bytes)
-        return cost.Load(n_classes, groups, n_features, self.matrix, value_bytes, wide)
-
-    def add_few(
-        self, X: Any, codes: np.ndarray, weights: np.ndarray, block_rows: int, *state: Any
-    ) -> bool:
-        """Add rows to float64 sums, block by block; return False if a sum is not finite.
-
-        So it does for values and weights beyond a limit, see `kernels.sums.LARGE`. Only kinds
-        without covariances between features are given sparse rows, all as one block. `state` is the
-        limit, and counts, sums of squared weights (or an empty array), both parts of the means and
-        the scatter, which change.
-        """
-        if type(X) is CompressedRows:
-            return bool(add_sparse_centred(*X.arrays, codes, weights, *state))
-        return bool(add_centred_squares(*with_order(X), codes, weights, block_rows, *state))
-
-    def add_integers(self, X: Any, codes: np.ndarray, n_threads: int, *state: np.ndarray) -> None:
-        """Add rows of integers to int64 sums.
-
-        On one thread, that is a single kernel call, as it is for variances. `state` is counts,
-        totals and the scatter, which change.
-        """
-        if type(X) is CompressedRows:
-            add_sparse_exact(*X.astype(np.int32).arrays, codes, *state)
-            return
-        add_exact_squares(*with_order(X), codes, *state)
-
-    def centre_integers(self, *sums: np.ndarray, out: np.ndarray) -> None:
-        """Write the scatter about the means, each entry rounded once, from exact sums.
-
-        The sums are the arguments of the kernels in `streamgda.kernels.integers`.
-        """
-        *by_class, square, features = sums
-        centre_squares(*by_class, np.ascontiguousarray(square[:, features]), out)
-
     # --- covariances and their roots ----------------------------------------------------------
 
     def covariance(self, scatter: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -307,11 +196,13 @@ class Structure:
         return max(1, n_varying) if self.one_variance else n_features
 
     def constrain(self, covariances: np.ndarray, sphere: np.ndarray) -> None:
-        """Bring covariances into the form of this kind, in place; most kinds have nothing to do.
+        """Make variances equal, in place, where the covariance type has one for all features.
 
         `sphere` holds the variances if they are equal for all (scaled) features, with the same
         mean; shape (groups, d).
         """
+        if self.one_variance:
+            covariances[...] = sphere
 
     def shown(self, covariances: np.ndarray) -> np.ndarray:
         """Return regularised covariances in the shape that users see, apart from the groups."""
@@ -328,6 +219,12 @@ class Structure:
         the rank zero if nothing is left. Otherwise, where a rank is not full, what is written has
         no meaning.
         """
+        if self.matrix:
+            ranks = roots_of.invert(covariances, tol, singular)
+            d = covariances.shape[-1]
+            if all(rank == d or (rank and singular != "refuse") for rank in ranks):
+                log_determinants[...] = self.log_determinants(covariances)
+            return ranks
         positive = covariances >= roots_of.LEAST_VARIANCE
         n_groups, d = covariances.shape
         if np.count_nonzero(positive) == covariances.size:
@@ -340,148 +237,73 @@ class Structure:
 
     def log_determinants(self, roots: np.ndarray) -> np.ndarray:
         """Return the log-determinants of the covariances with these roots, shape (groups,)."""
+        if self.matrix:
+            if (self.diagonal(roots) > 0).all():
+                return np.asarray(-2 * np.log(self.diagonal(roots)).sum(axis=1))
+            return np.array([roots_of.log_determinant(self.whitening(root)) for root in roots])
         return np.asarray(-np.log(roots).sum(axis=1))
 
     def marginal(self, roots: np.ndarray, at: np.ndarray) -> np.ndarray:
         """Return the roots for some of the features."""
+        if self.matrix:
+            return np.stack([roots_of.marginal(root, at) for root in roots])
         return roots[:, at]
 
     def regression(self, root: np.ndarray, at: np.ndarray, others: np.ndarray) -> np.ndarray:
         """Return the coefficients of other features given some, shape (n_others, n_given)."""
+        if self.matrix:
+            return roots_of.regression(root, at, others)
         return np.zeros((others.size, at.size))
 
     def solve(self, root: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         """Return the products of vectors, shape (n, d), and the inverse covariance."""
+        if self.matrix:
+            return np.asarray((vectors @ root.T) @ root)
         return vectors * root
 
     def whitening(self, root: np.ndarray) -> np.ndarray:
         """Return a matrix that turns the covariance into the unit matrix, shape (rank, d)."""
+        if self.matrix:  # that of a pseudo-inverse of rank r starts with d - r rows of zeros
+            return root[len(root) - roots_of.rank(root) :]
         return np.diag(np.sqrt(root))
 
     def variances_along(self, root: np.ndarray, directions: np.ndarray) -> np.ndarray:
         """Return the variances along directions, shape (..., d), from a root of full rank."""
+        if self.matrix:
+            # The covariance is the inverse of W' W, so that w' S w is the square of W^-T w.
+            solved = linalg.solve_triangular(root, directions.T, lower=True, trans="T")
+            return np.asarray((solved**2).sum(axis=0))
         return np.asarray(directions**2 @ (1 / root))
 
     def sampling_root(self, covariance: np.ndarray) -> np.ndarray:
         """Return L with L L' = covariance, which may be singular."""
+        if self.matrix:
+            return roots_of.sampling_root(covariance)
         return np.sqrt(covariance)
 
     def packed(
         self, roots: np.ndarray, features: np.ndarray, centres: np.ndarray
     ) -> roots_of.Distances:
         """Return the distances of rows to centres, shape (n_centres, d), by roots of inverses."""
+        if self.matrix:
+            kind: Any = roots_of.DirectDistances
+            if len(roots) < len(centres) and features.size > _SHARED_FEATURES:
+                kind = roots_of.PooledDistances
+            elif features.size > scoring.PANEL_FEATURES:
+                kind = roots_of.MatrixDistances
+            return kind(roots, features, centres)
         return roots_of.DiagonalDistances(roots, features, centres)
-
-
-class Matrix(Structure):
-    """A covariance for each pair of features.
-
-    The root is the inverse of the lower Cholesky factor. That of a pseudo-inverse of rank r is
-    lower triangular too; it starts with d - r rows of zeros.
-    """
-
-    kind = "full"
-    sources = frozenset({"full"})
-    matrix = True
-
-    def add_few(
-        self, X: Any, codes: np.ndarray, weights: np.ndarray, block_rows: int, *state: Any
-    ) -> bool:
-        (n_rows, d), n_classes = X.shape, state[1].size
-        # To look at all sizes takes as long as to add a row.
-        if n_rows > n_classes and cost.in_buckets(self.load(n_classes, d), n_rows):
-            return bool(add_centred_narrow(*with_order(X), codes, weights, block_rows, *state))
-        return bool(add_centred(copied(X), codes, weights, block_rows, *state))
-
-    def add_integers(self, X: Any, codes: np.ndarray, n_threads: int, *state: np.ndarray) -> None:
-        (n_rows, d), (count, total, scatter) = X.shape, state
-        load = self.load(count.size, d, X.dtype.itemsize)
-        if n_threads == 1 and n_rows <= EXACT_ROWS and cost.in_buckets(load, n_rows):
-            X, order = with_order(X)
-            add_exact_narrow(X, order, codes, count, total, scatter)
-        else:
-            rows, form = byte_rows(copied(X))
-            add_integers(rows, codes, form, count, total, scatter, n_threads)
-
-    def centre_integers(self, *sums: np.ndarray, out: np.ndarray) -> None:
-        ranges = triangle_ranges(math.isqrt(2 * out.shape[1]), threads.n_threads())
-        threads.run(lambda first, last: centre_scatter(*sums, first, last, out), ranges)
-
-    def invert(
-        self, covariances: np.ndarray, tol: float, singular: str, log_determinants: np.ndarray
-    ) -> list[int]:
-        ranks = roots_of.invert(covariances, tol, singular)
-        d = covariances.shape[-1]
-        if all(rank == d or (rank and singular != "refuse") for rank in ranks):
-            log_determinants[...] = self.log_determinants(covariances)
-        return ranks
-
-    def log_determinants(self, roots: np.ndarray) -> np.ndarray:
-        if (self.diagonal(roots) > 0).all():
-            return np.asarray(-2 * np.log(self.diagonal(roots)).sum(axis=1))
-        return np.array([roots_of.log_determinant(self.whitening(root)) for root in roots])
-
-    def marginal(self, roots: np.ndarray, at: np.ndarray) -> np.ndarray:
-        return np.stack([roots_of.marginal(root, at) for root in roots])
-
-    def regression(self, root: np.ndarray, at: np.ndarray, others: np.ndarray) -> np.ndarray:
-        return roots_of.regression(root, at, others)
-
-    def solve(self, root: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-        return np.asarray((vectors @ root.T) @ root)
-
-    def whitening(self, root: np.ndarray) -> np.ndarray:
-        return root[len(root) - roots_of.rank(root) :]
-
-    def variances_along(self, root: np.ndarray, directions: np.ndarray) -> np.ndarray:
-        # The covariance is the inverse of W' W, so that w' S w is the square of W^-T w.
-        solved = linalg.solve_triangular(root, directions.T, lower=True, trans="T")
-        return np.asarray((solved**2).sum(axis=0))
-
-    def sampling_root(self, covariance: np.ndarray) -> np.ndarray:
-        # Unlike triangular roots, the symmetric one of the correlations is continuous where they
-        # are singular, too. Variances that may be rounding errors become zero, without a step.
-        scale = roots_of.deviations(covariance)
-        correlation = covariance / scale[:, None] / scale
-        np.fill_diagonal(correlation, correlation.diagonal() > 0)
-        variances, axes = linalg.eigh(correlation, overwrite_a=True, check_finite=False)
-        rounding = 16 * len(scale) * np.finfo(np.float64).eps
-        lengths = np.sqrt(np.maximum(variances - rounding, 0))
-        root = (axes * lengths) @ axes.T
-        root *= np.sqrt(np.maximum(covariance.diagonal(), 0))[:, None]
-        return root
-
-    def packed(
-        self, roots: np.ndarray, features: np.ndarray, centres: np.ndarray
-    ) -> roots_of.Distances:
-        kind: Any = roots_of.DirectDistances
-        if len(roots) < len(centres) and features.size > _SHARED_FEATURES:
-            kind = roots_of.PooledDistances
-        elif features.size > scoring.PANEL_FEATURES:
-            kind = roots_of.MatrixDistances
-        return kind(roots, features, centres)
-
-
-class Spherical(Structure):
-    """One variance for all features: the mean over the features that vary."""
-
-    kind = "spherical"
-    sources = frozenset({"full", "diag", "spherical"})
-    one_variance = True
-
-    def constrain(self, covariances: np.ndarray, sphere: np.ndarray) -> None:
-        covariances[...] = sphere
 
 
 STRUCTURES = {
     structure.name: structure
     for structure in (
-        Matrix("full", per_class=True, simpler=("tied", "diag")),
-        Matrix("tied", per_class=False, simpler=("tied_diag",)),
-        Structure("diag", per_class=True, simpler=("tied_diag", "tied_spherical")),
-        Structure("tied_diag", per_class=False, simpler=("tied_spherical",)),
-        Spherical("spherical", per_class=True, simpler=("tied_diag", "tied_spherical")),
-        Spherical("tied_spherical", per_class=False),
+        Structure("full", True, True, simpler=("tied", "diag")),
+        Structure("tied", False, True, simpler=("tied_diag",)),
+        Structure("diag", True, False, simpler=("tied_diag", "tied_spherical")),
+        Structure("tied_diag", False, False, simpler=("tied_spherical",)),
+        Structure("spherical", True, False, True, simpler=("tied_diag", "tied_spherical")),
+        Structure("tied_spherical", False, False, True),
     )
 }
 

@@ -21,7 +21,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.errors import InvalidDataError, InvalidParameterError, UnsupportedError
-from streamgda.moments.centred import class_variance
+from streamgda.moments.sums import class_variance
 from streamgda.rows.arrays import row_type
 from streamgda.rows.invalid_rows import as_matrix
 from streamgda.rows.lifted import LiftedRows, lifted, window_bytes

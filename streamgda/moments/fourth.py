@@ -3,7 +3,7 @@
 The scales follow from the moments of a first pass, but not the sums of ``w |t|^4`` of the scaled
 rows t. In a second pass, the squared lengths ``|t|^2`` are rows of one feature for each scaling:
 their own class moments have these sums. For rows in their own units, `ClassMoments` keeps fourth
-moments on request, see `streamgda.moments.centred`.
+moments on request, see `streamgda.moments.sums`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 from streamgda.errors import InvalidDataError
 from streamgda.kernels.leave_one_out import own_squares
 from streamgda.moments.base import held_sums
-from streamgda.moments.centred import CentredSums, between_means, class_variance, pooled_variance
 from streamgda.moments.feature_maps import Lifting
+from streamgda.moments.sums import Sums, between_means, class_variance, pooled_variance
 from streamgda.rows import labels as label_codes
 from streamgda.rows.arrays import as_kernel_rows, row_type
 from streamgda.rows.invalid_rows import RowRule
@@ -50,12 +50,12 @@ class Scaling(NamedTuple):
     precision: np.ndarray
 
     @classmethod
-    def of(cls, sums: CentredSums, name: str) -> Self:
+    def of(cls, sums: Sums, name: str) -> Self:
         """Return one of the scalings by the moments of the rows.
 
         Parameters
         ----------
-        sums : CentredSums
+        sums : Sums
         name : {"class", "within", "total"}
             The mean and the standard deviations of the row's own class; the mean of its class and
             the pooled standard deviations within classes; or those of all rows.

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from copy import copy
-from dataclasses import dataclass, replace
 from functools import reduce
 from operator import iadd
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
 from streamgda.moments.base import Moments
 from streamgda.moments.class_moments import ClassMoments, check_holds
-from streamgda.moments.covariance_types import Structure
+from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.feature_maps import Lifting
 from streamgda.rows.arrays import CodedLabels, is_masked, read_only
 from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
@@ -35,7 +33,7 @@ from streamgda.rows.labels import (
 from streamgda.rows.names import Names
 from streamgda.rows.sources import Slab
 from streamgda.runtime.parameters import check_type, shown
-from streamgda.storage.format import check_whole, pack_labels, unpack_labels
+from streamgda.storage.format import pack_labels, unpack_labels
 from streamgda.storage.saved import State, arrays_within, nested, synchronized
 
 _SHIFT = 32  # of the number of the group above that of the class
@@ -115,26 +113,20 @@ class OtherParts:
         return ((part, self.without(part)) for part in range(self._n_parts))
 
 
-@dataclass
-class Held:
+class Held(NamedTuple):
     """The moments of all groups, and the labels of groups and classes, which are sorted.
 
     Attributes
     ----------
     groups, classes : ndarray
     cells : ClassMoments
-        Moments whose classes are cells, each of one group and one class, in the order of groups;
-        the label of a cell holds both numbers. Types with a covariance per class have the cells
-        that have rows. Pooled types have one scatter for each group, and so all cells of each
-        group: as many successive classes share a scatter.
-    others : OtherParts, optional
-        Moments without each group, once they are asked for.
+        Moments with a scatter for each cell that has rows, which is one group and one class. The
+        label of a cell holds both numbers, so that cells are in the order of groups.
     """
 
     groups: np.ndarray
     classes: np.ndarray
     cells: ClassMoments
-    others: OtherParts | None = None
 
     @property
     def numbers(self) -> tuple[np.ndarray, np.ndarray]:
@@ -142,16 +134,10 @@ class Held:
         return self.cells.classes >> _SHIFT, self.cells.classes & ((1 << _SHIFT) - 1)
 
     @property
-    def pooled(self) -> bool:
-        """True if classes of a group share a scatter."""
-        return not self.cells._structure.per_class
-
-    @property
     def counts(self) -> np.ndarray:
         """Rows of each class in each group, or their weight, shape (n_groups, n_classes)."""
         counts = np.zeros((self.groups.size, self.classes.size), self.cells.class_count.dtype)
-        if self.cells._sums is not None:
-            counts[self.numbers] = self.cells.class_count
+        counts[self.numbers] = self.cells.class_count
         return counts
 
     def labels_with(self, other: Held) -> tuple[np.ndarray, np.ndarray]:
@@ -159,95 +145,46 @@ class Held:
         return join_labels(self.groups, other.groups), join_labels(self.classes, other.classes)
 
     def widened(self, groups: np.ndarray, classes: np.ndarray) -> Held:
-        """Return the same moments among more groups and classes; arrays are shared if they fit."""
+        """Return the same moments among more groups and classes, with the same arrays."""
         if groups.size == self.groups.size and classes.size == self.classes.size:
             return Held(groups, classes, self.cells)
         of_group, of_class = find(self.groups, groups), find(self.classes, classes)
-        return self.merged(groups, of_group, classes, of_class)
-
-    def merged(
-        self, groups: np.ndarray, of_group: np.ndarray, classes: np.ndarray, of_class: np.ndarray
-    ) -> Held:
-        """Return the moments of other groups and classes, by the numbers that these get.
-
-        Arrays are shared if every cell stays one.
-        """
         numbers = of_group[self.numbers[0]] << _SHIFT | of_class[self.numbers[1]]
-        labels = grid(groups.size, classes.size) if self.pooled else np.unique(numbers)
-        if np.array_equal(labels, numbers):
-            return Held(groups, classes, self.cells._with_sums(labels, self.cells._sums))
-        at, structure = np.searchsorted(labels, numbers), self._structure(classes.size)
-        return Held(groups, classes, self._placed(self.cells._sums, labels, at, structure))
+        return Held(groups, classes, self.cells._with_sums(numbers, self.cells._sums))
 
-    def between(self, first: int, last: int) -> ClassMoments:
+    def between(self, first: int, last: int, covariance_type: str) -> ClassMoments:
         """Return the moments of the groups ``first:last`` together, with all classes."""
         cells = slice(*np.searchsorted(self.numbers[0], [first, last]))
         sums = self.cells._sums
         if sums is not None:
-            sums = sums.with_classes(cells, slice(first, last) if self.pooled else cells)
-        return self._placed(sums, self.classes, self.numbers[1][cells], self._structure(0))
-
-    def without(self, number: int) -> ClassMoments:
-        """Return the moments of all groups but one together, which must not be modified."""
-
-        def add(moments: ClassMoments, groups: range) -> ClassMoments:
-            moments += self.between(groups.start, groups.stop)
-            return moments
-
-        if self.others is None:
-            self.others = OtherParts(self.groups.size, self.between(0, 0), add)
-        return self.others.without(number)
-
-    def _structure(self, n_classes: int) -> Structure:
-        """Return the structure of groups of that many classes, or of a single group for zero."""
-        structure = self.cells._structure
-        return replace(structure, sharing=n_classes) if self.pooled else structure
-
-    def _placed(
-        self, sums: Any, labels: np.ndarray, at: np.ndarray, structure: Structure
-    ) -> ClassMoments:
-        """Return moments of classes, of which class ``at[k]`` includes the rows of cell k."""
-        if sums is not None:
-            sums = copy(sums)
-            sums.structure = structure
-            sums = sums.placed(at, labels.size)
-        return self.cells._with_sums(labels, sums, structure)
+            at = self.numbers[1][cells]
+            sums = sums.with_classes(cells).placed(at, self.classes.size)
+        return self.cells._with_sums(self.classes, sums).reduce(covariance_type)
 
     def pruned(self) -> Held:
         """Return the moments without groups and classes that have no rows."""
         seen = self.counts > 0
-        groups = np.asarray(seen.any(axis=1))
-        classes = np.asarray(seen.any(axis=0))
+        groups, classes = np.asarray(seen.any(axis=1)), np.asarray(seen.any(axis=0))
         if groups.all() and classes.all():
             return self
-        of_group, of_class = self.numbers
-        kept = np.flatnonzero(groups[of_group] & classes[of_class])
-        of_group, of_class = (np.cumsum(groups) - 1)[of_group], (np.cumsum(classes) - 1)[of_class]
-        labels = of_group[kept] << _SHIFT | of_class[kept]
-        sums: Any = self.cells._sums if kept.size else None
-        if sums is not None:
-            sums = sums.with_classes(kept, groups if self.pooled else kept)
-        cells = self.cells._with_sums(labels, sums, self._structure(int(classes.sum())))
+        kept = self.cells.class_count > 0
+        of_group, of_class = (np.cumsum(groups) - 1), (np.cumsum(classes) - 1)
+        g, k = self.numbers
+        numbers = of_group[g[kept]] << _SHIFT | of_class[k[kept]]
+        sums: Any = self.cells._sums
+        sums = sums.with_classes(kept) if kept.any() else None
+        cells = self.cells._with_sums(numbers, sums)
         return Held(self.groups[groups], self.classes[classes], cells)
 
     def check(self) -> None:
         """Raise ValueError unless the cells are those of all groups and classes."""
-        labels, n_classes = self.cells.classes, self.classes.size
-        if labels.dtype != np.int64:
+        if self.cells.classes.dtype != np.int64:
             raise ValueError("its cells have no numbers")
         of_group, of_class = self.numbers
-        sums: Any = self.cells._sums
-        weighted = sums is not None and sums.count.dtype.kind == "f"
-        if weighted and "squares" not in sums.arrays():
-            raise ValueError("it lacks 'squares' of the weights")
-        if (
-            not np.array_equal(np.unique(of_group), np.arange(self.groups.size))
-            or (of_class >= n_classes).any()
-            or (self.pooled and not np.array_equal(labels, grid(self.groups.size, n_classes)))
-            or self.cells._structure.sharing != (n_classes if self.pooled else 0)
-        ):
+        known = np.isin(of_group, np.arange(self.groups.size)).all()
+        if not known or (of_class >= self.classes.size).any() or (of_class < 0).any():
             raise ValueError(
-                f"its cells are not of {self.groups.size} groups and {n_classes} classes"
+                f"its cells are not of {self.groups.size} groups and {self.classes.size} classes"
             )
 
 
@@ -264,16 +201,16 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
 
     Parameters
     ----------
-    covariance_type, fourth_moments : str, bool
-        The scatter and fourth moments that are kept of each group; see `ClassMoments`.
-        ``"tied"`` is one matrix for each group.
+    covariance_type : str
+        The scatter that is kept of each group; see `ClassMoments`. Pooled types are summed when
+        they are read, and take as much memory as those of each class.
     feature_map : RandomFeatures, Standardize, transformer, or list; optional
         Map that is applied to rows before they are added; see `RandomFeatures`.
 
     Raises
     ------
     InvalidParameterError
-        For an unknown covariance type, or `fourth_moments` with a type other than ``"full"``.
+        For an unknown covariance type.
 
     Examples
     --------
@@ -294,30 +231,19 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
     __eq__ = object.__eq__  # a mapping compares its values, which are copies
     __hash__ = object.__hash__
 
-    def __init__(
-        self,
-        covariance_type: str = "full",
-        *,
-        fourth_moments: bool = False,
-        feature_map: Any = None,
-    ) -> None:
+    def __init__(self, covariance_type: str = "full", *, feature_map: Any = None) -> None:
         super().__init__()
-        cells = ClassMoments(
-            covariance_type, fourth_moments=fourth_moments, feature_map=feature_map
-        )
+        self._structure = structure_of(covariance_type)
+        cells = ClassMoments(self._structure.kind, feature_map=feature_map)
         self._held = Held(NONE, NONE, cells)
+        self._others: OtherParts | None = None  # moments without each group
 
     # --- properties ---------------------------------------------------------------------------
 
     @property
     def covariance_type(self) -> str:
         """Covariance type of the moments."""
-        return self._held.cells.covariance_type
-
-    @property
-    def fourth_moments(self) -> bool:
-        """True if fourth moments of the rows are kept."""
-        return self._held.cells.fourth_moments
+        return self._structure.name
 
     @property
     def groups(self) -> np.ndarray:
@@ -362,7 +288,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
     @_feature_names.setter
     def _feature_names(self, names: Names | None) -> None:
         self._held.cells._feature_names = names
-        self._held.others = None
+        self._others = None
 
     @property
     def _lifting(self) -> Lifting | None:  # type: ignore[override]
@@ -395,7 +321,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         """Return a copy of the moments of a group, with all classes; raise KeyError for others."""
         held = self._held
         number = number_of(group, held.groups, KeyError)
-        moments = held.between(number, number + 1)
+        moments = held.between(number, number + 1, self.covariance_type)
         moments._n_skipped = 0  # whatever their groups were
         return moments
 
@@ -415,7 +341,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         >>> grouped.total().class_count, grouped.total().means.ravel()
         (array([2, 1]), array([2., 5.]))
         """
-        return self._held.between(0, len(self))
+        return self._held.between(0, len(self), self.covariance_type)
 
     @synchronized
     def without(self, group: Any) -> ClassMoments:
@@ -446,9 +372,8 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         >>> {group: float(grouped.without(group).means[0, 0]) for group in grouped}
         {'a': 5.5, 'b': 4.5, 'c': 2.0}
         """
-        held = self._held
-        number = number_of(group, held.groups, InvalidParameterError)
-        left = held.without(number).copy()
+        number = number_of(group, self._held.groups, InvalidParameterError)
+        left = self._without(number).copy()
         left._n_skipped = self.n_skipped
         return left
 
@@ -497,11 +422,27 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
             return self.copy()
         labels = np.asarray(group_labels(new, what="new groups"))
         groups, at = np.unique(labels, return_inverse=True)
-        same = np.arange(held.classes.size)
-        return self._made(held.merged(groups, at, held.classes, same)).copy()
+        g, k = held.numbers
+        numbers = at[g].astype(np.int64) << _SHIFT | k
+        cells, places = np.unique(numbers, return_inverse=True)
+        sums: Any = held.cells._sums
+        sums = None if sums is None else sums.placed(places, cells.size)
+        return self._made(Held(groups, held.classes, held.cells._with_sums(cells, sums)))
+
+    def _without(self, number: int) -> ClassMoments:
+        """Return the moments of all groups but one together, which must not be modified."""
+        held, kind = self._held, self.covariance_type
+
+        def add(moments: ClassMoments, groups: range) -> ClassMoments:
+            moments += held.between(groups.start, groups.stop, kind)
+            return moments
+
+        if self._others is None:
+            self._others = OtherParts(held.groups.size, held.between(0, 0, kind), add)
+        return self._others.without(number)
 
     def _made(self, held: Held) -> Self:
-        made = type(self)(self.covariance_type, fourth_moments=self.fourth_moments)
+        made = type(self)(self.covariance_type)
         made._held = held
         return made
 
@@ -568,7 +509,8 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
                 check_expected(rows.y, codes, classes, expected, first_row, rows.numbers)
             held = before.widened(groups, classes)
             codes = group_codes * classes.size + codes
-            before.others = None  # large moments change in place
+            self._others = None  # large moments change in place
+            self.changes += 1
             cells = CodedLabels(grid(groups.size, classes.size), codes)
             held.cells._add_rows(rows._replace(y=cells))
             self._held = held
@@ -576,12 +518,12 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
 
     def _declare(self, labels: np.ndarray) -> None:
         held = self._held
+        self.changes += 1
         self._held = held.widened(held.groups, join_labels(held.classes, labels))
 
     def _bytes(self, n_classes: int, n_features: int, n_groups: int = 0) -> tuple[int, int]:
         n_cells = (n_groups or _GROUPS_EXPECTED) * n_classes
-        cells = self._held.cells._with_sums(NONE, None, self._held._structure(n_classes))
-        state, adding = cells._bytes(n_cells, n_features)
+        state, adding = self._held.cells._bytes(n_cells, n_features)
         return state, adding + _CELL_BYTES * n_cells
 
     def _scratch_bytes(self, n_features: int) -> int:
@@ -591,11 +533,18 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
 
     def _add(self, other: GroupedMoments) -> None:
         mine, theirs = self._held, other._held
+        if self.covariance_type != other.covariance_type:
+            raise MergeError(
+                f"moments of covariance_type={self.covariance_type!r} and "
+                f"{other.covariance_type!r} do not combine"
+            )
         labels = mine.labels_with(theirs)
-        sums = mine.widened(*labels)
-        mine.others = None  # large moments change in place
-        sums.cells += theirs.widened(*labels).cells
-        self._held = sums
+        held = mine.widened(*labels)
+        self._others = None  # large moments change in place
+        self.changes += 1
+        cells = held.cells
+        cells += theirs.widened(*labels).cells
+        self._held = held
 
     @synchronized
     def __sub__(self, other: Self) -> Self:
@@ -611,6 +560,11 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         """
         if not isinstance(other, GroupedMoments):
             return NotImplemented
+        if self.covariance_type != other.covariance_type:
+            raise MergeError(
+                f"moments of covariance_type={self.covariance_type!r} and "
+                f"{other.covariance_type!r} do not combine"
+            )
         held, theirs = self._held, other._held.pruned()
         labels = held.labels_with(theirs)
         wide, subtracted = held.widened(*labels), theirs.widened(*labels)
@@ -649,8 +603,8 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
     def _state(self) -> State:
         held = self._held
         states, arrays = nested({"cells": held.cells})
-        states["cells"]["sharing"] = held.cells._structure.sharing
         labels = {
+            "covariance_type": self.covariance_type,
             "groups": pack_labels(held.groups),
             "classes": pack_labels(held.classes),
         }
@@ -663,9 +617,10 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         own = arrays_within(arrays, "cells")
         if len(own) < len(arrays):
             raise ValueError(f"its arrays {sorted(arrays)} are not those of cells")
-        sharing = check_whole("sharing", attributes["cells"]["sharing"], 0)
-        cells = ClassMoments._from_state(attributes["cells"], own, sharing)
-        grouped = cls(cells.covariance_type)
+        cells = ClassMoments._from_state(attributes["cells"], own)
+        grouped = cls(attributes["covariance_type"])
+        if cells.covariance_type != grouped._structure.kind:
+            raise ValueError(f"its cells are of covariance_type={cells.covariance_type!r}")
         grouped._held = Held(groups, classes, cells)
         grouped._held.check()
         return grouped

@@ -10,11 +10,10 @@ import numpy as np
 from scipy import linalg
 
 from streamgda.errors import InvalidDataError, MergeError
-from streamgda.kernels.sums import two_sum
 from streamgda.moments.base import Moments, check_labels, held_sums
-from streamgda.moments.centred import OVERFLOW, CentredSums
 from streamgda.moments.class_moments import ClassMoments
 from streamgda.moments.covariance_types import STRUCTURES
+from streamgda.moments.sums import OVERFLOW, Sums
 from streamgda.rows import labels as label_codes
 from streamgda.rows import named_rows
 from streamgda.rows.invalid_rows import RowRule, as_maskable_matrix, labels_to_count
@@ -420,9 +419,9 @@ class PairwiseMoments(Moments):
         scatter = np.array([positive_definite(S, least) for S in covariances])
         scatter *= held.count[:, None, None]
         gaps = held.means.diagonal(axis1=1, axis2=2).copy()
-        mean, mean_low = two_sum(np.tile(held.origin, (len(gaps), 1)), gaps)
-        full = STRUCTURES["full"]
-        sums = CentredSums(full, held.count.copy(), mean, mean_low, full.pack(scatter))
+        full, origin = STRUCTURES["full"], np.tile(held.origin, (len(gaps), 1))
+        count = held.count.copy()
+        sums = Sums(full, count, count.copy(), origin, gaps, full.pack(scatter), weighted=True)
         names = self._feature_names
         moments = ClassMoments._of_sums(full, self._classes, sums, feature_names=names)
         return moments.reduce(covariance_type)

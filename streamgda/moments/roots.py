@@ -224,6 +224,21 @@ def _covariance_root(root: np.ndarray) -> np.ndarray:
     return factor
 
 
+def sampling_root(covariance: np.ndarray) -> np.ndarray:
+    """Return a symmetric L with L L' = covariance, which may be singular."""
+    # Unlike triangular roots, the symmetric one of the correlations is continuous where they
+    # are singular, too. Variances that may be rounding errors become zero, without a step.
+    scale = deviations(covariance)
+    correlation = covariance / scale[:, None] / scale
+    np.fill_diagonal(correlation, correlation.diagonal() > 0)
+    variances, axes = linalg.eigh(correlation, overwrite_a=True, check_finite=False)
+    rounding = 16 * len(scale) * np.finfo(np.float64).eps
+    lengths = np.sqrt(np.maximum(variances - rounding, 0))
+    root = (axes * lengths) @ axes.T
+    root *= np.sqrt(np.maximum(covariance.diagonal(), 0))[:, None]
+    return root
+
+
 def rank_limit(tol: float, d: int) -> float:
     """Return the largest eigenvalue of a correlation matrix that counts as zero."""
     return max(tol**2, d * float(np.finfo(float).eps))

@@ -1,4 +1,4 @@
-"""Statistics that were summed elsewhere as centred sums: their shapes, and what rows can have."""
+"""Statistics that were summed elsewhere become sums: their shapes, and a few checks."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ import warnings
 from typing import Any
 
 import numpy as np
-from scipy import linalg
 
 from streamgda.errors import InvalidDataError, InvalidParameterError, PrecisionWarning
-from streamgda.moments.centred import ROUNDING, CentredSums
 from streamgda.moments.covariance_types import STRUCTURES, Structure, structure_of
+from streamgda.moments.sums import Sums
 from streamgda.runtime.parameters import as_number, as_numbers, refuse
 
-_SLACK = 1e-6  # of matrices that are symmetric and not indefinite, relative to deviations
+_SLACK = 1e-6  # of symmetric matrices and of squares, relative to deviations
 _NOTHING = 2.0**-43  # share of uncentred sums of squares that is nothing but rounding
 _DIGITS = 16  # of a float64
 _WARNED = 2  # digits whose loss is told
 
 
-def sums_of(
+def statistics_of(
     classes: np.ndarray,
     counts: Any,
     means: Any,
@@ -27,15 +26,11 @@ def sums_of(
     ddof: float,
     squared_weights: Any,
     covariance_type: str | None,
-) -> CentredSums:
+) -> Sums:
     """Return the sums of rows with these statistics; see `ClassMoments.from_statistics`."""
     k = classes.size
     count = _counts("counts", counts, k)
-    squares = None if squared_weights is None else _counts("squared_weights", squared_weights, k)
-    if squares is not None and not ((squares > 0) == (count > 0)).all():
-        raise refuse("squared_weights", squared_weights, "numbers above zero where counts are")
-    if squares is not None and (squares > (1 + _SLACK) * count**2).any():
-        raise InvalidDataError("squared_weights are more than squares of counts, which none are")
+    squares = count if squared_weights is None else _counts("squared_weights", squared_weights, k)
     seen = count > 0
     mean = as_numbers("means", means, "an array of numbers")
     if mean.ndim != 2 or len(mean) != k or not mean.size:
@@ -51,9 +46,6 @@ def sums_of(
     if structure.one_variance and name == "covariances":
         values = np.repeat(values[..., None], d, axis=-1)
     values = values.reshape(structure.n_groups(k), *structure.shape(d)).copy()
-    whole = count == count.round()
-    one = whole & (count <= 1) & (squares is None or squares >= count)
-    alone = structure.group_sums(np.where(one, 0, count)) == 0
     values[structure.group_sums(count) == 0] = 0
     labels = classes.tolist() if structure.per_class else None
 
@@ -64,45 +56,29 @@ def sums_of(
             at = "" if not features else f" in feature {' and '.join(map(str, features[:2]))}"
             raise InvalidDataError(f"{name}{of} {what}{at}, which no rows have")
 
-    rounding = np.zeros(structure.diagonal(values).shape)
     if name == "covariances":
         weight = structure.group_weights(count, as_number("ddof", ddof, "a number >= 0", 0))
-        values[alone & (weight <= 0)] = 0  # 0 / 0 is NaN elsewhere, and nothing here
-        refuse_where((weight <= 0) & ~alone, f"are of no more rows than ddof={ddof:g}")
+        values[(weight <= 0) & (structure.group_sums(np.maximum(count - 1, 0)) == 0)] = 0  # 0 / 0
         values *= np.maximum(weight, 0).reshape(-1, *[1] * (values.ndim - 1))
     refuse_where(~np.isfinite(values), "are no finite numbers")
+    uncentred = structure.diagonal(values).copy()
     if name == "second_moments":
-        uncentred = structure.diagonal(values).copy()
-        values, rounding = _centred(structure, values, count, mean), ROUNDING * uncentred
-        left = np.where(alone[:, None], 0.0, structure.diagonal(values))
+        values = _centred(structure, values, count, mean)
+        left = structure.diagonal(values).copy()
         nothing = np.abs(left) <= _NOTHING * uncentred
         values[nothing[:, :, None] | nothing[:, None] if structure.matrix else nothing] = 0
-    squares_of = structure.diagonal(values)
-    slack = d * rounding + _SLACK * np.sqrt(d) * np.abs(squares_of)
-    refuse_where(squares_of < -slack, "hold negative sums of squares")
-    refuse_where(alone[:, None] & (squares_of > slack), "of one row vary")
-    np.maximum(squares_of, 0, out=squares_of)
-    if structure.matrix:
-        deviation = np.sqrt(squares_of + slack)
-        most = deviation[:, :, None] * deviation[:, None]
-        refuse_where(np.abs(values - values.swapaxes(1, 2)) > _SLACK * most, "are not symmetric")
-        refuse_where(np.abs(values) > (1 + _SLACK) * most, "hold more than variances allow")
-        values = (values + values.swapaxes(1, 2)) / 2
-        free = structure.group_sums(np.maximum(count - 1, 0))  # directions in which rows can vary
-        most = np.where(whole.all() and squares is None, free, d)
-        definite, fits = _definite(values, slack, deviation, most)
-        refuse_where(~definite, "are indefinite matrices")
-        refuse_where(~fits, "vary in more directions than their number of rows allows")
-    if whole.all() and squares is None:
-        count = count.astype(np.int64)
-    sums = CentredSums(structure, count, mean, np.zeros((k, d)), structure.pack(values), squares)
-    sums.rounding = rounding if rounding.any() else None
-    try:
-        sums.check(k)
-    except ValueError as error:
-        raise InvalidDataError(f"{error}, which no rows have") from None
-    if name == "second_moments":
         _warn_of_offset(uncentred, left)
+    diagonal = structure.diagonal(values)
+    refuse_where(diagonal < -_SLACK * np.abs(uncentred), "hold negative sums of squares")
+    np.maximum(diagonal, 0, out=diagonal)
+    if structure.matrix:
+        deviation = np.sqrt(diagonal)
+        most = _SLACK * deviation[:, :, None] * deviation[:, None]
+        refuse_where(np.abs(values - values.swapaxes(1, 2)) > most, "are not symmetric")
+        values = (values + values.swapaxes(1, 2)) / 2
+    weighted = squared_weights is not None or bool((count != count.round()).any())
+    packed = np.ascontiguousarray(structure.pack(values))
+    sums = Sums(structure, count, squares.copy(), mean, np.zeros((k, d)), packed, weighted)
     return sums.checked()
 
 
@@ -111,7 +87,7 @@ def _counts(name: str, values: Any, n_classes: int) -> np.ndarray:
     numbers = as_numbers(name, values, expected, finite=True)
     if numbers.shape != (n_classes,) or (numbers < 0).any():
         raise refuse(name, values, expected)
-    return numbers.copy()
+    return numbers.astype(np.float64)
 
 
 def _only(given: dict[str, Any]) -> tuple[str, Any]:
@@ -179,23 +155,3 @@ def _warn_of_offset(uncentred: np.ndarray, squares: np.ndarray) -> None:
             PrecisionWarning,
             stacklevel=4,
         )
-
-
-def _definite(
-    lower: np.ndarray, slack: np.ndarray, deviation: np.ndarray, most: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return where matrices are not indefinite, and of at most this rank, to rounding."""
-    unit = np.where(deviation > 0, deviation, 1.0)
-    good, fits = np.ones((2, len(lower)), bool)
-    for g, (matrix, scale) in enumerate(zip(lower, unit, strict=True)):
-        scaled = matrix / (scale[:, None] * scale)
-        rounding = slack[g] / scale**2
-        if most[g] < len(scaled):
-            limit = len(scaled) * (_SLACK + rounding.max())
-            fits[g] = linalg.lapack.dpstrf(scaled, tol=limit, lower=1)[2] <= most[g]
-        scaled[np.diag_indices_from(scaled)] += rounding + (deviation[g] == 0)
-        try:
-            np.linalg.cholesky(scaled)
-        except np.linalg.LinAlgError:
-            good[g] = False
-    return good, fits

@@ -211,9 +211,9 @@ class SlidingWindow(Saved):
     def _check(self) -> None:
         """Raise ValueError unless the blocks and their sums fit each other."""
         held = [*self._older, self._newer_total, *self._newer]
-        kinds = {(moments.covariance_type, moments.fourth_moments) for moments in held}
+        kinds = {moments.covariance_type for moments in held}
         widths = {moments.n_features for moments in held} - {None}
-        if kinds != {(self.covariance_type, False)} or len(widths) > 1:
+        if kinds != {self.covariance_type} or len(widths) > 1:
             raise ValueError(f"its blocks are moments of kinds {kinds} and widths {widths}")
         if len(self) > self.n_blocks:
             raise ValueError(f"it holds {len(self)} blocks of {self.n_blocks}")

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamgda.errors import InvalidDataError
-from streamgda.kernels.products import LEAST_ROWS
 from streamgda.kernels.sums import number_entries
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
@@ -190,38 +189,10 @@ def blocks(X: Any, dtype: np.dtype, beside: int) -> Iterator[tuple[slice, np.nda
     """
     as_it_is = isinstance(X, np.ndarray) and X.dtype == dtype and X.flags.c_contiguous
     row_bytes = beside + (0 if as_it_is else dtype.itemsize * X.shape[1])
-    n_rows = max(LEAST_ROWS, WINDOW_BYTES // max(1, row_bytes))
+    n_rows = max(1024, WINDOW_BYTES // max(1, row_bytes))
     for start in range(0, X.shape[0], n_rows):
         rows = slice(start, min(start + n_rows, X.shape[0]))
         yield rows, as_kernel_rows(X[rows], dtype)
-
-
-class OrderedRows:
-    """Rows as kernels read them, in another order, which some kernels follow without a copy."""
-
-    def __init__(self, values: np.ndarray, order: np.ndarray) -> None:
-        self.values, self.order = values, order
-        self.shape, self.dtype = (order.size, values.shape[1]), values.dtype
-
-    def __getitem__(self, rows: slice) -> OrderedRows:
-        return OrderedRows(self.values, self.order[rows])
-
-
-_NO_ORDER = np.empty(0, np.intp)
-
-
-def with_order(X: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows that kernels read, and their order, empty if they are in order."""
-    return (X.values, X.order) if type(X) is OrderedRows else (np.asarray(X), _NO_ORDER)
-
-
-def copied(X: Any) -> Any:
-    """Return rows in order, as kernels read them; a copy if they are not."""
-    if type(X) is not OrderedRows:
-        return np.asarray(X)
-    rows = np.empty(X.shape, X.dtype)
-    np.take(X.values, X.order, axis=0, out=rows, mode="clip")
-    return as_kernel_rows(rows, X.dtype)
 
 
 def as_kernel_rows(X: Any, dtype: np.dtype) -> Any:
@@ -231,18 +202,7 @@ def as_kernel_rows(X: Any, dtype: np.dtype) -> Any:
     """
     if type(X) is CompressedRows:
         return X.astype(dtype)
-    if type(X) is OrderedRows:
-        return X
     return np.ascontiguousarray(X, dtype)
-
-
-def byte_rows(X: np.ndarray) -> tuple[np.ndarray, tuple[int, np.uint8]]:
-    """Return rows of integers as bytes, and what `kernels.integers` must know of them.
-
-    That is the size of a value in bytes, and the bits that differ in its highest byte from an
-    unsigned number.
-    """
-    return X.view(np.uint8), (X.itemsize, np.uint8(128 if X.dtype.kind == "i" else 0))
 
 
 def of_columns(columns: Sequence[np.ndarray], dtype: np.dtype) -> np.ndarray:

@@ -1,7 +1,6 @@
 """Products of bytes against bare loops, with the tiles of every kind of processor."""
 
 import re
-from pathlib import Path
 
 import numba
 import numpy as np
@@ -13,18 +12,17 @@ from processes import output
 from streamgda.kernels import integers, processors
 from streamgda.kernels.integers import (
     DEPTH,
-    MOST_ROWS,
     PACKED_ROWS,
     TOGETHER,
     WIDTH,
+    add_bytes,
     add_tiles,
     multiply_panels,
     pack_block,
     tile_function,
 )
 from streamgda.kernels.processors import SHAPES, tile_shape
-from streamgda.moments.parallel import LARGEST_TASK, add_integers
-from streamgda.rows.arrays import byte_rows
+from streamgda.moments.adding import in_class_order
 from streamgda.storage.format import pack_triangles
 
 EVERY_SHAPE = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
@@ -61,7 +59,7 @@ def test_the_shape_follows_the_processor(monkeypatch):
 @EVERY_SHAPE
 def test_panels_are_whole_tiles(shape):
     assert shape.panel_width % shape.rows == shape.panel_width % shape.columns == 0
-    assert LARGEST_TASK * PACKED_ROWS <= MOST_ROWS
+    assert PACKED_ROWS * 255**2 < 2**31
 
 
 @pytest.mark.parametrize(
@@ -118,16 +116,17 @@ def test_multiply_tile(shape):
             start = rng.integers(-9, 9, width * width).astype(np.int32)
             at = first * line
             for row, column in ((0, 0), (width - shape.rows, width - shape.columns)):
-                T = start.copy()
+                T, expected = start.copy(), start.reshape(width, width).copy()
                 tile(signed, at, pair[1], at, depth, row, column, T)
                 u, v = (
                     panel.reshape(entries, width, -1)[first : first + depth].astype(int)
                     for panel in pair
                 )
-                lowered = 128 if shape.together == 4 else 0
-                for a in (row, row + shape.rows - 1):
-                    added = ((u[:, a] - lowered) * v[:, column]).sum()
-                    assert T[a * width + column] - start[a * width + column] == added
+                u -= 128 if shape.together == 4 else 0
+                rows, columns = slice(row, row + shape.rows), slice(column, column + shape.columns)
+                products = np.einsum("kat,kbt->ab", u[:, rows], v[:, columns])
+                expected[rows, columns] += products.astype(np.int32)
+                np.testing.assert_array_equal(T.reshape(width, width), expected)
 
 
 # --- packing and products ---------------------------------------------------------------------
@@ -144,7 +143,7 @@ def rows_of(rng, dtype, n, d, share=0.5):
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16"])
 def test_products_of_a_block(dtype):
-    """At once and in ranges of panels: each changes nothing else."""
+    """Panel by panel: each changes nothing else."""
     rng = np.random.default_rng(2)
     for n, d in ((1, 1), (3, 70), (5, 200), (2 * TOGETHER * DEPTH + 3, 5)):
         X, Z = rows_of(rng, dtype, n, d)
@@ -158,17 +157,21 @@ def test_products_of_a_block(dtype):
         S = rng.integers(-9, 9, (1, d * (d + 1) // 2))
         expected = S + pack_triangles((Z.T @ Z)[None])
         used = -(-active // WIDTH)
-        tiles = np.full(used**2 * WIDTH**2, 99, np.int32)
-        for first, last in ((0, used // 2), (used // 2, used)):
-            multiply_panels(words, n, first, last, tiles)
-            add_tiles(tiles, first, last, places, totals, active, n, *form, S[0])
+        tiles = np.full(used * WIDTH**2, 99, np.int32)
+        for i in range(used):
+            multiply_panels(words, n, i, tiles)
+            add_tiles(tiles, i, places, totals, active, n, *form, S[0])
         np.testing.assert_array_equal(S, expected)
 
 
-@pytest.mark.parametrize("n_threads", [1, 2, 5])
-def test_groups_of_all_sizes(n_threads, use_threads):
+def byte_rows(X):
+    """Rows as bytes, the size of a value, and the sign of its highest byte."""
+    return X.view(np.uint8), (X.itemsize, np.uint8(128 if X.dtype.kind == "i" else 0))
+
+
+@pytest.mark.parametrize("base", [0, 2])
+def test_groups_of_all_sizes(base):
     """More rows than go into a block, none, and few, each class a group or all of them one."""
-    use_threads(n_threads)
     n = 2 * PACKED_ROWS + 40
     rng = np.random.default_rng(3)
     X, Z = rows_of(rng, "int8", n, 9)
@@ -177,7 +180,8 @@ def test_groups_of_all_sizes(n_threads, use_threads):
     rng.shuffle(codes)
     for n_groups in (1, 7):
         count, total, S = np.ones(7, int), np.ones((7, 9), int), np.ones((n_groups, 45), int)
-        add_integers(rows, codes, form, count, total, S, n_threads)
+        order = in_class_order(codes, 7)[0]
+        add_bytes(rows, order, codes + base, base, *form, count, total, S)
         assert (count == 1 + np.bincount(codes)).all()
         products = np.zeros((7, 9, 9), int)
         for k in range(7):
@@ -203,19 +207,10 @@ for d in (9, 21, 140):  # in vectors of float64, and in tiles
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["avx2", "sse2"])
+@pytest.mark.parametrize("name", ["avx512", "avxvnni", "avx2", "sse2"])
 def test_all_processors_give_the_same_bits(name, capsys):
     """Words of four bytes and of two, in a process of their own."""
     theirs = output("-c", PROGRAM, STREAMGDA_VECTORS=name)
     exec(PROGRAM, {})
     ours = capsys.readouterr().out.split()
     assert theirs.split() == [name, *ours[1:]]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["avx512", "avx2"])
-def test_other_vectors_are_tested(name):
-    """Compiled code for any processor runs on all of them; it is tested in a process of its own."""
-    narrow = Path(__file__).with_name("test_narrow.py")
-    pytest_ = "-m", "pytest", "-q", "-p", "no:cacheprovider"
-    assert " passed" in output(*pytest_, narrow, STREAMGDA_VECTORS=name, NUMBA_OPT="1")

@@ -1,8 +1,8 @@
-"""Every kernel against bare loops."""
+"""Kernels against bare loops."""
 
 import numpy as np
 import pytest
-from frozen import NO_WEIGHTS, frozen
+from frozen import NO_WEIGHTS
 
 from streamgda.kernels.integers import centre_scatter
 from streamgda.kernels.leave_one_out import smoothing_growth
@@ -14,9 +14,8 @@ from streamgda.kernels.sums import (
     group_rows,
     remove_directions,
 )
-from streamgda.moments import parallel
 from streamgda.moments.covariance_types import symmetric
-from streamgda.rows.arrays import copied, distinct
+from streamgda.rows.arrays import distinct
 from streamgda.storage.format import pack_triangles
 
 # --- grouping ---------------------------------------------------------------------------------
@@ -107,24 +106,6 @@ def test_all_below(value):
     assert all_below(values, 1e60)
     for place in range(3):
         assert not all_below(np.insert(values, place, value), 1e60)
-
-
-# --- rows by ranges of classes ----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_rows_by_ranges(weighted):
-    rng = np.random.default_rng(0)
-    X, codes = frozen(np.arange(100.0).reshape(50, 2)), rng.integers(0, 5, 50)
-    weights = rng.random(50) if weighted else NO_WEIGHTS
-    range_of = np.array([0, 0, 1, 2, 2])
-    expected = np.argsort(range_of[codes], kind="stable")
-    rows, starts = parallel.by_ranges(parallel.Coded(X, codes, weights), range_of)
-    assert starts.tolist() == [0, *np.cumsum(np.bincount(range_of[codes])).tolist()]
-    assert (copied(rows.X) == X[expected]).all()
-    assert (copied(rows.X[3:9]) == X[expected[3:9]]).all()
-    assert (rows.codes == codes[expected]).all()
-    assert (rows.weights == (weights[expected] if weighted else NO_WEIGHTS)).all()
 
 
 # --- rounding ---------------------------------------------------------------------------------

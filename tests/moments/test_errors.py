@@ -85,8 +85,6 @@ def test_values_whose_sums_overflow(moments, value):
     message = "values whose sums or squares overflow float64 .*; scale the data down"
     refuses(moments, message, X, [0, 0, 0])
     refuses(moments, message, X, [0, 0, 9])
-    if abs(value) > 1e280:
-        refuses(moments, message, X[:1], [0])
     refuses(moments, message, X, [0, 0, 0], np.ones(3))
 
 

@@ -1,6 +1,5 @@
 """8- and 16-bit integers: bit for bit the same in any order, and rounded once."""
 
-import time
 from fractions import Fraction
 
 import naive
@@ -12,9 +11,8 @@ from hypothesis import strategies as st
 from moment_checks import PATHS, take_path
 from states import bits
 
-from streamgda.kernels import integers
-from streamgda.moments import ClassMoments, parallel
-from streamgda.moments import exact as exact_module
+from streamgda.moments import ClassMoments
+from streamgda.moments import sums as sums_module
 
 TYPES = naive.COVARIANCE_TYPES
 DTYPES = ["uint8", "int8", "uint16", "int16"]
@@ -83,7 +81,10 @@ def test_python_integers_agree_on_any_rows(covariance_type, dtype, n, d, seed):
     assert_exact(ClassMoments(covariance_type).update(X, y), X, y)
 
 
-@pairs("path, dtype, end", ["whole", "large"], DTYPES, ["min", "max", "both", "one zero"])
+EXTREMES = ["min", "max", "both", "one zero"]
+
+
+@pairs("path, dtype, end", ["in a call", "wide by class"], DTYPES, EXTREMES)
 def test_full_panels_of_extreme_values(dtype, end, path, monkeypatch):
     """The largest sums that int32 must add exactly, in narrow and wide panels."""
     take_path(path, monkeypatch)
@@ -259,7 +260,7 @@ def test_integers_and_others_become_centred(covariance_type, name):
 @pairs("rows_before, limit, covariance_type", [0, 10, 40], ["_EXACT_LIMIT", "_EXACT_ROWS"], TYPES)
 def test_no_room_left_becomes_centred(covariance_type, limit, rows_before, monkeypatch):
     """The limit admits 45 rows; further rows are summed in float64, and just as accurate."""
-    monkeypatch.setattr(exact_module, limit, 45 * 255**2 if limit == "_EXACT_LIMIT" else 46)
+    monkeypatch.setattr(sums_module, limit, 45 * 255**2 if limit == "_EXACT_LIMIT" else 46)
     X, y = sample(100, 3, "uint8")
     expected = naive.covariance(X, y, covariance_type)
 
@@ -283,25 +284,3 @@ def test_no_room_left_becomes_centred(covariance_type, limit, rows_before, monke
     total = total + parts[2]
     assert not total.exact
     check(total + parts[3] + parts[4], exact=False)
-
-
-def test_threads_add_to_a_scatter_one_at_a_time(monkeypatch, use_threads):
-    """The panels of two blocks hold other features, so that their products may meet in an entry."""
-    use_threads(2)
-    take_path("large in tasks", monkeypatch)
-    monkeypatch.setattr(parallel, "_TILES_BYTES", 1)  # a panel at a time
-    add, adding, together = integers.add_tiles, [], []
-
-    def slowly(*given):
-        adding.append(1)
-        together.append(len(adding))
-        time.sleep(0.002)
-        add(*given)
-        adding.pop()
-
-    monkeypatch.setattr(integers, "add_tiles", slowly)
-    X, y = sample(1000, 100, "uint8", n_classes=1)
-    found = held(ClassMoments().update(X, y))
-    assert max(together) == 1 < len(together)
-    monkeypatch.undo()
-    assert found == held(ClassMoments().update(X, y))

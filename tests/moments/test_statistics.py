@@ -144,7 +144,7 @@ def changed(at, value):
         ({"scatters": np.eye(3)}, r"have shape \(3, 3\); expected"),
         ({"covariances": GOOD["scatters"]}, "covariances, scatters is given; expected one of"),
         ({"scatters": None}, "nothing is given"),
-        ({"squared_weights": [1.0, 0.0]}, "squared_weights"),
+        ({"squared_weights": [1.0, -1.0]}, "squared_weights"),
         ({"feature_names": ["x"]}, "2 texts"),
         ({"covariance_type": "round"}, "covariance_type"),
     ],
@@ -161,39 +161,12 @@ def test_statistics_that_do_not_fit(change, match):
         (changed((1, 0, 0), np.inf), "of class 'b' are no finite numbers in feature 0 and 0"),
         (changed((1, 0, 1), 1.1), "of class 'b' are not symmetric in feature 0 and 1"),
         (changed((0, 1, 1), -1.0), "of class 'a' hold negative sums of squares in feature 1"),
-        (changed((0, [0, 1], [1, 0]), 3.0), "of class 'a' hold more than variances allow"),
-        ({"counts": [3, 1]}, "of class 'b' of one row vary"),
-        ({"counts": [3, 2]}, "of class 'b' vary in more directions than their number of rows"),
-        ({"squared_weights": [10.0, 4.0]}, "more than squares of counts"),
-        ({"scatters": None, "second_moments": np.zeros((2, 2, 2))}, "negative sums of squares"),
-        (
-            {"scatters": None, "covariances": GOOD["scatters"], "ddof": 3},
-            "of no more rows than ddof=3",
-        ),
+        ({"scatters": None, "second_moments": [np.eye(2) - 2] * 2}, "negative sums of squares"),
     ],
 )
 def test_statistics_that_no_rows_have(change, match):
     with pytest.raises(InvalidDataError, match=match):
         ClassMoments.from_statistics(**{**GOOD, **change})
-
-
-def test_indefinite_matrices():
-    matrix = np.array([[1.0, 0.9, 0.0], [0.9, 1.0, 0.9], [0.0, 0.9, 1.0]])
-    assert np.linalg.eigvalsh(matrix)[0] < -0.2
-    with pytest.raises(InvalidDataError, match="of class 4 are indefinite"):
-        ClassMoments.from_statistics([4], [9], np.zeros((1, 3)), scatters=[matrix])
-    rounded = np.outer([1, 2, 3], [1, 2, 3]) / 7.0  # of rank one, to rounding
-    found = ClassMoments.from_statistics([4], [9], np.zeros((1, 3)), scatters=[rounded])
-    np.testing.assert_array_equal(found.covariance()[0] * 9, rounded)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_ranks_are_those_of_the_rows(dtype):
-    X = (rows(30, d=40)[0] * np.geomspace(1e-3, 1e4, 40)).astype(dtype)
-    scatter = (X - X.mean(axis=0)).T @ (X - X.mean(axis=0))
-    ClassMoments.from_statistics([0], [30], [X.mean(axis=0)], scatters=[scatter])
-    with pytest.raises(InvalidDataError, match="more directions"):
-        ClassMoments.from_statistics([0], [20], [X.mean(axis=0)], scatters=[scatter])
 
 
 def test_sums_in_float32():

@@ -1,0 +1,245 @@
+"""From rows to sums: one kernel call for a few rows, segments of rows, or rows class by class.
+
+Neither segments nor the tasks of classes depend on the number of threads, so no bit does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streamgda.kernels.blocks import PRODUCT_ROWS, add_variances, add_wide
+from streamgda.kernels.buckets import add_narrow, add_narrow_exact
+from streamgda.kernels.integers import add_bytes, add_squares_exact
+from streamgda.kernels.sparse import add_sparse, add_sparse_exact
+from streamgda.kernels.sums import group_rows
+from streamgda.moments.covariance_types import Structure
+from streamgda.moments.sums import ExactSums, Sums
+from streamgda.rows.arrays import as_kernel_rows, row_type
+from streamgda.rows.sparse import CompressedRows
+from streamgda.runtime import threads
+
+FEW_VALUES = 1 << 17  # of rows that one kernel call adds
+_NARROW = {0: 64, 1: 48, 2: 120}  # features of rows without BLAS or byte tiles, by integers' bytes
+_SEGMENT_ROWS = 1 << 11, 1 << 17  # at least, and at most
+_SEGMENT_STATE = 1 << 20  # bytes of sums that each segment may have of its own
+_TASK_ROWS, _TASK_VALUES = 512, 1 << 21  # of a task that adds rows class by class
+_WINDOW_VALUES = 1 << 23  # of rows that are converted to another type at a time
+_LARGE = 32  # bytes of a state for each value of the rows that are added to it in place
+_AHEAD = 2  # sums that wait to be merged
+_FLOAT64 = np.dtype(np.float64)
+_FLOAT32_STATE = 1 << 20  # bytes of sums from which on float32 rows are multiplied in float32
+
+
+class Rows(NamedTuple):
+    """Rows, their classes, and their weights, which are empty if all are one."""
+
+    X: Any
+    codes: np.ndarray
+    weights: np.ndarray
+
+    def part(self, first: int, last: int, dtype: np.dtype) -> Rows:
+        """Return some rows as kernels read them."""
+        some = slice(first, last)
+        codes = np.ascontiguousarray(self.codes[some], np.int64)
+        return Rows(as_kernel_rows(self.X[some], dtype), codes, self.weights[some])
+
+
+# Called as add(rows, order, base, *arrays of sums): adds ``rows[order]``, with `base` less than
+# their codes.
+Kernel = Callable[..., None]
+
+
+def _add_floats(kernel: Any) -> Kernel:
+    return lambda rows, order, base, *state: kernel(rows.X, order, *rows[1:], base, *state)
+
+
+def _add_integers(kernel: Any) -> Kernel:
+    return lambda rows, order, base, *state: kernel(rows.X, order, rows.codes, base, *state)
+
+
+def _add_tiles(rows: Rows, order: np.ndarray, base: int, *state: np.ndarray) -> None:
+    X = rows.X
+    sign = np.uint8(128 if X.dtype.kind == "i" else 0)
+    add_bytes(X.view(np.uint8), order, rows.codes, base, X.itemsize, sign, *state)
+
+
+_KERNELS = {  # by exact, wide, matrix
+    (False, False, False): _add_floats(add_variances),
+    (False, False, True): _add_floats(add_narrow),
+    (False, True, True): _add_floats(add_wide),
+    (True, False, False): _add_integers(add_squares_exact),
+    (True, False, True): _add_integers(add_narrow_exact),
+    (True, True, True): _add_tiles,
+}
+
+
+class Adding:
+    """Addition of rows of a type to sums of a size.
+
+    Attributes
+    ----------
+    dtype : dtype
+        Type in which the rows are read.
+    exact : bool
+        The sums are exact.
+    wide : bool
+        Rows are multiplied by BLAS or by byte tiles, class by class.
+    """
+
+    def __init__(
+        self, structure: Structure, n_classes: int, n_features: int, dtype: np.dtype, exact: bool
+    ) -> None:
+        kind = row_type(dtype)
+        self.n_features, self.exact = n_features, exact
+        self.state_bytes = structure.state_bytes(n_classes, n_features)
+        size = kind.dtype.itemsize if exact else 0
+        self.wide = structure.matrix and n_features > _NARROW[size]
+        self.dtype = kind.dtype if exact else kind.floating
+        if self.wide and self.state_bytes <= _FLOAT32_STATE and not exact:
+            self.dtype = _FLOAT64
+        self._pooled = not structure.per_class
+        self._kernel = _KERNELS[exact, self.wide, structure.matrix]
+
+    @property
+    def most_few(self) -> int:
+        """Rows that one kernel call adds."""
+        return FEW_VALUES // self.n_features
+
+    def in_place(self, n_rows: int) -> bool:
+        """Return True if sums of these rows would take longer to merge than to change."""
+        return n_rows <= self.most_few or _LARGE * n_rows * self.n_features <= self.state_bytes
+
+    def add(self, rows: Rows, sums: Any) -> None:
+        """Add rows to sums, which others may not read meanwhile."""
+        n = len(rows.codes)
+        if type(rows.X) is CompressedRows:
+            add: Any = add_sparse_exact if self.exact else add_sparse
+            codes = np.ascontiguousarray(rows.codes, np.int64)
+            X = rows.X.astype(np.dtype(np.int32) if self.exact else _FLOAT64)
+            add(*X.arrays, codes, *(() if self.exact else (rows.weights,)), *sums.state)
+        elif n <= self.most_few:
+            self.add_at_once(rows.part(0, n, self.dtype), sums.state)
+        elif not self.wide and self.state_bytes <= _SEGMENT_STATE:
+            self._add_segments(rows, sums)
+        else:
+            for first, last in self._windows(rows.X):
+                self._add_by_class(rows.part(first, last, self.dtype), sums)
+
+    def add_at_once(self, rows: Rows, state: tuple[np.ndarray, ...]) -> None:
+        """Add rows as kernels read them to the arrays of sums, in one kernel call."""
+        if not self.wide:
+            self._kernel(rows, np.arange(len(rows.codes)), 0, *state)
+            return
+        order = in_class_order(rows.codes, len(state[0]))[0]
+        if self.exact:
+            self._kernel(rows, order, 0, *state)
+        else:
+            threads.call_serial_blas(self._kernel, rows, order, 0, *state)
+
+    def _add_segments(self, rows: Rows, sums: Any) -> None:
+        """Add sums of segments, each computed by one thread."""
+        n, n_classes = len(rows.codes), sums.count.size
+        least, most = _SEGMENT_ROWS
+        most = max(least, min(most, _TASK_VALUES // self.n_features))
+        cuts = _even(n, min(most, max(least, -(-n // 8), 16 * n_classes)))
+        order = np.arange(cuts[1])
+
+        def segment(first: int, last: int) -> Any:
+            own = sums.empty(n_classes)
+            part = rows.part(first, last, self.dtype)
+            self._kernel(part, order[: last - first], 0, *own.state)
+            return own
+
+        everyone = np.arange(n_classes)
+        calls = pairwise(cuts)
+        with closing(threads.imap(segment, calls, ahead=_AHEAD)) as segments:
+            for own in segments:
+                sums.add(own, everyone)
+
+    def _add_by_class(self, rows: Rows, sums: Any) -> None:
+        """Add rows in the order of their classes, as many a task.
+
+        A task adds whole classes to the sums themselves. A scatter that several tasks add to gets
+        sums of their own from all but the first of them.
+        """
+        codes, n = rows.codes, len(rows.codes)
+        order, starts = in_class_order(codes, sums.count.size)
+        most = max(PRODUCT_ROWS, _TASK_VALUES // self.n_features)
+        cuts = _even(n, min(most, max(_TASK_ROWS, -(-n // 8))))
+
+        def task(first: int, last: int) -> tuple[int, Any]:
+            low = int(codes[order[first]])
+            split = min(last, int(starts[low + 1])) if starts[low] < first else first
+            if self._pooled and first:
+                split = last
+            own = None
+            if split > first:
+                own = sums.empty(int(codes[order[split - 1]]) - low + 1)
+                self._kernel(rows, order[first:split], low, *own.state)
+            if last > split:
+                start, stop = int(codes[order[split]]), int(codes[order[last - 1]]) + 1
+                *of_classes, scatter = sums.state
+                scatter = scatter if self._pooled else scatter[start:stop]
+                state = *(array[start:stop] for array in of_classes), scatter
+                self._kernel(rows, order[split:last], start, *state)
+            return low, own
+
+        def whole() -> None:
+            calls = pairwise(cuts)
+            with closing(threads.imap(task, calls, ahead=_AHEAD)) as tasks:
+                for low, own in tasks:
+                    if own is not None:
+                        sums.add(own, np.arange(low, low + own.count.size))
+
+        if self.wide and not self.exact:
+            threads.call_serial_blas(whole)
+        else:
+            whole()
+
+    def _windows(self, X: Any) -> Iterator[tuple[int, int]]:
+        """Yield ranges of rows: all, unless they have to be copied."""
+        n, plain = X.shape[0], isinstance(X, np.ndarray) and X.flags.c_contiguous
+        step = n if plain and X.dtype == self.dtype else _WINDOW_VALUES // self.n_features
+        step = max(step, PRODUCT_ROWS)
+        return ((first, min(first + step, n)) for first in range(0, n, step))
+
+
+def _even(n: int, most: int) -> list[int]:
+    """Cut n rows into parts of at most so many, the first the largest; return their limits."""
+    size = -(-n // -(-n // most))
+    return [*range(0, n, size), n]
+
+
+def in_class_order(codes: np.ndarray, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows in the order of their classes, and the place where each class starts."""
+    order, starts = np.empty(codes.size, np.intp), np.empty(n_classes + 1, np.intp)
+    group_rows(codes, order, starts)
+    return order, starts
+
+
+def sums_of(structure: Structure, rows: Rows, n_classes: int, exact: bool) -> Sums | ExactSums:
+    """Return the sums of rows of classes; they may not be finite if the rows are not."""
+    d, dtype = rows.X.shape[1], rows.X.dtype
+    sums: Any
+    if exact:
+        sums = ExactSums.zeros(structure, n_classes, d, row_type(dtype).reach)
+    else:
+        sums = Sums.zeros(structure, n_classes, d)
+        sums.weighted = rows.weights.size > 0
+    with np.errstate(over="ignore", invalid="ignore"):
+        Adding(structure, n_classes, d, dtype, exact).add(rows, sums)
+    return sums
+
+
+def scratch_bytes(structure: Structure, n_features: int) -> int:
+    """Return the most bytes that are held besides sums and rows while rows are added."""
+    d, n_threads = n_features, threads.n_threads()
+    segment = 8 * max(_TASK_VALUES, _SEGMENT_ROWS[0] * d) + _SEGMENT_STATE
+    window = 8 * max(_WINDOW_VALUES, PRODUCT_ROWS * d)
+    block = 8 * (PRODUCT_ROWS * d + d * d) + 4 * d * (d + 1) if structure.matrix else 0
+    return max((n_threads + _AHEAD) * segment, window + (n_threads + _AHEAD) * block)

@@ -1,0 +1,549 @@
+"""Sums of the rows of each class: `Sums` in float64 about a row, `ExactSums` in integers.
+
+Moments hold one of them. `Sums.add` merges sums, which serves adding and subtracting moments,
+renaming, declaring and uniting classes; `ExactSums.centred` rounds exact sums once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+from scipy import linalg
+
+from streamgda.errors import InvalidDataError, MergeError
+from streamgda.kernels.blocks import merge
+from streamgda.kernels.integers import centre_scatter, centre_squares
+from streamgda.moments.covariance_types import Structure, structure_of, symmetric
+from streamgda.rows.arrays import read_only
+from streamgda.rows.invalid_rows import FORGOTTEN
+from streamgda.runtime import threads
+from streamgda.storage.format import check_array, check_count, check_squares, check_whole
+
+OVERFLOW = "sums or squares would overflow float64; scale the data down, or the weights"
+
+_LEAST_VARIANCE = np.finfo(np.float64).tiny  # with all its digits, and a finite inverse
+_NOTHING = 1e-9  # share of a sum of squares that is nothing but rounding when rows are subtracted
+_EPS = np.finfo(np.float64).eps
+_SMALL_STATE = 1 << 20  # bytes of sums that are copied rather than changed in place
+
+# int64 sums of squares are exact for rows up to this many times the largest square, and rounding
+# multiplies two remainders below the number of rows (`kernels.integers`).
+_EXACT_LIMIT, _EXACT_ROWS = (1 << 63) - 1, 1 << 31
+
+
+class _State:
+    """What both kinds of sums have in common: arrays with one entry a class, and `packed`."""
+
+    structure: Structure
+    count: np.ndarray
+    packed: np.ndarray
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the arrays by name."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+
+    def _mapped(self, change: Callable[[str, np.ndarray], np.ndarray], **others: Any) -> Self:
+        """Return sums whose arrays are what a function of their names and values returns."""
+        changed = {name: change(name, array) for name, array in self.arrays().items()}
+        return replace(self, **changed, **others)  # type: ignore[type-var]
+
+    def copy(self) -> Self:
+        """Return independent sums with the same values."""
+        return self._mapped(lambda _, array: array.copy())
+
+    @property
+    def small(self) -> bool:
+        """True if it takes little time and memory to copy these sums."""
+        return self.packed.nbytes <= _SMALL_STATE
+
+    def with_classes(self, kept: Any) -> Self:
+        """Return the sums of some classes; a pooled scatter stays that of all."""
+        pooled = not self.structure.per_class
+        return self._mapped(lambda name, a: a if pooled and name == "packed" else a[kept]).copy()
+
+    def with_structure(self, structure: Structure) -> Self:
+        """Return a copy with the scatter of a structure that this one covers."""
+        with np.errstate(over="ignore"):
+            packed = structure.reduced(self.structure, self.packed)
+        changed = self._mapped(
+            lambda name, a: packed if name == "packed" else a, structure=structure
+        )
+        return changed.copy()
+
+    def with_features(self, index: np.ndarray) -> Self:
+        """Return the sums of some features, in any order."""
+
+        def selected(name: str, array: np.ndarray) -> np.ndarray:
+            if name == "packed":
+                return self.structure.select_features(array, index)
+            return np.ascontiguousarray(array[:, index]) if array.ndim == 2 else array.copy()
+
+        return self._mapped(selected)
+
+    @property
+    def scatter(self) -> np.ndarray:
+        """Scatters as lower triangular matrices, or sums of squares; a copy for matrices."""
+        return read_only(self.structure.unpack(self.packed))
+
+
+@dataclass(eq=False)
+class Sums(_State):
+    """Counts, means and scatters about the means, in float64.
+
+    Attributes
+    ----------
+    structure : Structure
+    count : ndarray, shape (n_classes,)
+        Rows of each class, or their total weight.
+    weight_squares : ndarray, shape (n_classes,)
+        Sums of the squared weights.
+    origin, offset : ndarray, shape (n_classes, n_features)
+        The means are their sums. An origin is a row of the class, so that no digit of the distance
+        of a mean from another one is lost.
+    packed : ndarray, shape ``structure.scatter_shape(n_classes, n_features)``
+    weighted : bool
+        Some weights may not be one.
+    """
+
+    structure: Structure
+    count: np.ndarray
+    weight_squares: np.ndarray
+    origin: np.ndarray
+    offset: np.ndarray
+    packed: np.ndarray
+    weighted: bool = False
+
+    @classmethod
+    def zeros(cls, structure: Structure, n_classes: int, n_features: int) -> Self:
+        """Return sums of no rows."""
+        of_class, shape = partial(np.zeros, n_classes), (n_classes, n_features)
+        scatter = np.zeros(structure.scatter_shape(*shape))
+        return cls(structure, of_class(), of_class(), np.zeros(shape), np.zeros(shape), scatter)
+
+    def empty(self, n_classes: int) -> Sums:
+        """Return sums of no rows, otherwise like these."""
+        return Sums.zeros(self.structure, n_classes, self.n_features)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return self.origin.shape[1]
+
+    @property
+    def state(self) -> tuple[np.ndarray, ...]:
+        """The arrays, as kernels take them."""
+        return self.count, self.weight_squares, self.origin, self.offset, self.packed
+
+    def check(self, n_classes: int) -> None:
+        """Raise ValueError unless these could be sums of rows of that many classes."""
+        shape = n_classes, self.n_features
+        check_count(self.count, n_classes, "f8")
+        check_array("weight_squares", self.weight_squares, (n_classes,), "f8", least=0)
+        check_array("origin", self.origin, shape, "f8")
+        check_array("offset", self.offset, shape, "f8")
+        check_array("scatter", self.packed, self.structure.scatter_shape(*shape), "f8")
+        check_squares("scatter", self.square_sums)
+
+    def centred(self) -> Sums:
+        """Return these sums."""
+        return self
+
+    def add(self, other: Sums, at: np.ndarray, sign: float = 1.0) -> Self:
+        """Add other sums, whose class k is class ``at[k]`` here, or subtract them."""
+        merge(at, sign, *other.state, *self.state)
+        self.weighted |= other.weighted
+        return self
+
+    def placed(self, at: np.ndarray, n_classes: int) -> Sums:
+        """Return sums in which class k is class ``at[k]`` of `n_classes`."""
+        placed = self.empty(n_classes).add(self, at)
+        placed.weighted = self.weighted
+        return placed.checked()
+
+    def has_room_for(self, other: Sums, at: np.ndarray) -> bool:
+        """Return True if no sum overflows with `other` added; products are below the squares."""
+        return self.without_products().add(other.without_products(), at).finite
+
+    @property
+    def finite(self) -> bool:
+        """True if no sum has overflowed."""
+        held = self.square_sums, self.origin + self.offset, self.weight_squares, self.count.sum()
+        return all(np.isfinite(values).all() for values in held)
+
+    def checked(self) -> Self:
+        """Return these sums; raise `MergeError` if one has overflowed."""
+        if not self.finite:
+            raise MergeError(OVERFLOW)
+        return self
+
+    def subtract(self, other: Sums, at: np.ndarray) -> np.ndarray:
+        """Subtract sums, whose class k is class ``at[k]`` here.
+
+        Returns
+        -------
+        ndarray of bool, shape (groups, n_features)
+            Sums of squares below zero by more than rounding: `other` holds rows that were never
+            added here.
+        """
+        before = self.square_sums.copy()
+        self.add(other, at, -1.0)
+        free = self.count if self.weighted else np.maximum(self.count - 1, 0)
+        alone = self.structure.group_sums(free) == 0  # single rows do not vary
+        left = self.square_sums
+        impossible: np.ndarray = ~(left >= -_NOTHING * before)  # true of NaN, too
+        self.structure.put_squares(self.packed, np.maximum(left, 0))
+        self.packed[alone] = 0
+        np.maximum(self.weight_squares, 0, out=self.weight_squares)
+        return impossible
+
+    def scale(self, gamma: float) -> None:
+        """Multiply every weight by `gamma`; classes whose weight fades get no rows."""
+        self.count *= gamma
+        self.weight_squares *= gamma * gamma
+        self.packed *= gamma
+        gone = self.count < FORGOTTEN
+        for array in (self.count, self.weight_squares, self.origin, self.offset):
+            array[gone] = 0
+        self.packed[self.structure.group_sums(self.count) == 0] = 0
+        self.weighted = True
+
+    # --- what models read ---------------------------------------------------------------------
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Class means, zero without rows."""
+        return self.origin + self.offset
+
+    @property
+    def mean_low(self) -> np.ndarray:
+        """Rounding errors of `mean`."""
+        total = self.origin + self.offset
+        back = total - self.origin
+        return (self.origin - (total - back)) + (self.offset - back)
+
+    def class_means(self) -> np.ndarray:
+        """Return the means, NaN for classes without rows."""
+        return np.where(self.count[:, None] > 0, self.mean, np.nan)
+
+    @property
+    def square_sums(self) -> np.ndarray:
+        """Sums of squares of single features, shape (groups, d); maybe a view."""
+        return self.structure.squares(self.packed)
+
+    @property
+    def squares(self) -> np.ndarray | None:
+        """Sums of the squared weights; None if all weights are one."""
+        return self.weight_squares if self.weighted else None
+
+    def effective_count(self, groups: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        r"""Return Kish's effective numbers of rows :math:`(\sum w)^2 / \sum w^2` of groups.
+
+        They equal the numbers of rows if all weights are equal, and are at least one.
+
+        Parameters
+        ----------
+        groups : callable
+            Returns the sums over the classes of each group; see `Structure.group_sums`.
+        """
+        count = groups(self.count)
+        if not self.weighted:
+            return count
+        squares = groups(self.weight_squares)
+        return np.maximum(count * (count / np.where(squares > 0, squares, 1.0)), count > 0)
+
+    def without_products(self) -> Sums:
+        """Return a copy without products of different features."""
+        return self.with_structure(
+            structure_of("diag" if self.structure.per_class else "tied_diag")
+        )
+
+    def select_scatter(self, groups: slice, features: np.ndarray, out: np.ndarray) -> None:
+        """Write scatters about the means of some groups and features, in rising order; whole."""
+        self.structure.select_varying(self.packed[groups], features, out)
+
+
+@dataclass(eq=False)
+class ExactSums(_State):
+    """Counts, sums and sums of products in int64: no rounding at all.
+
+    Attributes
+    ----------
+    structure : Structure
+    reach : int
+        Largest magnitude that a value seen so far can have, by its data type.
+    count : ndarray of int64, shape (n_classes,)
+    total : ndarray of int64, shape (n_classes, n_features)
+    packed : ndarray of int64
+        Sums of products: not centred at the means.
+    """
+
+    structure: Structure
+    reach: int
+    count: np.ndarray
+    total: np.ndarray
+    packed: np.ndarray
+
+    @classmethod
+    def zeros(
+        cls, structure: Structure, n_classes: int, n_features: int, reach: int = 0
+    ) -> ExactSums:
+        """Return sums of no rows."""
+        shape = n_classes, n_features
+        count, total = np.zeros(n_classes, np.int64), np.zeros(shape, np.int64)
+        square = np.zeros(structure.scatter_shape(*shape), np.int64)
+        return cls(structure, reach, count, total, square)
+
+    def empty(self, n_classes: int) -> ExactSums:
+        """Return sums of no rows, otherwise like these."""
+        return ExactSums.zeros(self.structure, n_classes, self.n_features, self.reach)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return self.total.shape[1]
+
+    @property
+    def state(self) -> tuple[np.ndarray, ...]:
+        """The arrays, as kernels take them."""
+        return self.count, self.total, self.packed
+
+    def check(self, n_classes: int) -> None:
+        """Raise ValueError unless these could be sums of rows of that many classes."""
+        shape = n_classes, self.n_features
+        check_whole("reach", self.reach, 0, 1 << 16)
+        check_count(self.count, n_classes, "i8")
+        if not self.fits(0, 0):
+            raise ValueError(f"{self.count.sum()} rows are never summed within {self.reach}")
+        most = 2 * _EXACT_ROWS * self.reach  # twice, if rows were subtracted that were not there
+        check_array("total", self.total, shape, "i8", least=-most, most=most)
+        check_array("scatter", self.packed, self.structure.scatter_shape(*shape), "i8")
+
+    def fits(self, n_rows: int, reach: int) -> bool:
+        """Return True if the sums stay within int64 with that many more rows."""
+        rows = int(self.count.sum()) + n_rows
+        return rows < _EXACT_ROWS and rows * max(self.reach, reach) ** 2 <= _EXACT_LIMIT
+
+    def add(self, other: ExactSums, at: np.ndarray, sign: int = 1) -> Self:
+        """Add other sums, whose class k is class ``at[k]`` here, or subtract them."""
+        groups = at if self.structure.per_class else np.zeros(1, np.intp)
+        add_entries(self.count, other.count, at, sign)
+        add_entries(self.total, other.total, at, sign)
+        add_entries(self.packed, other.packed, groups, sign)
+        self.reach = max(self.reach, other.reach)
+        return self
+
+    def placed(self, at: np.ndarray, n_classes: int) -> ExactSums:
+        """Return sums in which class k is class ``at[k]`` of `n_classes`."""
+        return self.empty(n_classes).add(self, at)
+
+    def subtract(self, other: ExactSums, at: np.ndarray) -> np.ndarray:
+        """Subtract sums; see `Sums.subtract`."""
+        self.add(other, at, -1)
+        return self.without_products().packed < 0
+
+    # --- what models read ---------------------------------------------------------------------
+
+    def class_means(self) -> np.ndarray:
+        """Return the means, each rounded once; NaN for classes without rows."""
+        n = np.where(self.count > 0, self.count, 1)[:, None]
+        return np.where(self.count[:, None] > 0, self.total / n, np.nan)
+
+    def centred(self) -> Sums:
+        """Return the same moments about the means, every scatter and offset rounded once."""
+        quotient, rest = self._whole_means()
+        packed = np.empty(self.packed.shape)
+        self._centre(slice(None), np.arange(self.n_features), packed)
+        n = np.where(self.count > 0, self.count, 1)[:, None]
+        count, origin = self.count.astype(np.float64), quotient.astype(np.float64)
+        return Sums(self.structure, count, count.copy(), origin, rest / n, packed)
+
+    def without_products(self) -> Sums:
+        """Return `centred` without products of different features."""
+        kind = structure_of("diag" if self.structure.per_class else "tied_diag")
+        return self.with_structure(kind).centred()
+
+    def select_scatter(self, groups: slice, features: np.ndarray, out: np.ndarray) -> None:
+        """Write scatters about the means of some groups and features, each entry rounded once."""
+        packed = np.empty((len(out), self.structure.scatter_shape(1, features.size)[1]))
+        self._centre(groups, features, packed)
+        self.structure.select_varying(packed, np.arange(features.size), out)
+
+    def _centre(self, groups: slice, features: np.ndarray, out: np.ndarray) -> None:
+        """Write packed scatters about the means."""
+        classes = groups if self.structure.per_class else slice(None)
+        by_class = (self.total, *self._whole_means())
+        sums = (np.ascontiguousarray(array[classes, features]) for array in by_class)
+        given = self.count[classes], *sums, self.packed[groups]
+        if not self.structure.matrix:
+            centre_squares(*given[:-1], np.ascontiguousarray(given[-1][:, features]), out)
+            return
+        ranges = triangle_ranges(features.size, threads.n_threads())
+        threads.run(lambda first, last: centre_scatter(*given, features, first, last, out), ranges)
+
+    def _whole_means(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the class means, rounded down, and n times what is left."""
+        n = np.where(self.count > 0, self.count, 1)[:, None]
+        return np.divmod(self.total, n)
+
+
+def add_entries(held: np.ndarray, others: np.ndarray, at: np.ndarray, sign: int) -> None:
+    """Add entry k of others to entry ``at[k]`` of an array, or subtract it."""
+    if at.size == len(held) and (at == np.arange(at.size)).all():
+        (np.add if sign > 0 else np.subtract)(held, others, out=held)
+    elif others.nbytes <= _SMALL_STATE and (np.diff(at) > 0).all():
+        held[at] += sign * others
+    else:
+        for entry, k in zip(others, at.tolist(), strict=True):
+            held[k] += sign * entry
+
+
+def triangle_ranges(d: int, n_ranges: int) -> list[tuple[int, int]]:
+    """Cut the rows of a lower triangle into ranges of about as many entries."""
+    edges = np.rint(d * np.sqrt(np.arange(n_ranges + 1) / n_ranges)).astype(int).tolist()
+    return [pair for pair in pairwise(edges) if pair[0] < pair[1]]
+
+
+# --- scatter and variances of all rows together -----------------------------------------------
+
+
+def total_scatter(sums: Sums) -> np.ndarray:
+    """Return the scatter of all rows about their common mean, shape (d, d), from matrices."""
+    count, gaps = between_means(sums)
+    return symmetric(sums.packed.sum(axis=0)) + (gaps.T * count) @ gaps
+
+
+def principal_axes(sums: Sums, n_axes: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the principal axes of all rows, and the sums of squares along them.
+
+    Parameters
+    ----------
+    sums : Sums
+        Sums with matrices.
+    n_axes : int, optional
+        Number of axes; by default all.
+
+    Returns
+    -------
+    squares : ndarray, shape (n_axes,)
+        In falling order.
+    axes : ndarray, shape (n_axes, d)
+        Orthonormal rows; the largest entry of each is positive.
+
+    Raises
+    ------
+    MergeError
+        If sums overflow.
+    InvalidDataError
+        If they underflow.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = total_scatter(sums)
+    if not np.isfinite(total).all():
+        raise MergeError(OVERFLOW)
+    check_underflow(total.diagonal().max(), total)
+    d = len(total)
+    options: dict[str, Any] = {"driver": "evd"}
+    if n_axes is not None:
+        options = {"subset_by_index": (d - n_axes, d - 1)}
+    squares, vectors = threads.call_blas(d, partial(linalg.eigh, lower=True, **options), total)
+    axes = vectors[:, ::-1].T
+    largest = np.abs(axes).argmax(axis=1)
+    signs = np.sign(axes[np.arange(len(axes)), largest])
+    return np.maximum(squares[::-1], 0), axes * signs[:, None]
+
+
+def check_underflow(squares: np.ndarray, products: np.ndarray) -> None:
+    """Raise `InvalidDataError` for features whose products count, and whose squares underflow.
+
+    By the inequality of Cauchy and Schwarz, a feature without squares has no products.
+
+    Parameters
+    ----------
+    squares : ndarray, shape (n_features,) or ()
+        Sums of squares to which the products of the features are compared.
+    products : ndarray, shape (n_features, n)
+    """
+    lost = (squares < _LEAST_VARIANCE) & products.any(axis=1)
+    if lost.any():
+        raise InvalidDataError(
+            f"the squares of feature {lost.argmax()} underflow float64, as its values differ by "
+            f"less than about 1e-154; scale the data up, or the weights"
+        )
+
+
+def total_variance(sums: Sums) -> np.ndarray:
+    """Return the variances of all rows about their common mean, shape (d,)."""
+    count, gaps = between_means(sums)
+    scatter: np.ndarray = _within(sums) + count @ (gaps * gaps)
+    return scatter / np.add.reduce(count)
+
+
+def class_variance(sums: Sums, *, total: bool = False) -> np.ndarray:
+    """Return the variances of each class, or of all rows; one for features without variance.
+
+    As for scikit-learn's `StandardScaler`, that is a variance below what rounding may leave of
+    equal values.
+
+    Parameters
+    ----------
+    sums : Sums
+        Sums with a scatter per class, or, for all rows, of any structure.
+    total : bool
+        The variances of all rows about their mean.
+
+    Returns
+    -------
+    ndarray, shape (n_classes, d), or (1, d)
+    """
+    if total:
+        count = sums.count.sum(keepdims=True)[:, None]
+        variance, mean = total_variance(sums)[None], (sums.count / count) @ sums.mean
+    else:
+        count = np.where(sums.count > 0, sums.count, 1)[:, None]
+        variance, mean = sums.square_sums / count, sums.mean
+    with np.errstate(over="ignore"):
+        bound = count * _EPS * variance + (count * mean * _EPS) ** 2
+    return np.where(variance > bound, variance, 1.0)
+
+
+def pooled_variance(sums: Sums) -> np.ndarray:
+    """Return the variances within classes, pooled, shape (d,).
+
+    They are positive: a feature that varies only between classes gets its variance over all rows,
+    and a constant one gets one.
+    """
+    within = _within(sums) / sums.count.sum()
+    variance = np.where(within > 0, within, total_variance(sums))
+    return np.where(variance > 0, variance, 1.0)
+
+
+def constant_features(sums: Sums) -> np.ndarray:
+    """Return a mask of the features that have one value in all rows, shape (n_features,)."""
+    constant = _within(sums) == 0
+    if np.count_nonzero(constant):
+        _, gaps = _gaps(sums)
+        constant &= (gaps == 0).all(axis=0)
+    return constant
+
+
+def between_means(sums: Sums) -> tuple[np.ndarray, np.ndarray]:
+    """Return the counts of the classes with rows, and their means less the mean of all rows."""
+    count, gaps = _gaps(sums)
+    return count, gaps - (count / np.add.reduce(count)) @ gaps
+
+
+def _gaps(sums: Sums) -> tuple[np.ndarray, np.ndarray]:
+    """Return the counts of the classes with rows, and their means less that of the first."""
+    seen = sums.count > 0
+    origin, offset = sums.origin[seen], sums.offset[seen]
+    return sums.count[seen], (origin - origin[0]) + (offset - offset[0])
+
+
+def _within(sums: Sums) -> np.ndarray:
+    """Return the sums of squares within classes, shape (d,)."""
+    return np.add.reduce(sums.square_sums, axis=0)
