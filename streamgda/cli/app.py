@@ -30,16 +30,9 @@ EXAMPLES: dict[Callable[..., None], str] = {
     info: "streamgda info model.npz",
 }
 # Parameters of Python functions that messages name, and the options that they are here.
-_OPTIONS = {
-    "label": "--labels",
-    "y": "--labels",
-    **{
-        name: f"--{name.replace('_', '-')}"
-        for name in ("features", "drop", "keys", "fill", "reject", "cv", "out", "on_invalid")
-    },
-    "unlabelled": "--unlabelled",
-    "checkpoint": "--checkpoint",
-}
+_NAMES = ("features", "drop", "keys", "fill", "reject", "cv", "out", "on_invalid", "unlabelled")
+_OPTIONS = {name: f"--{name.replace('_', '-')}" for name in _NAMES}
+_OPTIONS |= {"label": "--labels", "y": "--labels"}
 _ACCESS = re.compile("credential|access ?denied|forbidden|endpoint|region", re.IGNORECASE)
 
 app = typer.Typer(

@@ -57,16 +57,15 @@ def demo(*, mnist: Mnist = None, out: Kept = None, json: cli.Json = False) -> No
         if out is not None:
             models[best["model"]].save(folder / "model.npz")
     read = {"rows": train[0].shape[0], "features": train[0].shape[1], "seconds": seconds}
+    screen.show({"read": read, "best": best["model"], "models": figures}, json)
     if json:
-        screen.show({"read": read, "models": figures, "best": best["model"]}, json)
         return
-    screen.say("One pass over the training rows kept the count, mean and scatter of each class:")
-    screen.show(read)
-    screen.say("Three models that were made from these, on test rows that they have not seen:")
-    screen.show_table(tuple(best), [tuple(each.values()) for each in figures])
+    where = out or "demo"
     screen.say("Try next:")
-    for line in next_commands(out):
-        screen.say(f"  {line}")
+    if out is None:
+        screen.say("  streamgda demo --out demo")
+    screen.say(f"  streamgda evaluate {where}/test --model {where}/model.npz")
+    screen.say(f"  streamgda fit {where}/train --kind lda --out lda.npz")
 
 
 def _write(mnist: str | None, folder: Path) -> list[tuple[Any, Any]]:
@@ -85,17 +84,3 @@ def _write(mnist: str | None, folder: Path) -> list[tuple[Any, Any]]:
     datasets.convert(X, y, folder / "train")
     datasets.convert(X_test, y_test, folder / "test")
     return [open_store(folder / "train"), open_store(folder / "test")]
-
-
-def next_commands(out: str | None) -> list[str]:
-    """Return commands to try on the files of the demo, or on a table of one's own."""
-    if out is None:
-        return [
-            "streamgda demo --out demo",
-            "streamgda fit table.csv --labels kind --kind lda --out lda.npz",
-        ]
-    return [
-        f"streamgda info {out}/model.npz",
-        f"streamgda evaluate {out}/test --model {out}/model.npz",
-        f"streamgda fit {out}/train --kind lda --out lda.npz",
-    ]

@@ -12,7 +12,6 @@ from streamgda.cli import options as cli
 from streamgda.cli import screen
 
 _VALUES = 1 << 22  # probabilities at a time
-_MOST_CLASSES = 20  # in a confusion matrix on the screen
 
 
 def evaluate(
@@ -28,17 +27,7 @@ def evaluate(
     """Report accuracy, log-loss, precision and recall of a model on labelled rows."""
     estimator, X, y = cli.open_both(model, data, labels, features)
     figures = report(estimator, X, y, **cli.counting(y, on_invalid, unlabelled))
-    if json:
-        screen.show({"data": data, "model": model, **figures}, json)
-        return
-    classes, confusion = figures.pop("classes"), figures.pop("confusion_matrix")
-    screen.show(figures)
-    names = ("precision", "recall", "f1-score", "support")
-    rows = [[name, *(of[each] for each in names)] for name, of in classes.items()]
-    screen.show_table(("class", *names), rows)
-    if len(classes) <= _MOST_CLASSES:
-        rows = [[name, *counts] for name, counts in zip(classes, confusion, strict=True)]
-        screen.show_table(("true \\ predicted", *classes), rows)
+    screen.show({"data": data, "model": model, **figures}, json)
 
 
 def report(
@@ -78,12 +67,19 @@ def report(
     of = metrics.classification_report(
         truth, predicted, labels=labels, output_dict=True, zero_division=0
     )
+    names, confusion = (
+        [*map(str, labels)],
+        metrics.confusion_matrix(truth, predicted, labels=labels),
+    )
     return {
         "rows": len(truth),
         "accuracy": metrics.accuracy_score(truth, predicted),
         "balanced_accuracy": metrics.balanced_accuracy_score(truth, predicted),
         "largest_class": float(np.unique(truth, return_counts=True)[1].max() / len(truth)),
         "log_loss": loss / len(truth) if math.isfinite(loss) else None,
-        "classes": {str(label): of[str(label)] for label in labels},
-        "confusion_matrix": metrics.confusion_matrix(truth, predicted, labels=labels).tolist(),
+        "classes": [{"label": str(label), **of[str(label)]} for label in labels],
+        "confusion_matrix": [
+            {"true \\ predicted": str(label), **dict(zip(names, counts, strict=True))}
+            for label, counts in zip(labels, confusion.tolist(), strict=True)
+        ],
     }

@@ -21,15 +21,10 @@ Kind = Annotated[
     Literal["qda", "lda", "gnb", "bnb", "gda"],
     typer.Option(help="Estimator: naive Bayes is gnb or bnb, any covariance gda."),
 ]
-Checkpoint = Annotated[
-    str | None, typer.Option(metavar="PATH", help="Keep what is done here, to resume from.")
-]
-MomentsIn = Annotated[
-    str | None, typer.Option(metavar="PATH", help="Saved moments, to which DATA is added.")
-]
-MomentsOut = Annotated[
-    str | None, typer.Option(metavar="PATH", help="Save the moments, for other estimators.")
-]
+_Path = str | None
+Checkpoint = Annotated[_Path, typer.Option(metavar="PATH", help="Keep what is done, to resume.")]
+MomentsIn = Annotated[_Path, typer.Option(metavar="PATH", help="Moments that DATA is added to.")]
+MomentsOut = Annotated[_Path, typer.Option(metavar="PATH", help="Save moments, for other kinds.")]
 
 
 def fit(
@@ -77,7 +72,8 @@ def fit(
             found = estimator.fit(X, y, sample_weight=weight, **reading).moments_
         else:
             about: dict[str, Any] = {"max_memory": max_memory, "checkpoint": checkpoint}
-            about["covariance_type"] = _covariance_type(kind, given)
+            pooled = {"gnb": "diag", "lda": "full" if "priors" in given else "tied"}
+            about["covariance_type"] = pooled.get(kind) or given.get("covariance_type", "full")
             about |= {"sample_weight": weight, "progress": True}
             found = streamgda.accumulate(X, y, **about, **reading)
         moments = found if moments is None else moments + found
@@ -93,12 +89,4 @@ def fit(
     if not (needs_rows and data):
         estimator = estimator.from_moments(moments, **estimator.get_params())
     estimator.save(out)
-    figures = {"out": out, "data": data} | figures | description_of(estimator)
-    screen.show(figures, json) if json else screen.show_saved(figures)
-
-
-def _covariance_type(kind: str, given: dict[str, Any]) -> str:
-    """Return the covariances that an estimator with these parameters is made from."""
-    if kind == "gda":
-        return str(given.get("covariance_type", "full"))
-    return {"gnb": "diag", "lda": "full" if "priors" in given else "tied"}.get(kind, "full")
+    screen.show({"out": out, "data": data} | figures | description_of(estimator), json)

@@ -16,11 +16,7 @@ Path = Annotated[
 
 def info(path: Path, *, json: cli.Json = False) -> None:
     """Describe a saved estimator, moments, zarr rows or predictions, or a table."""
-    figures = describe(path)
-    if json:
-        screen.show({"path": path, **figures}, json)
-        return
-    screen.show_saved(figures)
+    screen.show({"path": path, **describe(path)}, json)
 
 
 def describe(path: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from streamgda.errors import printable
 
+_MOST = 30  # rows of a table that are shown
 _PIPE_WIDTH = 1 << 16  # of tables that go to a program, which are not cut
 
 
@@ -24,23 +25,22 @@ def say(text: str = "") -> None:
 
 
 def show(figures: Mapping[str, Any], as_json: bool = False) -> None:
-    """Write figures to stdout, as a table of names and values or as one JSON object."""
+    """Write figures to stdout: one JSON object, or names with values and tables for people."""
     if as_json:
         print(printable(json.dumps(_finite(figures), indent=2, allow_nan=False, default=str)))
         return
-    flat: list[tuple[str, Any]] = []
+    lines: list[tuple[str, Any]] = []
+    tables: list[list[dict[str, Any]]] = []
     for name, value in figures.items():
+        if isinstance(value, list) and value and isinstance(value[0], Mapping):
+            tables.append(value)
+            continue
         inner = value.items() if isinstance(value, Mapping) else [(name, value)]
-        flat += [(n.replace("_", " "), v) for n, v in inner if v not in (None, "", [], {}, ())]
-    show_table(("", ""), flat, right=False)
-
-
-def show_saved(figures: Mapping[str, Any]) -> None:
-    """Write what is known of a saved object to stdout: figures, and a table of its classes."""
-    classes = figures.get("classes") or []
-    show({name: value for name, value in figures.items() if name != "classes"})
-    if classes:
-        show_table(tuple(classes[0]), [tuple(each.values()) for each in classes], most=50)
+        lines += [(n.replace("_", " "), v) for n, v in inner if v not in (None, "", [], {}, ())]
+    show_table(("", ""), lines, right=False)
+    for rows in tables:
+        columns = list(dict.fromkeys(name for row in rows for name in row))
+        show_table(columns, [[row.get(column, "") for column in columns] for row in rows])
 
 
 def show_table(
@@ -48,7 +48,6 @@ def show_table(
     rows: Sequence[Sequence[Any]],
     *,
     right: bool = True,
-    most: int | None = None,
 ) -> None:
     """Write a table to stdout.
 
@@ -60,8 +59,6 @@ def show_table(
         Cells.
     right : bool
         Right-align all columns but the first.
-    most : int, optional
-        Number of rows that are shown; a line says how many more there are.
     """
     from rich import box  # noqa: PLC0415  (see `options`)
     from rich.table import Table  # noqa: PLC0415
@@ -75,10 +72,10 @@ def show_table(
     )
     for number, column in enumerate(columns):
         table.add_column(str(column), justify="right" if right and number else "left")
-    for row in rows[:most]:
+    for row in rows[:_MOST]:
         table.add_row(*(printable(shown(cell)) for cell in row))
     console.print(table)
-    say(f"and {len(rows) - most:,} more" if most is not None and len(rows) > most else "")
+    say(f"and {len(rows) - _MOST:,} more" if len(rows) > _MOST else "")
 
 
 def shown(value: Any) -> str:

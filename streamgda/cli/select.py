@@ -62,21 +62,11 @@ def select(
     search.fit(X, y, **{n: v for n, v in beside.items() if v is not None}, **reading)
     search.best_estimator_.save(out)
     found = search.cv_results_
-    order = np.argsort(found["rank_test_score"], kind="stable")
+    columns = ("rank_test_score", "params", "mean_test_score", "std_test_score")
+    rows = zip(*(np.asarray(found[name]).tolist() for name in columns), strict=True)
     candidates: list[dict[str, Any]] = [
-        {
-            "rank": int(found["rank_test_score"][c]),
-            **found["params"][c],
-            scoring: float(found["mean_test_score"][c]),
-            "+-": float(found["std_test_score"][c]),
-        }
-        for c in order
+        {"rank": rank, **params, scoring: mean, "+-": std}
+        for rank, params, mean, std in sorted(rows, key=lambda row: row[0])
     ]
-    if json:
-        best = {"params": search.best_params_, "score": search.best_score_}
-        screen.show({"data": data, "out": out, "best": best, "candidates": candidates}, json)
-        return
-    columns = list(dict.fromkeys(name for each in candidates for name in each))
-    shown = [[each.get(name, "") for name in columns] for each in candidates]
-    screen.show_table(columns, shown, most=20)
-    screen.show({"out": out, "model": search.best_estimator_})
+    best = {"params": search.best_params_, "score": search.best_score_}
+    screen.show({"data": data, "out": out, "best": best, "candidates": candidates}, json)

@@ -283,8 +283,9 @@ def test_evaluate_reports_what_scikit_learn_does(
     assert told["accuracy"] == estimator.score(FRAME, Y)
     assert told["log_loss"] == pytest.approx(log_loss(Y, estimator.predict_proba(FRAME)))
     assert told["balanced_accuracy"] == balanced_accuracy_score(Y, predicted)
-    assert told["confusion_matrix"] == confusion_matrix(Y, predicted).tolist()
-    assert told["classes"]["ham"]["support"] == (Y == "ham").sum()
+    counts = [[row[name] for name in NAMES] for row in told["confusion_matrix"]]
+    assert counts == confusion_matrix(Y, predicted).tolist()
+    assert [each["support"] for each in told["classes"]] == [(name == Y).sum() for name in NAMES]
     shown = done(*evaluate)
     assert "spam & [bold]beans" in shown
     assert f"{told['accuracy']:.4g}" in shown
@@ -296,7 +297,7 @@ def test_labels_that_the_model_does_not_know(done: Done, tmp_path: Path) -> None
     convert(X, Y, tmp_path / "rows.zarr")
     told = json.loads(done("evaluate", tmp_path / "rows.zarr", "--model", tmp_path / "m", "--json"))
     assert told["log_loss"] is None
-    assert told["classes"]["ham"]["recall"] == 0
+    assert [each["recall"] for each in told["classes"] if each["label"] == "ham"] == [0]
 
 
 # --- select, convert, info, demo ------------------------------------------------------------------
@@ -320,7 +321,7 @@ def test_select_saves_the_best_of_what_it_shows(
     saved = streamgda.load(tmp_path / "m")
     np.testing.assert_allclose(saved.means_, search.best_estimator_.means_)
     shown = done("select", *words, "--out", tmp_path / "n").splitlines()
-    assert shown[0].split()[:2] == ["rank", "covariance_type"]
+    assert any(line.split()[:2] == ["rank", "covariance_type"] for line in shown)
 
 
 def test_select_keeps_groups_together(done: Done, tmp_path: Path) -> None:
