@@ -20,6 +20,7 @@ import pytest
 import zarr
 from distributed import worker_client
 from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
+from grids import pairs
 from servers import Server, serving
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore
 
@@ -149,7 +150,7 @@ OTHERS = {
     "memmap": lambda place: (np.load(f"{place}/X.npy", mmap_mode="r"), y),
     "array": lambda place: (X, y),
     "frame": lambda place: (pd.DataFrame(X, columns=[*"abcd"]), y),
-    "Parquet": lambda place: open_store(f"{place}/rows.parquet", y="label"),
+    "Parquet": lambda place: open_store(f"{place}/rows.parquet", label="label"),
 }
 DASK = {
     "from_zarr": from_zarr(),
@@ -291,12 +292,15 @@ CONTEXTS = {
 }
 
 
-@every_use
-@pytest.mark.parametrize("name", ["from_zarr", "computed blocks", "frame of Parquet", "zarr"])
-@pytest.mark.parametrize("context", CONTEXTS)
+@pairs(
+    "context, name, use",
+    CONTEXTS,
+    ["from_zarr", "computed blocks", "frame of Parquet", "zarr"],
+    [use.__name__ for use in USES],
+)
 def test_schedulers_and_tasks(client, folder, tmp_path, context, name, use):
     make = DASK.get(name, STORES["zarr of a path"])
-    CONTEXTS[context](client, check, use, make, folder, tmp_path / "found.zarr")
+    CONTEXTS[context](client, check, globals()[use], make, folder, tmp_path / "found.zarr")
 
 
 @every_use

@@ -165,7 +165,8 @@ def _merged(
     n_blocks = len(ends)
     journal = asked.journal("dask", described, "blocks")
     work, n_tasks = _planned(asked, rows, n_blocks)
-    sums, checksums = leaves(_moments_of, work), leaves(checksum)
+    sums = leaves(_moments_of, work)
+    checksums = leaves(checksum) if journal.keeps else lambda start, stop: []
     journal.resume(
         1, lambda start, stop: cluster.compute(*checksums(0, 1), *checksums(start, stop))
     )
@@ -185,10 +186,9 @@ def _merged(
     ):
         while journal.done < n_blocks:
             start, stop = journal.done, min(n_blocks, journal.done + together)
-            wanted = [_added(journal.moments if start else None, sums, start, stop)]
-            if journal.keeps:
-                wanted += [*checksums(start, start + 1), *checksums(stop - 1, stop)]
-            journal.moments, *seen = cluster.compute(*wanted)
+            added = _added(journal.moments if start else None, sums, start, stop)
+            ends_of = [*checksums(start, start + 1), *checksums(stop - 1, stop)]
+            journal.moments, *seen = cluster.compute(added, *ends_of)
             first, last = seen or (0, 0)
             journal.seen.setdefault("first", first)
             journal.advance(stop - 1, stop, last)
