@@ -151,10 +151,6 @@ class InvalidDataError(StreamGDAError, ValueError):
         self.args = (printable(f"{where}: {self}"),)
 
 
-class SparseDataError(InvalidDataError, TypeError):
-    """Sparse rows where dense ones are needed; a TypeError, too, as in scikit-learn."""
-
-
 class InvalidParameterError(StreamGDAError, ValueError, TypeError):
     """A parameter value that is out of range or does not fit the data.
 

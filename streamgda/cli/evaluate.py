@@ -38,7 +38,7 @@ def report(
 
     from streamgda.engine.progress import reporter  # noqa: PLC0415
     from streamgda.errors import InvalidDataError  # noqa: PLC0415
-    from streamgda.rows.labels import are_missing, as_labels  # noqa: PLC0415
+    from streamgda.rows.labels import code, refuse_missing  # noqa: PLC0415
 
     classes, loss, kept = estimator.classes_, 0.0, []
     step = max(1, _VALUES // (len(classes) + X.shape[1]))
@@ -48,11 +48,12 @@ def report(
         for start in range(0, X.shape[0], step):
             stop = min(start + step, X.shape[0])
             proba = estimator.predict_proba(X[start:stop], on_invalid=filling)
-            truth, counted = np.asarray(y[start:stop]), ~np.isnan(proba[:, 0])
-            counted &= ~np.isin(truth, unlabelled or [])
+            given, counted = code(y[start:stop], first_row=start), ~np.isnan(proba[:, 0])
             if on_invalid == "skip":
-                counted &= ~are_missing(truth)
-            truth, proba = as_labels(truth[counted], "y", start), proba[counted]
+                counted &= ~given.missing
+            refuse_missing(given[np.flatnonzero(counted)], "y", start)
+            counted &= ~np.isin(np.asarray(given), unlabelled or [])
+            truth, proba = np.asarray(given[np.flatnonzero(counted)]), proba[counted]
             kept.append((truth, classes[proba.argmax(axis=1)]))
             loss += (
                 metrics.log_loss(truth, proba, labels=classes, normalize=False)

@@ -141,8 +141,7 @@ def open_both(
     import streamgda  # noqa: PLC0415
     from streamgda.errors import FormatError, InvalidDataError  # noqa: PLC0415
     from streamgda.estimators.row_estimator import names_in  # noqa: PLC0415
-    from streamgda.rows import names_of  # noqa: PLC0415
-    from streamgda.rows.names import join_names  # noqa: PLC0415
+    from streamgda.rows.names import join_names, names_of  # noqa: PLC0415
     from streamgda.rows.opening import is_table  # noqa: PLC0415
 
     estimator = streamgda.load(model)

@@ -99,7 +99,7 @@ def convert(
 def _blocks(X: Any, y: Any) -> tuple[int | None, Any, Iterator[dict[str, np.ndarray]]]:
     """Return the number of rows if it is known, names of features or None, and blocks of rows."""
     from streamgda.rows import Rows, as_batches  # noqa: PLC0415
-    from streamgda.rows.sources import Slab  # noqa: PLC0415
+    from streamgda.rows.counting import Slab  # noqa: PLC0415
 
     if y is None and not hasattr(X, "shape"):
         batches = as_batches(X)

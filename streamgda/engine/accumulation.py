@@ -15,8 +15,7 @@ from streamgda.errors import CheckpointError, InvalidParameterError
 from streamgda.moments import ClassMoments, GroupedMoments, Moments, PairwiseMoments, ScaledRows
 from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.feature_maps import Lifting
-from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
-from streamgda.rows.sources import Slab
+from streamgda.rows.counting import CHECK_SUMS, RowRule, Slab
 
 
 @dataclass(frozen=True)

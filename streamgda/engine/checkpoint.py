@@ -28,9 +28,9 @@ from streamgda.errors import (
     MergeError,
 )
 from streamgda.moments import ClassMoments, GroupedMoments, Moments, PairwiseMoments
-from streamgda.rows.arrays import is_masked
+from streamgda.rows.counting import Slab
 from streamgda.rows.names import ATTRIBUTE
-from streamgda.rows.sources import RowSource, Slab
+from streamgda.rows.sources import RowSource, as_array
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime.parameters import as_number, shown
 from streamgda.storage.files import check_place, local_path
@@ -71,7 +71,7 @@ def checksum(slab: Slab) -> int:
     >>> checksum(Slab(X, y)) == checksum(Slab(X, y[::-1]))
     False
     """
-    X = slab.X if isinstance(slab.X, CompressedRows) else np.asanyarray(slab.X)
+    X = as_array(slab.X)
     value = _checksum(X[:: max(1, len(X) // _SAMPLED_ROWS)], len(X))
     for column in slab.beside:
         value = _checksum(np.asanyarray(column), value)
@@ -83,9 +83,6 @@ def _checksum(values: Any, before: int) -> int:
         for array in values.arrays:
             before = _checksum(array, before)
         return before
-    if is_masked(values):
-        before = _checksum(np.ma.getmaskarray(values), before)
-        values = np.ma.filled(values)
     if values.dtype.kind in "biufcmM":
         return zlib.crc32(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data, before)
     text = "\0".join(map(str, values.ravel().tolist()))  # the memory of others holds addresses

@@ -11,7 +11,7 @@ import numpy as np
 
 from streamgda.errors import InvalidParameterError
 from streamgda.rows import Rows, beside
-from streamgda.rows.labels import coded_labels
+from streamgda.rows.labels import code
 from streamgda.rows.sources import RowSource
 from streamgda.runtime.parameters import as_integer, refuse, shown
 
@@ -122,8 +122,7 @@ def _stratified(labels: RowSource, n_folds: int, seed: int) -> np.ndarray:
     >>> _stratified(as_source(np.array([0, 0, 0, 0, 1, 1])), 2, 0)
     array([0, 1, 1, 0, 1, 0])
     """
-    y = coded_labels(labels.whole(), maskable=True)
-    codes = np.unique(np.ma.getdata(y), return_inverse=True)[1]
+    codes = code(labels.whole()).codes
     order = np.lexsort((hashes(0, codes.size, seed), codes))
     folds = np.empty(codes.size, np.int64)
     folds[order] = np.arange(codes.size) % n_folds
@@ -158,8 +157,8 @@ def _folds_of_splitter(
             names, codes = np.unique(groups, return_inverse=True)
             if names.size > 1:  # without a mask of all rows for each group
                 return codes, names.size
-        # Missing labels become any label.
-        y = np.asarray(coded_labels(labels.whole(), maskable=True))
+        coded = code(labels.whole())
+        y = coded.values[coded.codes]  # missing labels become any label
         return _folds_of_pairs(
             cv.split(rows.values if held else range(n_rows), y, groups), cv, n_rows
         )

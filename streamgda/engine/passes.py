@@ -37,11 +37,11 @@ from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.moments import ClassMoments, GroupedMoments, Moments, PairwiseMoments, ScaledRows
 from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.feature_maps import Lifting
-from streamgda.rows import Rows, as_batches, as_source
+from streamgda.rows import Rows, as_batches
 from streamgda.rows.batches import Batches
-from streamgda.rows.invalid_rows import ACCUMULATING, row_rule
+from streamgda.rows.counting import ACCUMULATING, Slab, row_rule
 from streamgda.rows.labels import as_labels
-from streamgda.rows.sources import Slab, placing
+from streamgda.rows.sources import as_source, placing
 from streamgda.runtime.memory import allowed_bytes
 from streamgda.runtime.parameters import refuse
 
@@ -199,6 +199,7 @@ def accumulate_into(
     ClassMoments
         `moments`, or new ones.
     """
+    rows = rows if moments._takes_sparse else rows.dense()
     X = None if options else rows.at_once
     if X is not None:
         y = one_class(X) if rows.y is None else rows.y
@@ -254,6 +255,7 @@ def accumulate_again(
 def _accumulated(asked: Accumulation, rows: Rows) -> Moments:
     """Choose how rows are accumulated: with `_accumulated_batches` the only place that does."""
     moments, rows = asked.empty(), rows.opened()
+    rows = rows if moments._takes_sparse else rows.dense()
     asked = replace(asked, feature_names=rows.X.feature_names)
     if rows.executor == "dask":
         return on_dask().accumulate(asked, rows)

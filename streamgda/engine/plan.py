@@ -16,10 +16,10 @@ from streamgda.errors import MemoryBudgetError
 from streamgda.models.model import scratch_bytes
 from streamgda.moments import GroupedMoments, Moments, group_labels
 from streamgda.moments.covariance_types import Structure
-from streamgda.rows import Rows, as_source
-from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
-from streamgda.rows.labels import coded_classes
-from streamgda.rows.sources import RowSource, Slab
+from streamgda.rows import Rows
+from streamgda.rows.counting import CHECK_SUMS, RowRule, Slab
+from streamgda.rows.labels import NONE
+from streamgda.rows.sources import RowSource, as_source
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes, readable
 
@@ -188,9 +188,9 @@ def plan_labelled(
 
 def distinct_labels(labels: RowSource, rule: RowRule = CHECK_SUMS) -> np.ndarray:
     """Return the different labels of rows that may count, sorted; all of them are read."""
-    classes = np.empty(0, np.int64)
+    classes = NONE
     for slab in Rows(None, labels).slabs(-(-_LABEL_ROWS // labels.unit) * labels.unit):
-        classes = coded_classes(rule.class_labels(slab.y, slab.first_row), classes)[1]
+        classes = rule.class_labels(slab.y, classes, slab.first_row)
     return classes
 
 
@@ -233,11 +233,10 @@ class MomentsBudget:
         most = moments.classes.size + len(slab.y)
         if not grouped and self.needed(moments, most, d) <= self.n_bytes:
             return
-        n_classes = coded_classes(rule.class_labels(slab.y, start), moments.classes)[1].size
+        n_classes = rule.class_labels(slab.y, moments.classes, start).size
         n_groups = 0
         if isinstance(moments, GroupedMoments):
-            groups = group_labels(slab.groups, start)
-            n_groups = coded_classes(groups, moments.groups)[1].size
+            n_groups = group_labels(slab.groups, start, known=moments.groups).values.size
         needed = self.needed(moments, n_classes, d, n_groups)
         if needed > self.n_bytes:
             what = f"{n_groups} groups x {n_classes}" if grouped else f"{n_classes}"

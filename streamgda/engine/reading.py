@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from streamgda.engine.progress import Progress, reporter
-from streamgda.rows import Rows, as_source
-from streamgda.rows.sources import Slab, check_lengths, placing
+from streamgda.rows import Rows
+from streamgda.rows.counting import Slab
+from streamgda.rows.sources import as_source, check_lengths, placing
 from streamgda.rows.targets import RowsWithTargets
 
 

@@ -11,9 +11,10 @@ from streamgda.engine.checkpoint import checksum
 from streamgda.engine.outputs import Output, Scoring
 from streamgda.engine.plan import plan_rows
 from streamgda.engine.reading import on_dask, reading
-from streamgda.rows import Rows, as_source
+from streamgda.rows import Rows
 from streamgda.rows.arrays import as_slab, is_plain
-from streamgda.rows.sources import RowSource, Slab, check_rows
+from streamgda.rows.counting import Slab
+from streamgda.rows.sources import RowSource, as_source, check_rows
 from streamgda.rows.xarray import LabelledRows
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes

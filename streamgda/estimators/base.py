@@ -13,29 +13,24 @@ import numpy as np
 from joblib import hash as hashed  # type: ignore[import-untyped]
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from streamgda import engine
 from streamgda.errors import InvalidDataError, InvalidParameterError, UnsupportedError
 from streamgda.models.covariances import NO_ROWS
 from streamgda.moments import ClassMoments
 from streamgda.moments.feature_maps import Lifting, Transformer
-from streamgda.rows import Rows, as_source
-from streamgda.rows.arrays import CodedLabels, is_masked
-from streamgda.rows.in_memory import SparseRows
-from streamgda.rows.invalid_rows import (
-    CHECK_SUMS,
-    SCORING,
-    RowRule,
-    as_maskable_matrix,
-    as_weights,
-    refuse_sparse,
+from streamgda.rows import Rows
+from streamgda.rows.counting import CHECK_SUMS, SCORING, RowRule, as_matrix, as_weights
+from streamgda.rows.labels import (
+    as_labels,
+    find,
+    with_label,
 )
-from streamgda.rows.labels import coded_labels, find, read_labels, refuse_missing, with_label
 from streamgda.rows.lifted import lifted
 from streamgda.rows.names import restored_names
-from streamgda.rows.sources import RowSource, how_to_count, refuse_shape
-from streamgda.rows.sparse import CompressedRows
+from streamgda.rows.sources import RowSource, as_source, how_to_count, refuse_shape
+from streamgda.rows.sparse import CompressedRows, SparseRows
 from streamgda.runtime.parameters import LEAST, as_number, as_numbers, check_type, refuse, shown
 from streamgda.storage.format import check_whole, pack_labels, unpack_labels
 from streamgda.storage.saved import Saved, State, arrays_within, class_named, nested, restore
@@ -120,14 +115,14 @@ class Answer:
             return self._with_gaps(X, first_row)
         if self.rule is CHECK_SUMS:
             return self._of(self.model, X, first_row)
-        X = as_maskable_matrix(X, sparse=True)
+        X = as_matrix(X, sparse=True)
         bad = self.rule.rows(X)
         if bad.size and self.rule.action == "raise":
             self.rule.refuse(X, int(bad[0]), first_row + int(bad[0]))
         valid = np.ones(X.shape[0], bool)
         valid[bad] = False
         rows = X if not bad.size else X.without(~valid) if type(X) is CompressedRows else X[valid]
-        return self._filled(valid, self._of(self.model, _unmasked(rows), first_row), len(valid))
+        return self._filled(valid, self._of(self.model, rows, first_row), len(valid))
 
     def _of(self, model: Any, X: Any, first_row: int) -> np.ndarray:
         X = X if self.feature_map is None else mapped(X, self.feature_map, first_row)
@@ -143,18 +138,14 @@ class Answer:
 
     def _with_gaps(self, X: Any, first_row: int) -> np.ndarray:
         """Return the results of rows, pattern of gaps by pattern of gaps."""
-        if SparseRows.accepts(X):
-            refuse_sparse(X)
-        X = as_maskable_matrix(X)
-        gaps = self.rule.missing(X) | np.isnan(np.ma.getdata(X))
-        values = np.ma.getdata(X)
+        X = as_matrix(X)
+        gaps, values = self.rule.missing(X) | np.isnan(X), X
         infinite = (np.isinf(values) & ~gaps).any(axis=1)
         bad = infinite | gaps[:, self.model.features].all(axis=1)
         if bad.any() and self.rule.action == "raise":
             row = int(bad.argmax())
             why = (
-                f"Input X contains infinity: row {first_row + row}; gaps are NaN, masked values or "
-                f"nodata"
+                f"Input X contains infinity: row {first_row + row}; gaps are NaN or nodata"
                 if infinite[row]
                 else f"row {first_row + row} of X has no feature that the model uses; "
                 f"on_invalid='fill' gives such rows a result of your own"
@@ -183,15 +174,9 @@ class Answer:
         return {"method": self.method, "model": hashed(contents)}
 
 
-def _unmasked(X: Any) -> Any:
-    return np.ma.getdata(X) if is_masked(X) else X
-
-
 def mapped(X: Any, feature_map: Lifting, first_row: int = 0) -> np.ndarray:
     """Return rows behind a feature map; raise `InvalidDataError` if it makes NaN or infinity."""
-    if SparseRows.accepts(X):
-        refuse_sparse(X)
-    rows = as_maskable_matrix(X)
+    rows = as_matrix(X)
     found: np.ndarray = lifted(rows, feature_map.bound(rows.shape[1]), first_row)[:]
     if not np.isfinite(found).all():
         row = first_row + int((~np.isfinite(found)).any(axis=1).argmax())
@@ -258,6 +243,11 @@ class MomentEstimator(Saved, BaseEstimator):
     _repr_html_ = BaseEstimator._repr_html_  # the diagram of scikit-learn
 
     # --- what subclasses define ---------------------------------------------------------------
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True  # which become dense slab by slab where zeros count
+        return tags
 
     def _covariance_type(self) -> str:
         raise NotImplementedError
@@ -495,7 +485,7 @@ class MomentEstimator(Saved, BaseEstimator):
 
     def _declare(self, classes: Any, moments: ClassMoments) -> bool:
         """Keep the labels that may occur; return True if they are declared for the first time."""
-        labels = np.unique(coded_labels(classes, "classes"))
+        labels = np.unique(as_labels(classes, "classes"))
         if self._declared is not None:
             if labels.dtype.kind == self._declared.dtype.kind and np.array_equal(
                 labels, self._declared
@@ -706,6 +696,8 @@ class MomentEstimator(Saved, BaseEstimator):
         marginal = _is_marginal(given.pop("on_missing", "raise"))
         read = Rows.of(X, actions=SCORING, **given)
         source = validated_rows(self, read.X) if of_features else as_source(read.X)
+        if marginal or answer.feature_map or not getattr(answer.model, "takes_sparse", False):
+            source = Rows(source).dense().X
         rule, value = read.rule, None
         if rule.action == "raise" and fill is not None:
             raise InvalidParameterError(
@@ -784,21 +776,13 @@ class MomentEstimator(Saved, BaseEstimator):
             if isinstance(y, np.ndarray | list | tuple) and np.shape(y)[1:] == (1,):
                 y = np.ravel(y)
             return replace(rows, X=validated_rows(self, X, reset=reset), y=y)
-        if not isinstance(y, np.ndarray):
-            y = read_labels(y, "y") if isinstance(y, list | tuple) else as_source(y, "y").whole()
-        if type(y) is CodedLabels:
-            return replace(rows, X=_validated(self, X, y.codes, reset=reset)[0], y=y)
-        y = y.astype(object) if y.dtype.kind == "T" else y  # unknown to scikit-learn
-        if rule.action == "skip" and np.ndim(y) == 1:
-            labels = coded_labels(y, maskable=True)
-            if is_masked(labels):
-                return replace(rows, X=validated_rows(self, X, reset=reset), y=labels)
-        try:
+        if isinstance(y, np.ndarray) and y.dtype.kind in "biu" and y.ndim == 1:
             X, y = _validated(self, X, y, reset=reset)
-        except (TypeError, ValueError):
-            refuse_missing(np.asarray(y))  # Its error names the row and the remedy.
-            raise
-        return replace(rows, X=X, y=y)
+            return replace(rows, X=X, y=y)
+        if np.shape(y)[1:] == (1,):
+            y = column_or_1d(y, warn=True)
+        labels = rule.labels(y)
+        return replace(rows, X=_validated(self, X, labels.codes, reset=reset)[0], y=labels)
 
     # --- saving -------------------------------------------------------------------------------
 
@@ -917,9 +901,9 @@ def half_life_weights(
 def plain(name: str, value: Any) -> Any:
     """Return a parameter as JSON; raise `InvalidParameterError` for one that no file holds."""
     if isinstance(value, Mapping):  # weights of classes
-        labels = coded_labels([*value], name)
+        labels = as_labels([*value], name)
         numbers = np.asarray([*value.values()], np.float64).tolist()
-        return {"labels": pack_labels(np.asarray(labels)), "weights": numbers}
+        return {"labels": pack_labels(labels), "weights": numbers}
     found = value.tolist() if hasattr(value, "tolist") else value
     found = list(found) if isinstance(found, tuple) else found
     if found is None or isinstance(found, bool | int | float | str | list):
@@ -990,8 +974,6 @@ def _validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
     """Return rows, and labels, that scikit-learn's validation accepts."""
     accepted: dict[str, Any] = {"dtype": "numeric", "ensure_all_finite": False}
     if SparseRows.accepts(X):
-        if not get_tags(estimator).input_tags.sparse:
-            refuse_sparse(X)
         accepted["accept_sparse"] = "csr"
     try:
         found = validate_data(estimator, X, *y, reset=reset, **accepted)

@@ -17,9 +17,10 @@ from streamgda.models.bernoullis import Bernoullis, binarise, ones_of
 from streamgda.models.covariances import Regularisation, check_priors
 from streamgda.moments import ClassMoments
 from streamgda.moments.feature_maps import Binarize, Lifting
-from streamgda.rows import Rows, as_source
-from streamgda.rows.in_memory import SparseRows
-from streamgda.rows.invalid_rows import CHECK_SUMS
+from streamgda.rows import Rows
+from streamgda.rows.counting import CHECK_SUMS
+from streamgda.rows.sources import as_source
+from streamgda.rows.sparse import SparseRows
 from streamgda.runtime.parameters import as_flag, as_number, as_numbers, refuse, shown
 
 _LEAST_ALPHA = 1e-10

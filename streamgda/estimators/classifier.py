@@ -35,12 +35,11 @@ from streamgda.models.covariances import (
 from streamgda.models.gaussians import Gaussians
 from streamgda.models.loo import leave_one_out
 from streamgda.moments import ClassMoments
-from streamgda.rows import Rows, as_source
-from streamgda.rows.arrays import SKIP_OR_FILL
-from streamgda.rows.invalid_rows import CHECK_SUMS, as_matrix, labels_to_count
-from streamgda.rows.labels import as_labels, coded_labels, find, label_of_none, without_mask
+from streamgda.rows import Rows
+from streamgda.rows.counting import CHECK_SUMS, SKIP_OR_FILL, Slab, as_matrix
+from streamgda.rows.labels import as_labels, find, label_of_none
 from streamgda.rows.lifted import lifted
-from streamgda.rows.sources import Slab, check_lengths
+from streamgda.rows.sources import as_source, check_lengths
 from streamgda.runtime.memory import allowed_bytes, readable, spare_memory
 from streamgda.runtime.parameters import (
     BELOW_ONE,
@@ -239,10 +238,10 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         if isinstance(rows.y, np.ndarray) and rows.y.ndim == 2:
             rows = replace(rows, y=np.ravel(rows.y))
         opened = rows.opened()
-        labels = rule.as_labels(opened.y.whole())
-        check_lengths(as_source(predicted), as_source(np.asarray(labels), "y"))
+        labels = rule.labels(opened.y.whole())
+        check_lengths(as_source(predicted), as_source(labels, "y"))
         weight = None if opened.weight is None else opened.weight.whole()
-        counts, weights, _ = labels_to_count(labels, weight, rule)
+        counts, weights, _ = rule.labels_to_count(labels, weight)
         codes = find(predicted, self.classes_)
         bad = np.flatnonzero(counts & (codes < 0))
         if bad.size and rule.action == "raise":
@@ -254,7 +253,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         counts &= codes >= 0
         if not counts.any():
             raise InvalidDataError(NO_ROWS)
-        right = find(without_mask(labels)[counts], self.classes_) == codes[counts]
+        right = find(labels[counts], self.classes_) == codes[counts]
         return float(np.average(right, weights=weights[counts] if weights.size else None))
 
     def calibrate(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -302,9 +301,9 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         True
         """
         joint = np.asarray(as_source(self.predict_joint_log_proba(X)).whole())
-        labels = coded_labels(as_source(y, "y").whole())
-        check_lengths(as_source(joint), as_source(np.asarray(labels), "y"))
-        codes = _codes(np.asarray(labels), self.classes_)
+        labels = as_labels(y)
+        check_lengths(as_source(joint), as_source(labels, "y"))
+        codes = _codes(labels, self.classes_)
         weights = np.ones(codes.size)
         if sample_weight is not None:
             weights = np.asarray(as_source(sample_weight, "sample_weight").whole(), float)
@@ -767,7 +766,7 @@ class GaussianClassifier(MomentClassifier):
         """Return the numbers of the classes of rows."""
         check_is_fitted(self)
         source = as_source(Rows.of(X).X)
-        labels = np.asarray(coded_labels(as_source(source.laid_out(y, "y"), "y").whole()))
+        labels = as_labels(as_source(source.laid_out(y, "y"), "y").whole())
         check_lengths(source, as_source(labels, "y"))
         return _codes(labels, self.classes_)
 

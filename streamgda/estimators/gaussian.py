@@ -45,11 +45,11 @@ from streamgda.models.sampling import Sampler, codes_to_sample, sample
 from streamgda.moments import ClassMoments
 from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.grouped import OtherParts
-from streamgda.rows import Rows, as_source
-from streamgda.rows.invalid_rows import as_matrix, as_weights, rows_to_count
-from streamgda.rows.labels import coded_labels, find, with_label
+from streamgda.rows import Rows
+from streamgda.rows.counting import Slab, as_matrix, as_weights
+from streamgda.rows.labels import as_labels, find, with_label
 from streamgda.rows.lifted import lifted
-from streamgda.rows.sources import RowSource, check_lengths
+from streamgda.rows.sources import RowSource, as_source, check_lengths
 from streamgda.runtime.parameters import BELOW_ONE, as_flag, as_number, refuse, shown
 from streamgda.storage.saved import State, state_of
 
@@ -188,8 +188,8 @@ class GaussianClassifier(MomentClassifier):
             raise InvalidParameterError(
                 "covariance_estimator takes no sample_weight; leave out one of them"
             )
-        X, labels = as_matrix(source.whole()), rows.rule.as_labels(rows.y)
-        X, labels, *_ = rows_to_count(X, labels, None, rows.rule)
+        X, y, *_ = rows.rule.counted(Slab(source.whole(), rows.y))
+        labels = np.asarray(y)
         X = np.asarray(lifted(X, moments._lifting))
         X = X if X.dtype.kind == "f" else X.astype(np.float64)
         of_classes = [_found_by(estimator, X[labels == label]) for label in moments.classes]
@@ -911,7 +911,7 @@ class GaussianClassifier(MomentClassifier):
 
     def _codes_of_fit(self, rows: Rows, count: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the codes and weights of rows, which could be those of the fit."""
-        labels, weights = coded_labels(rows.y.whole()), None
+        labels, weights = as_labels(rows.y.whole()), None
         check_lengths(rows.X, as_source(labels, "y"))
         codes = find(labels, self.classes_)
         if rows.weight is not None:

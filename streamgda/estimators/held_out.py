@@ -13,11 +13,10 @@ from streamgda.engine.reading import in_process, reading
 from streamgda.errors import InvalidDataError
 from streamgda.estimators.row_estimator import Scorer, validate_rows
 from streamgda.models.calibration import N_SUMS, SHARPNESS, likelihoods
-from streamgda.rows import Rows, as_source
-from streamgda.rows.arrays import SKIP_OR_FILL
-from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule, labels_to_count
-from streamgda.rows.labels import expected_codes, find, label_of_none, without_mask
-from streamgda.rows.sources import Slab
+from streamgda.rows import Rows
+from streamgda.rows.counting import CHECK_SUMS, SKIP_OR_FILL, RowRule, Slab
+from streamgda.rows.labels import check_expected, find, label_of_none
+from streamgda.rows.sources import as_source
 from streamgda.runtime import threads
 
 _BLOCK_ELEMENTS = 1 << 15  # scores that stay in the cache while their powers are summed
@@ -59,8 +58,8 @@ class Scored(NamedTuple):
         InvalidDataError
             For invalid rows that count, if the rule raises an error for them.
         """
-        first_row, labels = slab.first_row, rule.as_labels(slab.y, slab.first_row)
-        counts, weights, _ = labels_to_count(labels, slab.weight, rule, first_row)
+        first_row, labels = slab.first_row, rule.labels(slab.y, first_row=slab.first_row)
+        counts, weights, _ = rule.labels_to_count(labels, slab.weight, first_row)
         if invalid is not None:
             bad = counts & invalid
             if bad.any() and rule.action == "raise":
@@ -73,11 +72,12 @@ class Scored(NamedTuple):
             counts &= ~invalid
         numbers = np.flatnonzero(counts)
         weights = weights[numbers] if weights.size else np.ones(numbers.size)
-        return cls(slab.X[numbers], without_mask(labels)[numbers], weights, numbers, first_row)
+        return cls(slab.X[numbers], labels[numbers], weights, numbers, first_row)
 
     def codes(self, classes: np.ndarray) -> np.ndarray:
         """Return the codes of the labels; raise `InvalidDataError` for others than `classes`."""
-        return expected_codes(self.labels, classes, self.first_row, self.numbers)
+        check_expected(self.labels, classes, self.first_row, self.numbers)
+        return find(self.labels, classes)
 
 
 def scored_rows(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -44,22 +43,22 @@ from streamgda.models.shrinkage import TWO_PASSES
 from streamgda.moments import ClassMoments
 from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.feature_maps import Lifting
-from streamgda.rows import Rows, as_source
+from streamgda.rows import Rows
 from streamgda.rows.arrays import read_only
-from streamgda.rows.invalid_rows import CHECK_SUMS, SCORING, as_weights
+from streamgda.rows.counting import CHECK_SUMS, SCORING, Slab, as_weights
 from streamgda.rows.labels import (
     as_labels,
     as_objects,
-    coded_labels,
-    encode,
-    expected_codes,
+    check_expected,
+    code,
     find,
     join_labels,
     label_of_none,
+    refuse_missing,
     sorted_labels,
 )
 from streamgda.rows.names import ATTRIBUTE, Names, restored_names
-from streamgda.rows.sources import Slab, check_lengths, how_to_count
+from streamgda.rows.sources import as_source, check_lengths, how_to_count
 from streamgda.runtime.interruption import Lock
 from streamgda.runtime.memory import readable, spare_memory
 from streamgda.runtime.parameters import LEAST, as_integer, as_number, as_numbers, check_type, shown
@@ -183,13 +182,6 @@ class MomentEstimator(RowEstimator):
 
     def _covariance_type(self) -> str:
         raise NotImplementedError
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        with contextlib.suppress(InvalidParameterError):  # which `fit` raises
-            lifting = getattr(self, "feature_map", None) is not None
-            tags.input_tags.sparse = not (structure_of(self._covariance_type()).matrix or lifting)
-        return tags
 
     def _kept(self) -> dict[str, Any]:
         """Return the parameters of the moments to keep; refuse parameters that do not work."""
@@ -1222,7 +1214,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         rows = replace(rows, y=y, weight=sample_weight)
         hits = total = 0.0
         for scored in _predictions(self, rows, max_memory):
-            classes = encode(scored.labels, self.classes_)[1]
+            classes = join_labels(self.classes_, scored.labels.values)
             right = find(scored.labels, classes) == find(scored.scores, classes)
             hits += float((right * scored.weights).sum())
             total += float(scored.weights.sum())
@@ -1366,7 +1358,10 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         }
         rows = Rows.of(X, y, actions=SCORING, **reading).opened()
         check_lengths(rows.X, rows.y)
-        codes = expected_codes(coded_labels(rows.y.whole()), self.classes_)
+        labels = code(rows.y.whole())
+        refuse_missing(labels)
+        check_expected(labels, self.classes_)
+        codes = find(labels, self.classes_)
         return self._scored(method, X, scoring, codes=codes)
 
     @takes(Comparing)

@@ -22,11 +22,10 @@ from streamgda.models.leave_one_out import GaussianLeaveOneOut
 from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.feature_maps import Binarize, Lifting
 from streamgda.moments.sums import total_variance
-from streamgda.rows import Rows, as_source
-from streamgda.rows.arrays import is_masked
-from streamgda.rows.in_memory import SparseRows, as_array
-from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule, as_maskable_matrix
-from streamgda.rows.sparse import CompressedRows
+from streamgda.rows import Rows
+from streamgda.rows.counting import CHECK_SUMS, RowRule, as_matrix
+from streamgda.rows.sources import as_array, as_source
+from streamgda.rows.sparse import CompressedRows, SparseRows
 from streamgda.runtime.parameters import as_flag, as_number, as_numbers, refuse, shown
 from streamgda.storage.saved import State, arrays_within, nested, restore
 
@@ -525,25 +524,25 @@ def _ignored(rows: Rows) -> np.ndarray | None:
     """Return which rows surely do not count, by labels and weights in memory; None for none."""
     n_rows, y, rule = rows.X.shape[0], rows.y, rows.rule
     ignored = np.zeros(() if math.isnan(n_rows) else int(n_rows), bool)
-    held = isinstance(rows.weight, np.ndarray | list | tuple) and not is_masked(rows.weight)
+    held = isinstance(rows.weight, np.ndarray | list | tuple)
     if held or getattr(rows.weight, "in_memory", False):
         weights = as_array(rows.weight, "sample_weight")
         if weights.dtype.kind in "biuf" and weights.shape == ignored.shape:
             ignored = ignored | (weights == 0)
     if rule.unlabelled is not None and isinstance(y, np.ndarray) and y.shape == ignored.shape:
-        ignored = ignored | ~rule.labelled(rule.as_labels(y))
+        ignored = ignored | ~rule.labelled(rule.labels(y))
     return ignored if ignored.any() else None
 
 
 def _binarised(
     X: Any, first_row: int, threshold: float | None, rule: RowRule, ignored: np.ndarray | None
 ) -> Any:
-    """Return binarised rows; zeros for those to be ignored, and invalid ones masked or as NaN."""
+    """Return binarised rows; zeros for those to be ignored, and NaN for invalid ones."""
     if ignored is not None:
         X = _with_zeros(X, ignored[first_row : first_row + X.shape[0]])
     if rule is CHECK_SUMS:
         return binarise(X, threshold, first_row)
-    X = as_maskable_matrix(X, sparse=True)
+    X = as_matrix(X, sparse=True)
     invalid = np.zeros(X.shape[0], bool)
     invalid[rule.rows(X)] = True
     if not invalid.any():
@@ -551,7 +550,7 @@ def _binarised(
     ones = binarise(_with_zeros(X, invalid), threshold, first_row)
     if type(ones) is CompressedRows:
         return ones.with_values(np.where(ones.entries_of(invalid), np.nan, ones.values))
-    return np.ma.array(ones, mask=np.broadcast_to(invalid[:, None], ones.shape))
+    return np.where(invalid[:, None], np.float32(np.nan), ones)
 
 
 def _with_zeros(X: Any, rows: np.ndarray) -> Any:
@@ -560,5 +559,4 @@ def _with_zeros(X: Any, rows: np.ndarray) -> Any:
         return X.without(rows)
     if not isinstance(X, np.ndarray):
         return X
-    values = np.where(rows[:, None], X.dtype.type(0), np.ma.getdata(X))
-    return np.ma.array(values, mask=np.ma.getmaskarray(X) & ~rows[:, None])
+    return np.where(rows[:, None], X.dtype.type(0), X)

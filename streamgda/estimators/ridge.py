@@ -35,9 +35,10 @@ from streamgda.models.ridge import Columns, RidgeModel
 from streamgda.moments import ClassMoments, GroupedMoments
 from streamgda.moments.feature_maps import Lifting
 from streamgda.moments.grouped import each_held_out
-from streamgda.rows import Rows, as_source
-from streamgda.rows.labels import coded_labels, find
+from streamgda.rows import Rows
+from streamgda.rows.labels import as_labels, find
 from streamgda.rows.names import feature_numbers
+from streamgda.rows.sources import as_source
 from streamgda.rows.targets import targets_of
 from streamgda.runtime.parameters import as_flag, as_numbers, check_type, refuse, shown
 from streamgda.storage.format import check_array, check_whole
@@ -710,7 +711,7 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
             present = count > 0
             factors = count.sum() / (present.sum() * np.where(present, count, 1.0))
         else:
-            labels = np.asarray(coded_labels([*self.class_weight], "class_weight"))
+            labels = as_labels([*self.class_weight], "class_weight")
             codes = find(labels, moments.classes)
             if (codes < 0).any():
                 raise InvalidParameterError(

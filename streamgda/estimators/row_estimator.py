@@ -16,26 +16,16 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from streamgda import engine
 from streamgda.engine.checkpoint import fingerprint_method
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.models.marginals import CACHE_BYTES, Marginals
-from streamgda.rows import Rows, as_source
-from streamgda.rows.arrays import CodedLabels, is_masked, is_plain, unmasked
-from streamgda.rows.in_memory import SparseRows
-from streamgda.rows.invalid_rows import (
-    CHECK_SUMS,
-    SCORING,
-    Filled,
-    GapRule,
-    RowRule,
-    refuse_sparse,
-)
+from streamgda.models.marginals import CACHE_BYTES, Filled, GapRule, Marginals
+from streamgda.rows import Rows
+from streamgda.rows.arrays import is_plain
+from streamgda.rows.counting import CHECK_SUMS, SCORING, RowRule
 from streamgda.rows.labels import (
-    coded_labels,
-    read_labels,
-    refuse_missing,
     with_label,
 )
 from streamgda.rows.names import Names
-from streamgda.rows.sources import RowSource, refuse_shape
+from streamgda.rows.sources import RowSource, as_source, refuse_shape
+from streamgda.rows.sparse import SparseRows
 from streamgda.runtime.parameters import as_numbers, refuse, shown
 from streamgda.storage.saved import Saved
 
@@ -277,6 +267,11 @@ class RowEstimator(Saved, BaseEstimator):
     n_features_in_: int
     _repr_html_ = BaseEstimator._repr_html_  # the diagram of scikit-learn
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True  # which become dense slab by slab where zeros count
+        return tags
+
     def _scorer(self, method: str, **options: Any) -> Scorer:
         """Return a method, with its options, as a function of blocks of rows.
 
@@ -330,26 +325,13 @@ class RowEstimator(Saved, BaseEstimator):
                 self.n_features_in_ = X.shape[1]
                 self.__dict__.pop("feature_names_in_", None)
             return rows
-        if not isinstance(y, np.ndarray):
-            y = read_labels(y, "y") if isinstance(y, list | tuple) else as_source(y, "y").whole()
-        if type(y) is CodedLabels:  # they are checked where rows are summed
-            return replace(rows, X=_validate(self, X, y.codes, reset=reset)[0], y=y)
-        y = y.astype(object) if y.dtype.kind == "T" else y  # unknown to scikit-learn
-        missing = None
-        if rule.action == "skip" and np.ndim(y) == 1:
-            labels = coded_labels(y, maskable=True)
-            if is_masked(labels):
-                y, missing = np.asarray(labels), np.ma.getmaskarray(labels)
-        else:
-            y = unmasked(y, "y")
-        # Values are checked where they are summed: values that are not finite make such sums.
-        try:
+        if isinstance(y, np.ndarray) and y.dtype.kind in "biu" and y.ndim == 1:
             X, y = _validate(self, X, y, reset=reset)
-        except (TypeError, ValueError):
-            if missing is None:
-                refuse_missing(np.asarray(y))  # its error names the row and the remedy
-            raise
-        return replace(rows, X=X, y=y if missing is None else np.ma.array(y, mask=missing))
+            return replace(rows, X=X, y=y)
+        if np.shape(y)[1:] == (1,):
+            y = column_or_1d(y, warn=True)
+        labels = rule.labels(y)
+        return replace(rows, X=_validate(self, X, labels.codes, reset=reset)[0], y=labels)
 
     def _scored(self, method: str, X: Any, scoring: Any, **options: Any) -> Any:
         """Score rows by a method with options of its own."""
@@ -365,6 +347,9 @@ class RowEstimator(Saved, BaseEstimator):
         on_missing = scoring.pop("on_missing", _GAPS.get(method, "raise"))
         read = Rows.of(X, actions=SCORING, **scoring)
         rows = validate_rows(self, read.X) if scorer.of_features else as_source(read.X)
+        model = scorer.model
+        if not getattr(model, "_takes_sparse", False) or model.feature_map is not None:
+            rows = Rows(rows).dense().X
         filling = scorer.filling(read.rule, fill, on_missing)
         scores = filling.score(rows, out, **planned)
         single = scorer.single and out is None and rows.dtype == np.float32
@@ -410,11 +395,9 @@ def validate_rows(estimator: Any, X: Any, *, reset: bool = False) -> Any:
 
 
 def _validate(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
-    """Return rows, and labels, that scikit-learn's validation accepts; refuse other sparse ones."""
+    """Return rows, and labels, that scikit-learn's validation accepts."""
     accepted = {"dtype": "numeric", "ensure_all_finite": False}
     if SparseRows.accepts(X):
-        if not get_tags(estimator).input_tags.sparse:
-            refuse_sparse(X)
         accepted["accept_sparse"] = "csr"
     try:
         return validate_data(estimator, X, *y, reset=reset, **accepted)

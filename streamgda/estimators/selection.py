@@ -39,9 +39,10 @@ from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.feature_maps import Lifting
 from streamgda.moments.grouped import each_held_out
 from streamgda.rows import Rows
+from streamgda.rows.counting import Slab
 from streamgda.rows.labels import find
 from streamgda.rows.lifted import lifted
-from streamgda.rows.sources import RowSource, Slab, placing
+from streamgda.rows.sources import RowSource, placing
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes
 from streamgda.runtime.parameters import as_flag, as_integer, refuse, shown
@@ -557,7 +558,7 @@ class _Scores:
 
     def _counted(self, slab: Slab) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return rows, codes of their classes, folds and weights."""
-        X, labels, weights, numbers, _ = self.rows.rule.counted(slab)
+        X, labels, weights, numbers, _ = self.rows.rule.counted(slab, self.classes)
         at: Any = slice(None) if numbers is None else numbers
         codes = find(labels, self.classes)
         weights = weights if weights.size else np.ones(codes.size)

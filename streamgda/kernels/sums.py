@@ -5,24 +5,10 @@ Counts, means and scatters are merged by the formula of Chan, Golub and LeVeque.
 """
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from streamgda.kernels import inline_kernel, kernel
 
 WORD = 8  # bytes
-_ONE, _ODD = np.uint64(1), np.uint64(0x9E3779B97F4A7C15)
-
-
-@kernel
-def all_within(labels, low, n):
-    """Return True if all labels are among the n whole numbers from `low` on."""
-    signs = 0
-    for r in range(labels.shape[0]):
-        at = labels[r] - low
-        signs |= at | (n - 1 - at)
-    return signs >= 0
 
 
 @kernel
@@ -34,82 +20,6 @@ def encode_labels(labels, low, table, codes):
             return False
         codes[r] = table[at]
     return True
-
-
-@intrinsic
-def address_of(typing, memory):
-    """Return the address of the first byte of an array."""
-
-    def generate(context, builder, signature, arguments):
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        return builder.ptrtoint(array.data, ir.IntType(64))
-
-    return types.int64(memory), generate
-
-
-@intrinsic
-def word_at(typing, address):
-    """Return the 64-bit word that starts at an address, which need not be aligned."""
-
-    def generate(context, builder, signature, arguments):
-        word = ir.IntType(64)
-        return builder.load(builder.inttoptr(arguments[0], word.as_pointer()), align=1)
-
-    return types.uint64(types.int64), generate
-
-
-@kernel
-def number_entries(memory, offsets, n_known, table, found, codes):
-    """Write the number of each entry among the different ones; return how many these are.
-
-    Entry r is ``memory[offsets[r]:offsets[r + 1]]``. Different ones are numbered as they first
-    appear, after those that are known. In `found`, number k has its entry in ``found[0, k]``, the
-    address and the size of that in ``found[1:3, k]``, its last word in ``found[3, k]``, and its
-    place in `table` in ``found[4, k]``. The size of `table`, whose other entries are zero, is a
-    power of two; at least one is left.
-    """
-    bits = 64
-    while table.shape[0] >> (64 - bits) > 1:
-        bits -= 1
-    shift, last_place = np.uint64(bits), np.uint64(table.shape[0] - 1)
-    base, n_different = address_of(memory), n_known
-    entries, starts, sizes, words, places = found[0], found[1], found[2], found[3], found[4]
-    stop = base + offsets[0]
-    for r in range(codes.shape[0]):
-        start, stop = stop, base + offsets[np.uint64(r + 1)]
-        size, end = stop - start, stop - WORD
-        if size >= WORD:
-            word = word_at(end)
-        elif end >= base:  # the bytes before the entry are shifted out
-            word = (word_at(end) >> np.uint64(8)) >> np.uint64(56 ^ (8 * size))
-        else:
-            word = np.uint64(0)
-            for i in range(size):
-                word |= np.uint64(memory[np.uint64(start - base + i)]) << np.uint64(8 * i)
-        value, at = (word ^ np.uint64(size)) * _ODD, start
-        while at < end:
-            value = (value ^ word_at(at)) * _ODD
-            at += WORD
-        place = value >> shift
-        while True:  # linear probing
-            number = np.int64(table[place]) - 1
-            k = np.uint64(number)
-            if number < 0:
-                number, k = n_different, np.uint64(n_different)
-                entries[k], starts[k], sizes[k], words[k] = r, start, size, np.int64(word)
-                places[k] = np.int64(place)
-                n_different += 1
-                table[place] = n_different
-                break
-            if words[k] == np.int64(word) and sizes[k] == size:
-                at, apart = start, starts[k] - start
-                while at < end and word_at(at) == word_at(at + apart):
-                    at += WORD
-                if at >= end:
-                    break
-            place = (place + _ONE) & last_place
-        codes[r] = number
-    return n_different
 
 
 @kernel

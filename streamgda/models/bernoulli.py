@@ -16,7 +16,7 @@ from streamgda.moments.feature_maps import Lifting
 from streamgda.moments.roots import Answers, LinearFunctions
 from streamgda.moments.sums import ExactSums
 from streamgda.rows.arrays import as_kernel_rows
-from streamgda.rows.invalid_rows import all_finite, as_matrix, refuse_not_finite
+from streamgda.rows.counting import all_finite, as_matrix, refuse_not_finite
 from streamgda.rows.sparse import CompressedRows
 from streamgda.storage.format import check_array, check_number
 

@@ -12,8 +12,7 @@ from streamgda.errors import InvalidDataError
 from streamgda.models.covariances import check_priors
 from streamgda.models.scoring import ClassModel, as_csr
 from streamgda.moments import ClassMoments
-from streamgda.rows.arrays import is_masked
-from streamgda.rows.invalid_rows import as_maskable_matrix, refuse_not_finite
+from streamgda.rows.counting import as_matrix, refuse_not_finite
 from streamgda.rows.sparse import CompressedRows
 
 
@@ -28,8 +27,7 @@ def binarise(X: Any, threshold: float | None, first_row: int = 0, marked: Any = 
     first_row : int
         Number of the first row in a larger array, from which errors count.
     marked : number, optional
-        Value of missing measurements: these, NaN and infinity, and masked values, become NaN
-        instead of an error.
+        Value of missing measurements: these, NaN and infinity become NaN instead of an error.
 
     Returns
     -------
@@ -41,13 +39,13 @@ def binarise(X: Any, threshold: float | None, first_row: int = 0, marked: Any = 
         For NaN and infinity, without a threshold for anything but zeros and ones, and with a
         negative threshold for sparse rows.
     """
-    X = as_maskable_matrix(X, sparse=True)
+    X = as_matrix(X, sparse=True)
     is_sparse, found = type(X) is CompressedRows, None
-    values = X.values if is_sparse else np.ma.getdata(X)
+    values = X.values if is_sparse else X
     bad = ~np.isfinite(values) if values.dtype.kind == "f" else np.zeros((), bool)
     if marked is not None:
-        bad = bad | np.equal(values, marked) | (np.ma.getmaskarray(X) if is_masked(X) else False)
-    elif bad.any() or is_masked(X):
+        bad = bad | np.equal(values, marked)
+    elif bad.any():
         refuse_not_finite(X, first_row)
     if is_sparse and threshold is not None and threshold < 0:
         raise InvalidDataError(

@@ -27,7 +27,7 @@ from streamgda.moments.fourth import TOTAL
 from streamgda.moments.roots import LinearFunctions
 from streamgda.moments.sums import class_variance
 from streamgda.rows.arrays import as_kernel_rows
-from streamgda.rows.invalid_rows import as_matrix
+from streamgda.rows.counting import as_matrix
 from streamgda.rows.labels import as_labels, find
 from streamgda.runtime.parameters import as_integer, as_numbers, check_type, shown
 from streamgda.storage.format import check_array, check_number

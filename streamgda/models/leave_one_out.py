@@ -49,7 +49,7 @@ from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.adding import in_class_order
 from streamgda.moments.roots import Distances, LinearFunctions, MatrixDistances, among, rank_limit
 from streamgda.moments.sums import total_variance
-from streamgda.rows.invalid_rows import all_finite
+from streamgda.rows.counting import all_finite
 from streamgda.runtime import lapack, threads
 
 ROUNDING = 1e-13  # largest change of a distance, as a share of it, that rounding exceeds

@@ -20,14 +20,14 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
-from streamgda.errors import UnsupportedError
-from streamgda.rows.invalid_rows import GapRule
+from streamgda.errors import InvalidDataError, UnsupportedError
+from streamgda.rows.counting import RowRule, as_matrix
 from streamgda.runtime import threads
 
 CACHE_BYTES = 1 << 26  # of models that are kept for the patterns of further rows
@@ -89,7 +89,7 @@ class Marginals:
 
     def __call__(self, X: Any, first_row: int = 0, **of_rows: np.ndarray) -> np.ndarray:
         """Return the results of all rows."""
-        gaps, values = self.rule.missing(X), np.ma.getdata(X)
+        gaps, values = self.rule.missing(X), X
         patterns, numbers = np.unique(np.packbits(gaps, axis=1), axis=0, return_inverse=True)
         out: Any = self._of(values[:0], np.zeros(gaps.shape[1], bool), of_rows, slice(0))
         out = np.empty((len(values), *out.shape[1:]), out.dtype)
@@ -156,3 +156,90 @@ def filled(model: Any, rows: np.ndarray, observed: np.ndarray, posterior: np.nda
         shifts = (out[:, at] - means[k, at]) @ regressions[group].T
         out[:, others] += posterior[:, k, None] * shifts
     return out
+
+
+@dataclass(frozen=True, eq=False)
+class GapRule(RowRule):
+    """Rule for rows that may lack features: NaN and `nodata` are gaps.
+
+    A row is invalid if it holds infinity, or none of the features that are used.
+
+    Attributes
+    ----------
+    used : ndarray of int
+        Numbers of these features.
+    """
+
+    used: Any = None
+
+    def missing(self, X: np.ndarray) -> np.ndarray:
+        """Return a boolean array that is True for the gaps."""
+        return super().missing(X) | np.isnan(X)
+
+    def rows(self, X: Any) -> np.ndarray:
+        """Return the numbers of the invalid rows, in order."""
+        gaps = self.missing(X)
+        return np.flatnonzero(np.isinf(X).any(axis=1) | gaps[:, self.used].all(axis=1))
+
+    def refuse(self, X: Any, at: int, row: int) -> NoReturn:
+        """Raise `InvalidDataError` for the invalid row ``X[at]``, naming its number `row`."""
+        infinite = np.isinf(X[at])
+        if infinite.any():
+            column = int(infinite.argmax())
+            raise InvalidDataError(
+                f"Input X contains infinity: row {row}, column {column}; gaps are NaN or nodata",
+                *("X", row, column),
+            )
+        raise InvalidDataError(
+            f"row {row} of X has no feature that the model uses; on_invalid='fill' gives such rows "
+            f"a result of your own",
+            *("X", row),
+        )
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A function of rows whose invalid rows get a fill value, or are an error.
+
+    Attributes
+    ----------
+    function : callable
+        Called as ``function(rows, first_row)`` with valid rows; returns an array with one entry
+        for each row. It raises `InvalidDataError` for rows with NaN or infinity.
+    rule : RowRule
+        Which rows are invalid. If its action is ``"raise"``, they are an error.
+    value : ndarray, shape ()
+        The fill value, in the type of the result.
+    of_rows : dict of str to ndarray
+        Keywords of the function with an entry for each row of the whole array.
+    """
+
+    function: Callable[..., np.ndarray]
+    rule: RowRule
+    value: np.ndarray
+    of_rows: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def __call__(self, X: Any, first_row: int = 0) -> np.ndarray:
+        """Return the results of all rows."""
+        X = as_matrix(X, first_row, sparse=not isinstance(self.rule, GapRule))
+        given = {name: v[first_row : first_row + X.shape[0]] for name, v in self.of_rows.items()}
+        bad = self.rule.rows(X)
+        if bad.size and self.rule.action == "raise":
+            self.rule.refuse(X, int(bad[0]), first_row + int(bad[0]))
+        if not bad.size:
+            return self.function(X, first_row, **given).astype(self.value.dtype, copy=False)
+        valid = np.ones(X.shape[0], bool)
+        valid[bad] = False
+        rows, given = X[np.flatnonzero(valid)], {name: v[valid] for name, v in given.items()}
+        try:
+            scores = self.function(rows, 0, **given).astype(self.value.dtype, copy=False)
+        except InvalidDataError as error:
+            if error.row is None:
+                raise
+            row = first_row + int(np.flatnonzero(valid)[error.row])
+            raise InvalidDataError(
+                str(error).replace(f"row {error.row}", f"row {row}"), error.array, row, error.column
+            ) from None
+        result = np.full((valid.size, *scores.shape[1:]), self.value, self.value.dtype)
+        result[valid] = scores
+        return result

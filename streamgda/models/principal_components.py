@@ -14,7 +14,7 @@ from streamgda.errors import InvalidDataError
 from streamgda.models.covariances import Summary
 from streamgda.models.scoring import ClassModel
 from streamgda.moments import ClassMoments
-from streamgda.rows.invalid_rows import as_matrix
+from streamgda.rows.counting import as_matrix
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import as_integer, as_number, refuse
 

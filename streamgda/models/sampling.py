@@ -17,8 +17,8 @@ from sklearn.utils import check_random_state
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.models.covariance import Covariances
 from streamgda.moments.covariance_types import Structure
-from streamgda.rows import as_source
 from streamgda.rows.labels import find
+from streamgda.rows.sources import as_source
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import refuse
 from streamgda.storage.opening import WHOLE, as_target, check_new, creating

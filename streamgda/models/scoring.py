@@ -14,7 +14,7 @@ from streamgda.errors import InvalidDataError
 from streamgda.kernels.panels import largest
 from streamgda.kernels.posteriors import log_sums, posteriors
 from streamgda.rows.arrays import as_kernel_rows, row_type
-from streamgda.rows.invalid_rows import as_matrix, refuse_not_finite
+from streamgda.rows.counting import as_matrix, refuse_not_finite
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
 

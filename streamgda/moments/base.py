@@ -10,24 +10,11 @@ import numpy as np
 from streamgda.errors import InvalidDataError, MergeError
 from streamgda.moments.feature_maps import Lifting
 from streamgda.rows.arrays import read_only
-from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
+from streamgda.rows.counting import CHECK_SUMS, RowRule, Slab
 from streamgda.rows.labels import as_labels, as_objects, join_labels
 from streamgda.rows.names import Names, join_names
-from streamgda.rows.sources import Slab
 from streamgda.runtime.interruption import ChangeLock
 from streamgda.storage.saved import Saved, synchronized
-
-
-def check_labels(X: Any, y: Any) -> None:
-    """Raise `InvalidDataError` unless rows have features, and one label each."""
-    n_rows, width = X.shape
-    if n_rows != y.shape[0]:
-        raise InvalidDataError(
-            f"X has {n_rows} rows but y has {y.shape[0]} labels (inconsistent numbers of "
-            f"samples); give one label a row"
-        )
-    if not width:
-        raise InvalidDataError("X has 0 features (0 feature(s)); at least one is needed")
 
 
 class Moments(Saved):
@@ -114,7 +101,7 @@ class Moments(Saved):
         ----------
         X : array-like, shape (n_rows, n_features)
             Numbers of any real type in any memory order; not copied as a whole. Sparse matrices
-            are accepted by covariance types without covariances between features.
+            become dense, except for covariance types without covariances between features.
         y : array-like, shape (n_rows,)
             Class labels; new labels become classes.
         sample_weight : array-like of float, shape (n_rows,), optional
@@ -159,6 +146,11 @@ class Moments(Saved):
     def n_skipped(self) -> int:
         """Rows that were left out as invalid."""
         return 0
+
+    @property
+    def _takes_sparse(self) -> bool:
+        """True if sparse rows are summed as they are; otherwise they become dense."""
+        return False
 
     @synchronized
     def _description(self) -> dict[str, Any]:

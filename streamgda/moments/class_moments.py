@@ -12,25 +12,23 @@ import numpy as np
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError, PrecisionWarning
 from streamgda.kernels.blocks import all_small
 from streamgda.moments.adding import Adding, Rows, scratch_bytes, sums_of
-from streamgda.moments.base import Moments, check_labels, held_sums
+from streamgda.moments.base import Moments, held_sums
 from streamgda.moments.covariance_types import Structure, check_covers, structure_of, symmetric
 from streamgda.moments.feature_maps import Lifting, restored_map
 from streamgda.moments.statistics import statistics_of
 from streamgda.moments.sums import OVERFLOW, ExactSums, Sums, principal_axes
 from streamgda.rows import labels as label_codes
-from streamgda.rows import named_rows
-from streamgda.rows.arrays import NO_WEIGHTS, as_slab, row_type, unmasked
-from streamgda.rows.invalid_rows import (
-    CHECK_SUMS,
-    UNMASKED,
-    RowRule,
-    as_maskable_matrix,
-    refuse_not_finite,
-    rows_to_count,
-)
+from streamgda.rows.arrays import NO_WEIGHTS, as_slab, row_type
+from streamgda.rows.counting import CHECK_SUMS, RowRule, Slab, refuse_not_finite
 from streamgda.rows.lifted import LiftedRows, lifted
-from streamgda.rows.names import Names, as_names, feature_numbers, restored_names, saved_names
-from streamgda.rows.sources import Slab
+from streamgda.rows.names import (
+    Names,
+    as_names,
+    feature_numbers,
+    named_rows,
+    restored_names,
+    saved_names,
+)
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime.display import frame_of
 from streamgda.runtime.interruption import uninterrupted
@@ -57,10 +55,10 @@ _WHOLE = 1 << 53  # magnitude up to which float64 holds every integer
 
 
 class CountedRows(NamedTuple):
-    """Rows that count, as `rows_to_count` returns them, the first row, and names of features."""
+    """Rows that count, as in `Counted`, the first row, and names of features."""
 
     X: Any
-    y: label_codes.Labels
+    y: label_codes.CodedLabels
     weights: np.ndarray
     numbers: np.ndarray | None
     n_skipped: int
@@ -515,21 +513,19 @@ class ClassMoments(Moments):
         usual = rule is CHECK_SUMS and slab.weight is None and decay is None
         if usual and type(X) is np.ndarray and type(y) is np.ndarray and self._add_at_once(X, y):
             return self
-        rows = self._counted(slab, rule.as_labels(y, slab.first_row), rule)
+        rows = self._counted(slab, rule, self._classes)
         with self._lock:
             return self._add_rows(rows, expected, decay)
 
-    def _counted(self, slab: Slab, y: label_codes.Labels, rule: RowRule) -> CountedRows:
-        """Return the rows that count, of labels that the rule has converted."""
-        X, weight, start = slab.X, slab.weight, slab.first_row
-        X, names = (X, None) if type(X) in UNMASKED else named_rows(X)
-        sparse = self._lifting is None and not self._structure.matrix
-        X = as_maskable_matrix(X, sparse)
-        check_labels(X, y)
-        plain = rule is CHECK_SUMS and type(X) is np.ndarray  # the common case, at once
-        if weight is None and (plain or not (rule.selects or rule.needs_search(X))):
-            return CountedRows(X, y, NO_WEIGHTS, None, 0, start, names)
-        return CountedRows(*rows_to_count(X, y, weight, rule, start), start, names)
+    @property
+    def _takes_sparse(self) -> bool:
+        return self._lifting is None and not self._structure.matrix
+
+    def _counted(self, slab: Slab, rule: RowRule, known: np.ndarray) -> CountedRows:
+        """Return the rows that count, with labels by their codes among the known classes."""
+        X, names = named_rows(slab.X)
+        counted = rule.counted(slab._replace(X=X), known, self._takes_sparse)
+        return CountedRows(*counted, slab.first_row, names)
 
     def _add_rows(
         self, rows: CountedRows, expected: np.ndarray | None = None, decay: float | None = None
@@ -538,7 +534,7 @@ class ClassMoments(Moments):
         X, y, weights, numbers, n_skipped, first_row, names = rows
         self._check_features(X.shape[1])
         names = self._feature_names if names is None else self._names_with(names, InvalidDataError)
-        if not y.size:
+        if not len(y):
             self._n_skipped += n_skipped
             return self if decay is None else self.__imul__(decay)
         lifting = self._lifting
@@ -546,10 +542,10 @@ class ClassMoments(Moments):
             lifting = lifting.bound(X.shape[1])
             X = lifted(X, lifting, first_row, numbers)
         _warn_of_large_integers(X)
-        codes, classes = label_codes.coded_classes(y, self._classes)
-        codes = label_codes.read_codes(codes)
+        y = label_codes.code(y, self._classes)
+        codes, classes = y.codes, y.values
         if expected is not None and classes is not self._classes:
-            label_codes.check_expected(y, codes, classes, expected, first_row, numbers)
+            label_codes.check_expected(y, expected, first_row, numbers)
         n_skipped += self._n_skipped
         coded, same = Rows(X, codes, weights), classes is self._classes
         if same and decay is None and self._add_in_place(coded):
@@ -886,7 +882,7 @@ class ClassMoments(Moments):
         index = feature_numbers(index, names, d, "index")
         try:
             if not isinstance(index, slice):
-                index = unmasked(as_slab(index, "index"), "index")
+                index = as_slab(index, "index")
                 index = index if index.size else index.astype(np.intp)  # [] is of floats
             index = np.arange(d)[index]
         except IndexError as error:

@@ -21,9 +21,8 @@ from streamgda.moments.feature_maps import Lifting
 from streamgda.moments.sums import Sums, between_means, class_variance, pooled_variance
 from streamgda.rows import labels as label_codes
 from streamgda.rows.arrays import as_kernel_rows, row_type
-from streamgda.rows.invalid_rows import RowRule
+from streamgda.rows.counting import RowRule, Slab
 from streamgda.rows.lifted import lifted
-from streamgda.rows.sources import Slab
 from streamgda.runtime import threads
 
 if TYPE_CHECKING:
@@ -100,12 +99,12 @@ class ScaledRows:
 
     def squares(self, slab: Slab, rule: RowRule) -> tuple[Any, ...]:
         """Return squared lengths of the rows that count, shape (n, n_scalings); labels, weights."""
-        X, y, weights, _, _ = rule.counted(slab)
+        X, y, weights, _, _ = rule.counted(slab, self.classes)
         codes = label_codes.find(y, self.classes)
         if (codes < 0).any():
             raise InvalidDataError(
-                f"the label {y[codes < 0][0]!s} was not there when the rows were read before: they "
-                f"changed between two passes over them"
+                f"the label {np.asarray(y[codes < 0])[0]!s} was not there when the rows were read "
+                f"before: they changed between two passes over them"
             )
         X = lifted(X, self.lifting, slab.first_row)
         squares, largest = np.empty((2, len(self.scalings), len(codes)))

@@ -18,47 +18,47 @@ from streamgda.moments.base import Moments
 from streamgda.moments.class_moments import ClassMoments, check_holds
 from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.feature_maps import Lifting
-from streamgda.rows.arrays import CodedLabels, is_masked, read_only
-from streamgda.rows.invalid_rows import CHECK_SUMS, RowRule
+from streamgda.rows.arrays import read_only
+from streamgda.rows.counting import CHECK_SUMS, RowRule, Slab
 from streamgda.rows.labels import (
-    Labels,
+    NONE,
+    CodedLabels,
     as_labels,
     as_objects,
     check_expected,
-    coded_labels,
-    encode,
+    code,
     find,
     join_labels,
 )
 from streamgda.rows.names import Names
-from streamgda.rows.sources import Slab
 from streamgda.runtime.parameters import check_type, shown
 from streamgda.storage.format import pack_labels, unpack_labels
 from streamgda.storage.saved import State, arrays_within, nested, synchronized
 
 _SHIFT = 32  # of the number of the group above that of the class
-NONE = np.empty(0, np.int64)
 _GROUPS_EXPECTED = 10
 _CELL_BYTES = 64  # of the labels of a cell, of its count in a table, and so on
 
 
-def group_labels(groups: Any, first_row: int = 0, what: str = "groups") -> Labels:
-    """Return the groups of rows as labels; by their codes if there are many.
+def group_labels(
+    groups: Any, first_row: int = 0, what: str = "groups", known: np.ndarray = NONE
+) -> CodedLabels:
+    """Return the groups of rows as labels by their codes; see `rows.labels.code`.
 
     Raises
     ------
     InvalidDataError
         If a group is missing, or for labels that classes cannot have either.
     """
-    labels = coded_labels(groups, what, first_row, maskable=True)
-    if is_masked(labels):
-        row = first_row + int(np.ma.getmaskarray(labels).argmax())
+    labels = code(groups, NONE, what, first_row)
+    if labels.missing.any():
+        row = first_row + int(labels.missing.argmax())
         raise InvalidDataError(
-            f"{what}[{row}] is missing (None, NaN or masked), and every row needs a group: give "
-            f"rows of unknown origin a group of their own, such as 'unknown', or leave them out",
+            f"{what}[{row}] is missing (None or NaN), and every row needs a group: give rows of "
+            f"unknown origin a group of their own, such as 'unknown', or leave them out",
             *(what, row),
         )
-    return labels
+    return code(labels, known)
 
 
 def number_of(group: object, groups: np.ndarray, error: type[Exception]) -> int:
@@ -486,32 +486,36 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         """
         return self._update(Slab(X, y, groups, sample_weight))
 
+    @property
+    def _takes_sparse(self) -> bool:
+        return self._held.cells._takes_sparse
+
     def _update(
         self, slab: Slab, rule: RowRule = CHECK_SUMS, expected: np.ndarray | None = None
     ) -> Self:
         if slab.groups is None:
             raise InvalidDataError("groups are missing: call update(X, y, groups)")
-        first_row = slab.first_row
-        labels, of_rows = rule.as_labels(slab.y, first_row), group_labels(slab.groups, first_row)
-        if of_rows.shape != labels.shape:
+        first_row, known = slab.first_row, self._held
+        labels = rule.labels(slab.y, known.classes, first_row)
+        of_rows = group_labels(slab.groups, first_row, known=known.groups)
+        if len(of_rows) != len(labels):
             raise InvalidDataError(
-                f"y has {labels.shape[0]} labels but there are {of_rows.shape[0]} groups "
+                f"y has {len(labels)} labels but there are {len(of_rows)} groups "
                 f"(inconsistent numbers of samples); give one group a row"
             )
-        rows = self._held.cells._counted(slab, labels, rule)
+        rows = known.cells._counted(slab._replace(y=labels), rule, known.classes)
         if rows.numbers is not None:
-            of_rows = of_rows[rows.numbers]
+            of_rows = of_rows[rows.numbers].used(known.groups)
         with self._lock:
             before = self._held
-            group_codes, groups = encode(of_rows, before.groups)
-            codes, classes = encode(rows.y, before.classes)
+            group, y = code(of_rows, before.groups), code(rows.y, before.classes)
             if expected is not None:
-                check_expected(rows.y, codes, classes, expected, first_row, rows.numbers)
-            held = before.widened(groups, classes)
-            codes = group_codes * classes.size + codes
+                check_expected(y, expected, first_row, rows.numbers)
+            held = before.widened(group.values, y.values)
+            numbers = group.codes * y.values.size + y.codes
+            cells = CodedLabels(numbers, grid(group.values.size, y.values.size))
             self._others = None  # large moments change in place
             self.changes += 1
-            cells = CodedLabels(grid(groups.size, classes.size), codes)
             held.cells._add_rows(rows._replace(y=cells))
             self._held = held
         return self

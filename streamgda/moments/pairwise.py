@@ -10,15 +10,13 @@ import numpy as np
 from scipy import linalg
 
 from streamgda.errors import InvalidDataError, MergeError
-from streamgda.moments.base import Moments, check_labels, held_sums
+from streamgda.moments.base import Moments, held_sums
 from streamgda.moments.class_moments import ClassMoments
 from streamgda.moments.covariance_types import STRUCTURES
 from streamgda.moments.sums import OVERFLOW, Sums
 from streamgda.rows import labels as label_codes
-from streamgda.rows import named_rows
-from streamgda.rows.invalid_rows import RowRule, as_maskable_matrix, labels_to_count
-from streamgda.rows.names import restored_names, saved_names
-from streamgda.rows.sources import Slab
+from streamgda.rows.counting import RowRule, Slab, as_matrix, check_lengths
+from streamgda.rows.names import named_rows, restored_names, saved_names
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import BELOW_ONE, LEAST, as_number
 from streamgda.storage.format import (
@@ -270,19 +268,19 @@ class PairwiseMoments(Moments):
     ) -> Self:
         X, named = named_rows(slab.X)
         first_row = slab.first_row
-        X, y = as_maskable_matrix(X), rule.as_labels(slab.y, first_row)
-        check_labels(X, y)
+        X, y = as_matrix(X, first_row), rule.labels(slab.y, _NO_CLASSES, first_row)
+        check_lengths(X, y)
         self._check_features(X.shape[1])
         self._names_with(named, InvalidDataError)
-        counts, weights, _ = labels_to_count(y, slab.weight, rule, first_row)
-        weights = weights if weights.size else np.ones(y.size)
+        counts, weights, _ = rule.labels_to_count(y, slab.weight, first_row)
+        weights = weights if weights.size else np.ones(len(y))
         numbers = np.flatnonzero(counts)
-        y = label_codes.without_mask(y)[numbers]
-        own, classes = label_codes.encode(y, _NO_CLASSES)
+        y = y[numbers].used()
+        classes = y.values
         if expected is not None:
-            label_codes.check_expected(y, own, classes, expected, first_row, numbers)
+            label_codes.check_expected(y, expected, first_row, numbers)
         codes = np.full(counts.size, -1)
-        codes[numbers] = own
+        codes[numbers] = y.codes
         d = X.shape[1]
         sums = PairSums.zeros(classes.size, np.zeros(d))
         step = max(1, _BLOCK_ELEMENTS // d)

@@ -20,7 +20,7 @@ from streamgda.kernels.scoring import FLOAT64_FEATURES
 from streamgda.kernels.sparse import sparse_scores
 from streamgda.kernels.sums import remove_directions
 from streamgda.rows.arrays import row_type
-from streamgda.rows.invalid_rows import all_finite
+from streamgda.rows.counting import all_finite
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import lapack
 

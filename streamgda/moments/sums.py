@@ -20,7 +20,7 @@ from streamgda.kernels.blocks import merge
 from streamgda.kernels.integers import centre_scatter, centre_squares
 from streamgda.moments.covariance_types import Structure, structure_of, symmetric
 from streamgda.rows.arrays import read_only
-from streamgda.rows.invalid_rows import FORGOTTEN
+from streamgda.rows.counting import FORGOTTEN
 from streamgda.runtime import threads
 from streamgda.storage.format import check_array, check_count, check_squares, check_whole
 

@@ -14,14 +14,23 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError
-from streamgda.rows.arrays import as_numpy, as_slab, is_masked, is_plain
+from streamgda.rows.arrays import as_numpy, as_slab, is_plain
 from streamgda.rows.batches import BatchColumns, Batches, Partitions
-from streamgda.rows.dask import DaskRows, refuse_delayed
-from streamgda.rows.in_memory import ArrayRows, BackedSparseRows, SparseRows
-from streamgda.rows.invalid_rows import CHECK_SUMS, LEARNING, RowRule, row_rule
-from streamgda.rows.labels import coded_labels
-from streamgda.rows.sources import RowSource, Slab, check_rows
-from streamgda.rows.tables import FrameRows, LazyFrameRows
+from streamgda.rows.counting import CHECK_SUMS, LEARNING, RowRule, Slab, row_rule
+from streamgda.rows.dask import DaskRows
+from streamgda.rows.frames import FrameRows
+from streamgda.rows.in_memory import ArrayRows
+from streamgda.rows.labels import code
+from streamgda.rows.sources import (
+    ADAPTERS,
+    RowSource,
+    adapter_of,
+    as_source,
+    check_rows,
+    refuse_delayed,
+    refuse_records,
+)
+from streamgda.rows.sparse import SparseRows, as_dense
 from streamgda.rows.xarray import ArrayLabelledRows, DaskLabelledRows, is_labelled
 from streamgda.rows.zarr import StoredRows
 from streamgda.runtime import threads
@@ -31,71 +40,17 @@ _PLANNED_BYTES = 1 << 30  # of an array in memory: smaller ones are summed at on
 _COPIED_BYTES = 1 << 26  # of others in memory: smaller ones are transformed and summed at once
 
 # In the order in which they are asked; libraries are recognised without importing them.
-ADAPTERS: tuple[type[RowSource], ...] = (
+ADAPTERS[:] = (
     StoredRows,
     FrameRows,
     DaskLabelledRows,
     ArrayLabelledRows,
     DaskRows,
     SparseRows,
-    BackedSparseRows,
-    LazyFrameRows,
     ArrayRows,
 )
 FIELDS = ("X", "y", "groups", "weight")  # of `Rows` and `Slab`
 Wanted = Callable[[int, Any], bool]
-
-
-def adapter_of(X: Any) -> type[RowSource]:
-    """Return the adapter for a container."""
-    if type(X) is np.ndarray:  # before any other, because most rows are
-        return ArrayRows
-    if isinstance(X, RowSource):
-        return type(X)
-    return next(adapter for adapter in ADAPTERS if adapter.accepts(X))
-
-
-def as_source(X: Any, name: str = "X", *, features: Any = None) -> RowSource:
-    """Return a source of the rows of `X`: `X` itself if it is one already.
-
-    Parameters
-    ----------
-    X : array-like, memmap, zarr.Array, data frame, dask collection or DataArray
-    name : str
-        Name of the array in error messages.
-    features : str, optional
-        Dimension of a DataArray that holds the features.
-
-    Raises
-    ------
-    InvalidDataError
-        If it is not an array and cannot be converted to one.
-    InvalidParameterError
-        For `features` of anything but a DataArray.
-    SourceError
-        If it is a group or a dictionary of arrays.
-    """
-    if features is not None:
-        return adapter_of(X).along(X, name, features)
-    if isinstance(X, RowSource):
-        return X
-    return adapter_of(X).of(X, name)
-
-
-def named_rows(X: Any) -> tuple[Any, tuple[str, ...] | None]:
-    """Return rows, as a source if their columns may have names, and these names or None."""
-    if isinstance(X, np.ndarray | list | tuple):
-        return X, None
-    adapter = adapter_of(X)
-    if adapter.feature_names is RowSource.feature_names:  # the property that has no names
-        return X, None
-    source = X if isinstance(X, RowSource) else adapter.of(X, "X")
-    return source, source.feature_names
-
-
-def names_of(X: Any) -> tuple[str, ...] | None:
-    """Return the names of the columns of a container; None if it has none."""
-    return named_rows(X)[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +103,7 @@ class Rows:
             See `as_source` and `row_rule`.
         """
         if features is not None:
-            X = as_source(X, features=features)
+            X = adapter_of(X).along(X, "X", features)
         elif type(X) is not np.ndarray:
             X = _recognised(X, "X")
         if y is not None and type(y) is not np.ndarray:
@@ -168,8 +123,8 @@ class Rows:
         return replace(
             self,
             X=X,
-            y=beside(X, _labels(X, self.y, "y"), "y"),
-            groups=beside(X, _labels(X, self.groups, "groups"), "groups"),
+            y=beside(X, self.y, "y"),
+            groups=beside(X, self.groups, "groups"),
             weight=beside(X, weight, "sample_weight"),
         )
 
@@ -199,6 +154,12 @@ class Rows:
                 return None
             X = SparseRows.of(X, "X")
         return X.whole() if X.n_rows > 0 and X.copied_bytes <= _COPIED_BYTES else None
+
+    def dense(self) -> Self:
+        """Return the rows such that slabs of sparse ones are dense."""
+        if not SparseRows.accepts(getattr(self.X, "values", self.X)):
+            return self
+        return replace(self, X=as_dense(as_source(self.X)))
 
     @property
     def executor(self) -> str:
@@ -275,10 +236,11 @@ def _recognised(values: Any, name: str) -> Any:
             f"X, y = open_store(path)"
         )
     if isinstance(values, list | tuple | RowSource):
+        refuse_records(values, name)
         return values
     refuse_delayed(values, name)
-    if isinstance(values, np.ndarray):  # as a whole, a masked one would lose its mask
-        return ArrayRows.of(values, name) if name == "X" and is_masked(values) else values
+    if isinstance(values, np.ndarray):
+        return as_slab(values, name)
     if name != "X" and (np.isscalar(values) or hasattr(values, "chunks") or is_labelled(values)):
         return values
     adapter = adapter_of(values)
@@ -289,20 +251,12 @@ def _recognised(values: Any, name: str) -> Any:
     return adapter.of(values, name) if name == "X" or adapter.in_memory else values
 
 
-def _labels(X: RowSource, labels: Any, name: str) -> Any:
-    """Return a list of labels or of groups as an array; anything else as it is."""
-    if not isinstance(labels, list | tuple):
-        return labels
-    found: Any = coded_labels(labels, name, maskable=True)
-    if is_masked(found):
-        return np.array(labels, object)
-    return found if X.executor == "process" else np.asarray(found)  # dask cuts arrays of numpy
-
-
 def beside(X: RowSource, values: Any, name: str) -> Any:
     """Return a source of labels, groups or weights in the order of the rows; None for None."""
     if values is None:
         return None
+    if isinstance(values, list | tuple):  # by their codes, as numbers beside texts would be texts
+        values = code(values, what=name) if name == "y" else as_slab(values, name)
     source = as_source(X.laid_out(values, name), name)
     if source.executor == "dask" and not isinstance(X, StoredRows | DaskRows):
         source = as_source(source.values.compute(), name)  # X is read here, and has no blocks

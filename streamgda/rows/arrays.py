@@ -1,20 +1,15 @@
-"""Arrays as kernels read them: tensors, masks, types, blocks, coded labels."""
+"""Arrays in memory as kernels read them: tensors, types, blocks."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from streamgda.errors import InvalidDataError
-from streamgda.kernels.sums import number_entries
-from streamgda.rows.sparse import CompressedRows
-from streamgda.runtime import threads
 
 
 def read_only(values: np.ndarray) -> np.ndarray:
@@ -51,67 +46,34 @@ def as_numpy(values: Any) -> Any:
         ) from None
 
 
-# --- masked values --------------------------------------------------------------------------------
+def as_slab(values: Any, name: str = "X") -> Any:
+    """Return an array-like in memory as an array; masked values of rows become NaN.
 
-
-SKIP_OR_FILL = (
-    "leave such rows out or fill them in (on_invalid='skip' when learning, on_invalid='fill' when "
-    "predicting)"
-)
-_MEANING = {
-    "X": f"every value is needed; {SKIP_OR_FILL}",
-    "y": "every row needs a label; leave such rows out, as on_invalid='skip' does",
-    "sample_weight": "every row needs a weight; give rows that do not count the weight zero",
-}
-_LABELS = "every one is needed; leave out those that are masked"
-
-
-def is_masked(values: Any) -> bool:
-    """Return whether this is a masked array of which some values are masked."""
-    masked = isinstance(values, np.ma.MaskedArray) and values.dtype.names is None
-    return masked and bool(np.ma.getmask(values).any())
-
-
-def as_slab(values: Any, name: str = "X") -> np.ndarray:
-    """Return values as an array, which is a masked one only if some of them are masked.
-
-    Collections of dask are evaluated; as an argument of `numpy.asarray` they would lose the mask.
-    Tensors are copied from their device.
+    Collections of dask are evaluated, tensors are copied from their device.
 
     Raises
     ------
     InvalidDataError
-        If numpy cannot convert them.
+        If NumPy cannot convert them, and for masked labels, groups and weights.
     """
+    if type(values) in (np.ndarray, np.memmap):
+        return values
     if hasattr(values, "__dask_graph__"):
         values = values.compute()
-    if is_masked(values) or type(values) is CodedLabels:
-        return values
+    values = as_numpy(values)
+    if isinstance(values, np.ma.MaskedArray):
+        if np.ma.getmaskarray(values).any() and name != "X":
+            raise InvalidDataError(
+                f"{name} is a masked array; give the masked entries a value (filled(...)), or "
+                f"leave their rows out"
+            )
+        floats = values.dtype if values.dtype.kind == "f" else np.float64
+        masked = np.ma.is_masked(values)
+        return np.ma.filled(values.astype(floats), np.nan) if masked else values.data
     try:
-        return np.asarray(as_numpy(values))
+        return np.asarray(values)
     except ValueError as error:
         raise InvalidDataError(f"{name} cannot be converted to an array: {error}") from None
-
-
-def unmasked(values: np.ndarray, name: str, first_row: int = 0) -> np.ndarray:
-    """Return an array none of whose values are masked.
-
-    Raises
-    ------
-    InvalidDataError
-        For the first masked value; it counts rows from `first_row`.
-    """
-    if not is_masked(values):
-        return values
-    if not values.ndim:
-        raise InvalidDataError(f"{name} is masked, which means missing")
-    at, *columns = (int(i) for i in np.argwhere(np.ma.getmask(values))[0])
-    row, column = first_row + at, columns[0] if columns else None
-    where = f"{name}[{row}]" if column is None else f"row {row}, column {column} of {name}"
-    raise InvalidDataError(
-        f"{where} is masked, which means missing; {_MEANING.get(name, _LABELS)}",
-        *(name, row, column),
-    )
 
 
 # --- data types -----------------------------------------------------------------------------------
@@ -200,9 +162,7 @@ def as_kernel_rows(X: Any, dtype: np.dtype) -> Any:
 
     Sparse rows stay sparse.
     """
-    if type(X) is CompressedRows:
-        return X.astype(dtype)
-    return np.ascontiguousarray(X, dtype)
+    return np.ascontiguousarray(X, dtype) if hasattr(X, "__array__") else X.astype(dtype)
 
 
 def of_columns(columns: Sequence[np.ndarray], dtype: np.dtype) -> np.ndarray:
@@ -211,178 +171,3 @@ def of_columns(columns: Sequence[np.ndarray], dtype: np.dtype) -> np.ndarray:
     for j, column in enumerate(columns):
         rows[:, j] = column
     return rows
-
-
-# --- labels by codes ------------------------------------------------------------------------------
-
-
-_NUMBERED = 1 << 17  # labels that a thread numbers at a time
-
-
-@dataclass(frozen=True, eq=False)
-class CodedLabels:
-    """Labels by their codes, as those of categories; numpy converts them to an array of labels.
-
-    Attributes
-    ----------
-    values : ndarray, shape (n_values,)
-        Labels in any order; some may occur in no row, and some several times in `values`.
-    codes : ndarray of int, shape (n_rows,)
-        Number of each row's label.
-    """
-
-    values: np.ndarray
-    codes: np.ndarray
-
-    ndim = 1
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Number of rows, as the shape of an array."""
-        return self.codes.shape
-
-    @property
-    def size(self) -> int:
-        """Number of rows."""
-        return self.codes.size
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Data type of the labels."""
-        return self.values.dtype
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    def __getitem__(self, rows: Any) -> Any:
-        """Return the label of a row, or those of some rows, by their codes."""
-        codes = self.codes[rows]
-        return CodedLabels(self.values, codes) if np.ndim(codes) else self.values[codes]
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Return the labels as an array."""
-        return np.asarray(self.values[self.codes], dtype)
-
-    def copy(self) -> CodedLabels:
-        """Return the labels, with codes of their own."""
-        return CodedLabels(self.values, self.codes.copy())
-
-    def tolist(self) -> list[Any]:
-        """Return the labels as a list."""
-        return np.asarray(self).tolist()
-
-
-def coded(codes: np.ndarray, words: list[Any]) -> CodedLabels:
-    """Return labels by the codes of a library, in which a missing label has a negative one."""
-    if codes.min(initial=0) < 0:
-        words, codes = [*words, None], np.where(codes < 0, len(words), codes)
-    values = np.empty(len(words), object)
-    values[:] = words
-    return CodedLabels(values, codes)
-
-
-def distinct(labels: np.ndarray) -> CodedLabels:
-    """Return labels by codes. Those in `values` differ in their bytes.
-
-    Entries of an array with the same bytes are equal, whatever its type: those of an array of
-    objects are addresses. Equal labels may differ in their bytes, such as equal strings that are
-    several objects, and 0.0 and -0.0.
-
-    Examples
-    --------
-    >>> coded = distinct(np.array(["b", "a", "b"]))
-    >>> coded.values, coded.codes
-    (array(['b', 'a'], dtype='<U1'), array([0, 1, 0], dtype=int32))
-    """
-    labels = np.ascontiguousarray(labels)
-    memory, size = np.ndarray((labels.nbytes,), np.uint8, labels), labels.dtype.itemsize
-    offsets = np.arange(min(labels.size, _NUMBERED) + 1) * size
-
-    def entries(start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        return memory[start * size : stop * size], offsets[: stop - start + 1]
-
-    codes, firsts = numbered(labels.size, entries)
-    return CodedLabels(labels[firsts], codes)
-
-
-class _Known(NamedTuple):
-    """Different entries: their number and descriptions, and the memory that these point to."""
-
-    n: int
-    found: np.ndarray
-    memory: Any
-
-
-def numbered(
-    n_entries: int, entries: Callable[[int, int], tuple[np.ndarray, np.ndarray]]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the code of each entry, and for each code an entry that has it.
-
-    Equal entries have one code if one of them is in the first part, or all in one part.
-
-    Parameters
-    ----------
-    n_entries : int
-    entries : callable
-        Called with the numbers of the first entry of a part and of the one after it; returns bytes
-        and offsets, see `kernels.sums.number_entries`.
-    """
-    codes: Any = np.empty(n_entries, np.int32 if n_entries < 1 << 31 else np.int64)
-    if not n_entries:
-        return codes, np.empty(0, np.intp)
-    size = min(n_entries, _NUMBERED)
-
-    def number(start: int, known: _Known) -> _Known:
-        own = codes[start : start + _NUMBERED]
-        memory, offsets = entries(start, start + own.size)
-        found = np.empty((len(known.found), known.n + own.size), np.int64)
-        found[:, : known.n] = known.found
-        table = np.zeros(2 << size.bit_length(), np.int32)
-        table[known.found[-1]] = np.arange(1, known.n + 1)
-        n = number_entries(memory, offsets, known.n, table, found, own)
-        found[0, known.n : n] += start
-        return _Known(n, found[:, :n].copy(), memory)
-
-    first = number(0, _Known(0, np.empty((5, 0), np.int64), None))
-
-    def others(start: int) -> np.ndarray:
-        return number(start, first).found[0, first.n :]
-
-    starts = range(size, n_entries, size)
-    firsts, n = [first.found[0]], first.n
-    for start, own in zip(starts, threads.run(others, ((i,) for i in starts)), strict=True):
-        if own.size and n > first.n:
-            part = codes[start : start + _NUMBERED]
-            part[part >= first.n] += n - first.n
-        firsts.append(own)
-        n += own.size
-    return codes, np.concatenate(firsts)
-
-
-def coded_texts(labels: Sequence[Any]) -> CodedLabels | None:
-    """Return strings, or bytes, by the codes of different ones, with None among them or not.
-
-    It is None for other labels.
-    """
-    numbers: defaultdict[Any, int] = defaultdict(count().__next__)
-    try:
-        codes = np.fromiter(map(numbers.__getitem__, labels), np.int32, len(labels))
-    except TypeError:  # not all can be hashed
-        return None
-    kinds = {*map(type, numbers)} - {type(None)}
-    texts = any(all(issubclass(kind, base) for kind in kinds) for base in (str, bytes))
-    return CodedLabels(np.array([*numbers], object), codes) if texts else None
-
-
-def concatenated(parts: Sequence[Any]) -> Any:
-    """Return consecutive parts of labels or rows as one."""
-    if len(parts) == 1:
-        return parts[0]
-    if not all(type(part) is CodedLabels for part in parts):
-        masked = any(isinstance(part, np.ma.MaskedArray) for part in parts)
-        return (np.ma if masked else np).concatenate(parts)
-    values = np.concatenate([part.values for part in parts])
-    first = np.cumsum([0, *(part.values.size for part in parts[:-1])])
-    dtype = np.min_scalar_type(-values.size)
-    codes = [np.add(part.codes, n, dtype=dtype) for part, n in zip(parts, first, strict=True)]
-    return CodedLabels(values, np.concatenate(codes))

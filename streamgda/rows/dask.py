@@ -8,7 +8,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError
 from streamgda.rows.arrays import as_slab
 from streamgda.rows.names import as_names
 from streamgda.rows.sources import RowSource
@@ -55,12 +54,3 @@ class DaskRows(RowSource):
             return ""
         block = np.searchsorted(np.cumsum(self.values.chunks[0]), row, "right")
         return f"{self.name}: block {block}"
-
-
-def refuse_delayed(values: Any, name: str) -> None:
-    """Raise `InvalidDataError` for an object of dask.delayed, which has every attribute."""
-    if type(values).__module__ == "dask.delayed":
-        raise InvalidDataError(
-            f"{name} is an object of dask.delayed; pass an array of it, "
-            f"dask.array.from_delayed({name}, shape, dtype), or delayed batches (X, y) in a list"
-        )

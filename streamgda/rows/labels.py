@@ -1,142 +1,317 @@
-"""Class labels of any sortable kind, and the codes by which the kernels know them."""
+"""Class labels: whole numbers, booleans, texts or dates, which are coded once, where rows enter."""
 
 from __future__ import annotations
 
-import contextlib
 import datetime
-import decimal
-from functools import lru_cache, reduce
-from numbers import Number
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import count
 from typing import Any
 
 import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.kernels.sums import all_within, encode_labels
-from streamgda.rows.arrays import (
-    CodedLabels,
-    coded_texts,
-    distinct,
-    is_masked,
-    unmasked,
-)
-from streamgda.rows.in_memory import as_array
-from streamgda.runtime import threads
+from streamgda.kernels.sums import encode_labels
+from streamgda.rows.sources import as_array
 from streamgda.runtime.parameters import refuse, shown
 
+NONE = np.empty(0, np.int64)  # no classes
+WORD = 8  # bytes of int64 and float64
+_SOME = 1 << 12  # labels that often include all classes
 _TABLE = 1 << 20  # largest range of integers that are looked up in a table
-_PART = 1 << 18  # labels that a thread looks up at a time
-_INT64 = np.dtype(np.int64)
-_MOST = np.iinfo(np.int64).max
-_EXACT = 1 << 53  # to which float64 holds all integers
-_SOME, _MORE = 1 << 10, 1 << 13  # labels that often include all of dozens, or hundreds, of classes
-_PLACES = np.random.default_rng(0).random(_MORE)  # of these: labels may repeat in a period
-_FEW = 1 << 9  # labels for which it is not worth finding the distinct ones first
-_ONE_LABEL = (str, bytes, Number, np.generic, datetime.date, datetime.timedelta)
-_OF_OBJECTS: Any = (  # types of objects, and those of arrays that hold them
-    (str, "U"),
-    (bytes, "S"),
-    ((datetime.date, np.datetime64), np.datetime64),
-    ((datetime.timedelta, np.timedelta64), np.timedelta64),
-)
-_OF_NO_CLASS = {"U": "", "S": b"", "M": np.datetime64("NaT", "s"), "m": np.timedelta64("NaT", "s")}
-
-Labels = Any  # an array, or CodedLabels
+_EXACT = 1 << 53  # to which float64 holds all whole numbers
+_NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
+_DATES = (datetime.date, np.datetime64)
+_ONE_LABEL = (str, *_NUMBERS, *_DATES)
+_OF_NO_CLASS = {"U": "", "M": np.datetime64("NaT", "s")}
 
 
-def as_labels(y: object, what: str = "y", first_row: int = 0) -> np.ndarray:
-    """Return labels as an array; see `coded_labels`."""
-    return np.asarray(coded_labels(y, what, first_row))
+@dataclass(frozen=True, eq=False)
+class CodedLabels:
+    """Labels of rows by their codes.
+
+    Attributes
+    ----------
+    codes : ndarray of int, shape (n_rows,)
+        Number of each row's label in `values`; -1 if the label is missing.
+    values : ndarray, sorted
+        Different labels; some may occur in no row.
+    """
+
+    codes: np.ndarray
+    values: np.ndarray
+
+    ndim = 1
+
+    def __len__(self) -> int:
+        return self.codes.size
+
+    def __getitem__(self, rows: Any) -> CodedLabels:
+        """Return the labels of some rows."""
+        return CodedLabels(self.codes[rows], self.values)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Return the labels as an array, in which missing ones are None."""
+        values = self.values
+        if self.missing.any():
+            values = np.array([*self.values.tolist(), None], object)
+        return np.asarray(values[self.codes], dtype)
+
+    @property
+    def shape(self) -> tuple[int]:
+        """Shape of an array of the labels."""
+        return self.codes.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Data type of the labels."""
+        return self.values.dtype
+
+    @property
+    def missing(self) -> np.ndarray:
+        """A boolean array that is True for missing labels."""
+        return self.codes < 0
+
+    def used(self, known: np.ndarray = NONE) -> CodedLabels:
+        """Return the labels without the values that occur in no row, except those of `known`."""
+        if self.values is known or not self.values.size:
+            return self
+        kept = np.bincount(self.codes[self.codes >= 0], minlength=self.values.size) > 0
+        kept |= find(self.values, known) >= 0
+        if kept.all():
+            return self
+        numbers = np.append(np.cumsum(kept) - 1, -1)  # a missing label has the last one
+        return CodedLabels(numbers[self.codes], self.values[kept])
 
 
-def sorted_labels(classes: object) -> np.ndarray:
+def code(y: Any, known: np.ndarray = NONE, what: str = "y", first_row: int = 0) -> CodedLabels:
+    """Return labels by their codes among sorted classes.
+
+    A label is missing if it is None, NaN, NaT or the NA of pandas.
+
+    Parameters
+    ----------
+    y : array-like of labels, or CodedLabels, shape (n_rows,)
+    known : ndarray, sorted
+        Classes so far. They are the `values` themselves if all labels are among them.
+    what : str
+        Name of the labels in errors.
+    first_row : int
+        Number of the first label in a larger array, from which errors count.
+
+    Raises
+    ------
+    InvalidDataError
+        For labels of other kinds, or of several kinds, and for another number of axes.
+
+    Examples
+    --------
+    >>> coded = code(["bee", "ant", None, "bee"])
+    >>> coded.codes, coded.values
+    (array([ 1,  0, -1,  1]), array(['ant', 'bee'], dtype='<U3'))
+    """
+    y = y if type(y) in (np.ndarray, CodedLabels) else _as_labels(y, what)
+    if not isinstance(y, CodedLabels):
+        labels = _as_vector(y, what)
+        codes = _looked_up(labels, known)
+        y = _distinct(labels, what, first_row) if codes is None else CodedLabels(codes, known)
+    if y.codes.dtype != np.int64:  # kept in a byte or two
+        y = CodedLabels(y.codes.astype(np.int64), y.values)
+    if y.values is known:
+        return y
+    y = y.used()  # categories in no row are no classes
+    values = join_labels(known, y.values)
+    if values.size == known.size:
+        values = known
+    if values.size == y.values.size and np.array_equal(values, y.values):
+        return CodedLabels(y.codes, values)
+    return CodedLabels(np.append(find(y.values, values), -1)[y.codes], values)
+
+
+def _as_labels(y: Any, what: str) -> Any:
+    """Return labels of any container as an array, or by their codes."""
+    labels = as_array(y, what)
+    if hasattr(y, "dtype") or type(labels) is not np.ndarray:
+        return labels
+    # Beside texts, the numbers of a list become texts, and large ones of two signs become floats.
+    kind = labels.dtype.kind
+    large = kind == "f" and labels.size and np.abs(labels).max() >= _EXACT
+    return np.asarray(y, object) if kind in "US" or large else labels
+
+
+def _as_vector(labels: np.ndarray, what: str) -> np.ndarray:
+    """Return labels; raise `InvalidDataError` unless they have one axis."""
+    if labels.ndim == 1:
+        return labels
+    if not labels.ndim and what in ("classes", "labels"):
+        given = shown(labels.item())
+        raise InvalidDataError(f"{what}={given}; expected a list of labels, such as [{given}]")
+    raise InvalidDataError(
+        f"{what} has shape {labels.shape}, expected one label a row: shape (n_rows,)"
+    )
+
+
+def _looked_up(labels: np.ndarray, known: np.ndarray) -> np.ndarray | None:
+    """Return the codes of labels that are known; None if one is not, and for objects."""
+    if not labels.size or not known.size or family(labels.dtype) != family(known.dtype):
+        return None
+    whole, classes = _as_whole(labels), _as_whole(known)
+    if whole is not None and classes is not None:
+        table = integer_table(classes)
+        if table is not None:
+            return look_up(whole, *table)
+    codes = _search(labels, known)
+    return None if (codes < 0).any() else codes
+
+
+def _search(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Return the number of each label among sorted ones, -1 if it is not included."""
+    codes = np.searchsorted(known, labels)
+    codes[codes == known.size] = 0
+    return np.where(known[codes] == labels, codes, -1)
+
+
+def _distinct(labels: np.ndarray, what: str, first_row: int) -> CodedLabels:
+    """Return labels by their codes among those that occur."""
+    whole = _as_whole(labels)
+    if whole is not None:
+        some = np.unique(whole[:: max(1, labels.size // _SOME)])  # most often all classes
+        codes = _looked_up(whole, some)
+        if codes is not None:
+            return CodedLabels(codes, some.astype(labels.dtype))
+    if labels.dtype.kind in "OT":  # T: texts of variable width, as zarr reads them
+        numbers: defaultdict[Any, int] = defaultdict(count().__next__)
+        try:
+            codes = np.fromiter(map(numbers.__getitem__, labels.tolist()), np.intp, labels.size)
+        except TypeError as error:
+            raise InvalidDataError(
+                f"{what}: {error}; class labels are whole numbers, booleans, texts or dates"
+            ) from None
+        found: Any = [*numbers]
+    else:
+        found = np.unique(labels)
+        codes = np.searchsorted(found, labels)  # sooner than the inverse of `np.unique`
+    present = np.array([not _is_missing(value) for value in found], bool)
+    if labels.dtype.kind in "OT":
+        found = [value for value, there in zip(found, present, strict=True) if there]
+    else:
+        found = found[present]
+    try:
+        values, at = np.unique(_checked(found), return_inverse=True)
+    except _OtherKindError as error:
+        number = int(np.flatnonzero(present)[error.number])
+        row = int((codes == number).argmax())
+        found = shown(labels[row : row + 1].tolist()[0])
+        raise InvalidDataError(
+            f"{error.message}: {what}[{first_row + row}] is {found}. Class labels are whole "
+            f"numbers, booleans, texts or dates, all of one kind{error.remedy}",
+            *(what, first_row + row),
+        ) from None
+    of_value = np.full(present.size, -1)
+    of_value[present] = at
+    return CodedLabels(of_value[codes], values)
+
+
+def _as_whole(labels: np.ndarray) -> np.ndarray | None:
+    """Return numbers as int64 if that holds all of them exactly; None otherwise."""
+    if not labels.size or labels.dtype.kind not in "biuf" or labels.dtype == np.uint64:
+        return None
+    if labels.dtype.kind != "f":
+        return labels.astype(np.int64, copy=False)
+    if labels.dtype.itemsize > WORD:
+        return None
+    labels = labels.astype(np.float64, copy=False)
+    with np.errstate(invalid="ignore"):
+        whole = labels.astype(np.int64)
+    return whole if (whole == labels).all() and np.abs(labels).max() <= _EXACT else None
+
+
+class _OtherKindError(Exception):
+    """A label of another kind, given by its number among different ones."""
+
+    def __init__(self, number: int, message: str = "Unknown label type", remedy: str = "") -> None:
+        super().__init__()
+        self.number, self.message, self.remedy = number, message, remedy
+
+
+def _checked(found: Any) -> np.ndarray:
+    """Return different labels as an array of one kind."""
+    values = found if isinstance(found, np.ndarray) else _of_objects(found)
+    kind = values.dtype.kind
+    if kind == "f":
+        numbers = np.abs(values, dtype=np.float64)
+        other = np.flatnonzero(~((numbers == np.floor(numbers)) & (numbers <= _EXACT)))
+        if other.size:
+            raise _OtherKindError(
+                int(other[0]),
+                "Unknown label type: continuous",
+                " (maybe you are trying to fit a classifier on a regression target)",
+            )
+        return values.astype(np.float64) if values.dtype.itemsize > 8 else values
+    if kind == "c":
+        raise _OtherKindError(0, "Complex data not supported")
+    if kind not in "biuUM":
+        raise _OtherKindError(0, remedy="; decode bytes with astype(str)" * (kind == "S"))
+    return values
+
+
+def _of_objects(found: list[Any]) -> np.ndarray:
+    """Return objects as an array that holds all of them exactly."""
+    if not found:
+        return NONE
+    for kind, dtype in ((str, None), (_NUMBERS, None), (_DATES, "M8")):
+        if not isinstance(found[0], kind):
+            continue
+        other = [number for number, value in enumerate(found) if not isinstance(value, kind)]
+        zoned = [n for n, value in enumerate(found) if getattr(value, "tzinfo", None) is not None]
+        if other:
+            raise _OtherKindError(other[0], "Unknown label type: labels of several kinds")
+        if zoned:
+            raise _OtherKindError(zoned[0], remedy="; convert dates to UTC, without a time zone")
+        values = np.array(found, dtype)
+        changed = [n for n, (a, b) in enumerate(zip(values.tolist(), found, strict=True)) if a != b]
+        if changed and not isinstance(found[changed[0]], np.datetime64):
+            raise _OtherKindError(changed[0], "No array holds these labels exactly")
+        return values
+    raise _OtherKindError(0, remedy="; decode bytes with astype(str)" * isinstance(found[0], bytes))
+
+
+def _is_missing(label: Any) -> bool:
+    """Return whether a label is None, NaN, NaT or the NA of pandas."""
+    if label is None or type(label).__name__ == "NAType":
+        return True
+    return isinstance(label, (float, np.floating, *_DATES)) and label != label  # noqa: PLR0124
+
+
+def refuse_missing(labels: CodedLabels, what: str = "y", first_row: int = 0) -> None:
+    """Raise `InvalidDataError` that names the first missing label, if there is one."""
+    missing = np.flatnonzero(labels.codes < 0)
+    if missing.size:
+        row = first_row + int(missing[0])
+        remedy = "on_invalid='skip' leaves such rows out and counts them"
+        raise InvalidDataError(
+            f"{what}[{row}] is missing, and every label is needed (input contains NaN or other "
+            f"missing labels); {remedy if what == 'y' else 'leave it out'}",
+            *(what, row),
+        )
+
+
+def as_labels(y: Any, what: str = "y", first_row: int = 0) -> np.ndarray:
+    """Return labels as an array of one kind; raise the errors of `code`, also for missing ones."""
+    if type(y) is np.ndarray and y.dtype.kind in "biu" and y.ndim == 1:
+        return y
+    coded = code(y, NONE, what, first_row)
+    refuse_missing(coded, what, first_row)
+    return np.asarray(coded)
+
+
+def sorted_labels(classes: Any) -> np.ndarray:
     """Return a copy of the labels of classes; refuse any but different ones, in rising order."""
     labels = as_labels(classes, "classes")
     if not labels.size or not np.array_equal(labels, np.unique(labels)):
         raise refuse("classes", labels.tolist(), "each label once, sorted as in classes_")
     return labels.copy()
-
-
-def coded_labels(
-    y: object, what: str = "y", first_row: int = 0, *, maskable: bool = False
-) -> Labels:
-    """Return labels of a sortable kind; by their codes if there are many that are not integers.
-
-    Parameters
-    ----------
-    y : array-like
-    what : str
-        Name of the labels in errors.
-    first_row : int
-        Number of the first label in a larger array, from which errors count.
-    maskable : bool
-        Return a masked array if some are missing: masked, None, NaN, NaT or the NA of pandas.
-
-    Returns
-    -------
-    ndarray or CodedLabels, shape (n_rows,)
-
-    Raises
-    ------
-    InvalidDataError
-        For labels that are missing, mixed, continuous, complex or not one-dimensional.
-    """
-    if type(y) is np.ndarray and y.dtype.kind in "biu" and y.ndim == 1:
-        return y  # as most labels are
-    labels = read_labels(y, what)
-    if maskable and labels.ndim == 1:
-        coded = type(labels) is CodedLabels
-        missing = are_missing(labels.values)[labels.codes] if coded else are_missing(labels)
-        if missing.all() and missing.size:
-            return np.ma.array(np.zeros(labels.shape, np.int64), mask=missing)
-        if missing.any():  # the first label stands for those that are missing
-            rows = np.where(missing, missing.argmin(), np.arange(missing.size))
-            present = coded_labels(without_mask(labels)[rows], what, first_row)
-            return np.ma.array(np.asarray(present), mask=missing)
-    if type(labels) is not CodedLabels:
-        return _checked(unmasked(labels, what, first_row), what, first_row)
-    with contextlib.suppress(InvalidDataError):
-        return CodedLabels(_checked(labels.values, what), labels.codes)
-    # Its error names a row. There is none if `values` that occur in no row are invalid.
-    return _checked(np.asarray(labels), what, first_row)
-
-
-def _checked(labels: np.ndarray, what: str, first_row: int = 0) -> np.ndarray:
-    """Return labels in a type that can be sorted; raise the errors of `coded_labels`."""
-    if labels.ndim != 1:
-        if not labels.ndim and what in ("classes", "labels"):
-            given = shown(labels.item())
-            raise InvalidDataError(f"{what}={given}; expected a list of labels, such as [{given}]")
-        raise InvalidDataError(
-            f"{what} has shape {labels.shape}, expected one label a row: shape (n_rows,)"
-        )
-    kind = labels.dtype.kind
-    if kind in "OT":  # T: numpy's variable-width strings, as zarr reads them
-        return _from_objects(labels.astype(object, copy=False), what, first_row)
-    if kind == "f":
-        bad = np.flatnonzero(labels != np.floor(labels))  # finds NaN too, and lets infinity pass
-        bad = bad if bad.size else np.flatnonzero(np.isinf(labels))
-        if bad.size:
-            refuse_missing(labels, what, first_row)
-            row = first_row + int(bad[0])
-            raise InvalidDataError(
-                f"Unknown label type: continuous. {what}[{row}] is {labels[bad[0]]}; class labels "
-                f"are whole numbers, strings, booleans or dates (maybe you are trying to fit a "
-                f"classifier on a regression target)",
-                *(what, row),
-            )
-        if labels.dtype.itemsize > 8:  # long doubles, which cannot be saved
-            exact = labels.astype(np.float64)
-            return exact if (exact == labels).all() else _from_numbers(labels.astype(object), what)
-        return labels
-    if kind in "mM":
-        refuse_missing(labels, what, first_row)
-    elif kind not in "biuUS":
-        raise InvalidDataError(
-            f"{what} has dtype {labels.dtype}; class labels are whole numbers, strings, booleans "
-            f"or dates"
-        )
-    return labels
 
 
 def as_objects(labels: np.ndarray) -> list[Any]:
@@ -148,193 +323,11 @@ def as_objects(labels: np.ndarray) -> list[Any]:
     ([datetime.date(2024, 5, 1)], [np.datetime64('2024-01-01T00:00:00.000000000')])
     """
     objects: list[Any] = labels.tolist()
-    numbers = labels.dtype.kind in "mM" and int in map(type, objects)  # as those of nanoseconds
+    numbers = labels.dtype.kind == "M" and int in map(type, objects)  # as those of nanoseconds
     return [*labels] if numbers else objects
 
 
-def without_mask(labels: Labels) -> Labels:
-    """Return labels as they are, but for the mask of a masked array."""
-    return labels if type(labels) is CodedLabels else np.asarray(labels)
-
-
-def read_labels(y: Any, what: str) -> Any:
-    """Return labels as an array, masked if some are, or by their codes.
-
-    Many labels of all kinds but integers have codes.
-    """
-    labels = y
-    if isinstance(y, list | tuple) and y and isinstance(y[0], str | bytes):
-        coded = coded_texts(y) if len(y) > _FEW else None
-        labels = coded or np.asarray(y, object)  # others among them do not become strings
-    elif type(y) is not np.ndarray:
-        labels = as_array(y, what)
-        if not hasattr(y, "dtype") and type(labels) is np.ndarray and _may_have_changed(labels):
-            labels = np.asarray(y, object)
-    plain = type(labels) is not CodedLabels and not is_masked(labels)
-    if not plain or labels.ndim != 1 or labels.size <= _FEW or labels.dtype.kind not in "OTUSfmM":
-        return labels
-    coded = distinct(labels)
-    if labels.dtype.kind in "OT" and coded.values.size > _FEW:
-        texts = coded_texts(coded.values.tolist())
-        return coded if texts is None else CodedLabels(texts.values, texts.codes[coded.codes])
-    return coded
-
-
-def refuse_missing(labels: np.ndarray, what: str = "y", first_row: int = 0) -> None:
-    """Raise `InvalidDataError` that names the first missing label, if there is one."""
-    missing = np.argwhere(are_missing(labels))
-    if missing.size:
-        row = first_row + int(missing[0, 0])
-        remedy = "on_invalid='skip' leaves such rows out and counts them"
-        raise InvalidDataError(
-            f"{what}[{row}] is {labels[tuple(missing[0])]}, and every label is needed (input "
-            f"contains NaN or other missing labels); {remedy if what == 'y' else 'leave it out'}",
-            *(what, row),
-        )
-
-
-def are_missing(labels: np.ndarray) -> np.ndarray:
-    """Return a boolean array that is True for labels that are missing."""
-    masked = np.ma.getmaskarray(labels)
-    values = np.ma.getdata(labels)
-    if values.dtype.kind == "f":
-        return masked | np.isnan(values)
-    if values.dtype.kind in "mM":
-        return masked | np.isnat(values)
-    if values.dtype.kind not in "OT":
-        return masked
-    found = [_is_missing(value) for value in values.astype(object, copy=False).ravel()]
-    return masked | np.array(found, bool).reshape(values.shape)
-
-
-def _is_missing(label: object) -> bool:
-    """Return whether a label is None, NaN, NaT or the NA of pandas."""
-    if label is None or type(label).__name__ == "NAType":
-        return True
-    comparable = isinstance(label, float | np.generic | datetime.date | decimal.Decimal)
-    return comparable and label != label  # noqa: PLR0124
-
-
-def _may_have_changed(labels: np.ndarray) -> bool:
-    """Return whether these may be other labels than those of the list they were converted from.
-
-    Beside strings, numbers become strings; large integers of two signs become floats.
-    """
-    return labels.dtype.kind in "US" or (
-        labels.dtype.kind == "f" and bool((np.abs(labels, dtype=np.float64) >= _EXACT).any())
-    )
-
-
-def _from_objects(labels: np.ndarray, what: str, first_row: int) -> np.ndarray:
-    kinds = {type(label) for label in labels}
-    for base, dtype in _OF_OBJECTS:
-        if all(issubclass(kind, base) for kind in kinds):
-            if base is str and kinds != {str}:  # members of an Enum, of which numpy takes the names
-                labels = np.array([str.__str__(label) for label in labels], object)
-            if dtype in (np.datetime64, np.timedelta64):
-                refuse_missing(labels, what, first_row)  # NaT of pandas is a date
-                zoned = [_has_zone(label) for label in labels]
-                if len({*zoned}) > 1:
-                    row = first_row + zoned.index(not zoned[0])
-                    raise InvalidDataError(
-                        f"{what} holds dates with a time zone and dates without one, {what}[{row}] "
-                        f"the first that differs; give all of them a zone, or none",
-                        *(what, row),
-                    )
-                return _in_common_unit([dtype(_without_zone(label)) for label in labels])
-            if cut := [label for label in labels if label[-1:] in ("\0", b"\0")]:
-                raise InvalidDataError(
-                    f"{what} holds {shown(cut[0])}, and arrays of texts do not keep NUL at their "
-                    f"end; relabel them"
-                )
-            return labels.astype(dtype)
-    if all(issubclass(kind, int | float | np.integer | np.floating | np.bool_) for kind in kinds):
-        return _checked(_from_numbers(labels, what), what, first_row)
-    refuse_missing(labels, what, first_row)
-    names = ", ".join(sorted(kind.__name__ for kind in kinds))
-    others = (n for n, label in enumerate(labels) if type(label) is not type(labels[0]))
-    row = first_row + next(others, 0)
-    raise InvalidDataError(
-        f"Unknown label type: {what} holds objects of type {names}, {what}[{row}] the first that "
-        f"does not fit; class labels of one kind are expected: whole numbers, strings, booleans or "
-        f"dates",
-        *(what, row),
-    )
-
-
-def _has_zone(label: Any) -> bool:
-    return getattr(label, "tzinfo", None) is not None
-
-
-def _without_zone(label: Any) -> Any:
-    """Return a date or duration as NumPy takes it: one with a time zone in UTC."""
-    if hasattr(label, "asm8"):  # of pandas, to nanoseconds
-        return label.asm8
-    return label.astimezone(datetime.UTC).replace(tzinfo=None) if _has_zone(label) else label
-
-
-def _in_common_unit(dates: list[Any]) -> np.ndarray:
-    """Return dates, or durations, in a unit that holds all of them exactly."""
-    parts = [np.array([d for d in dates if d.dtype == unit]) for unit in {d.dtype for d in dates}]
-    common = reduce(lambda a, b: np.append(*_in_one_unit(a, b)), parts)
-    return np.array(dates, common.dtype)
-
-
-def _from_numbers(labels: np.ndarray, what: str) -> np.ndarray:
-    """Return numbers in a type that holds all of them exactly."""
-    plain = np.array(labels.tolist())
-    if plain.dtype.kind in "biu" or (plain.dtype.kind == "f" and not _may_have_changed(plain)):
-        return plain
-    for dtype in (np.int64, np.uint64, np.float64):
-        with contextlib.suppress(OverflowError, ValueError):
-            exact = labels.astype(dtype)
-            if (exact.astype(object) == labels).all():
-                return exact
-    raise InvalidDataError(
-        f"{what} holds numbers that have no common 64-bit type, from {shown(labels.min())} to "
-        f"{shown(labels.max())}; relabel them"
-    )
-
-
-def check_expected(
-    y: np.ndarray,
-    codes: np.ndarray,
-    classes: np.ndarray,
-    expected: np.ndarray,
-    first_row: int = 0,
-    numbers: np.ndarray | None = None,
-) -> None:
-    """Raise `InvalidDataError` for the first label that is not expected.
-
-    Parameters
-    ----------
-    y, codes, classes : ndarray
-        Arguments and results of `encode`.
-    expected : ndarray, sorted
-    first_row : int
-        Number of the first row in a larger array, from which errors count.
-    numbers : ndarray of int, optional
-        Row numbers of the labels, relative to `first_row`; by default consecutive.
-    """
-    other = find(classes, expected) < 0
-    if not other.any():
-        return
-    at = int(other[codes].argmax())
-    row = first_row + (at if numbers is None else int(numbers[at]))
-    raise InvalidDataError(
-        f"y[{row}] is {y[at]!s}, which is not one of the classes expected: "
-        f"{expected.tolist()!s:.500}",
-        *("y", row),
-    )
-
-
-def expected_codes(
-    y: Labels, expected: np.ndarray, first_row: int = 0, numbers: np.ndarray | None = None
-) -> np.ndarray:
-    """Return the codes of labels that are expected; see `check_expected`."""
-    codes, classes = encode(y, expected)
-    check_expected(y, codes, classes, expected, first_row, numbers)
-    return codes
+# --- sets of labels -------------------------------------------------------------------------------
 
 
 def join_labels(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -343,7 +336,7 @@ def join_labels(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     Raises
     ------
     InvalidDataError
-        If the labels are of kinds that do not mix, such as numbers and strings.
+        If the labels are of kinds that do not mix, such as numbers and texts.
     """
     if not b.size:
         return a
@@ -355,6 +348,69 @@ def join_labels(a: np.ndarray, b: np.ndarray) -> np.ndarray:
             f"{a.dtype} (such as {a[0]!r}); give all labels in one kind"
         )
     return np.union1d(*in_one_type(a, b))
+
+
+def in_one_type(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return two sets of labels of one family in a type that holds all of them exactly."""
+    dtype = np.result_type(a, b)
+    if dtype.kind == "f" and "f" not in (a.dtype.kind, b.dtype.kind):  # of uint64 and others
+        low, high = min(int(x[0]) for x in (a, b)), max(int(x[-1]) for x in (a, b))
+        limits = {kind: np.iinfo(kind) for kind in (np.int64, np.uint64)}
+        fits = (kind for kind, its in limits.items() if its.min <= low and high <= its.max)
+        dtype = np.dtype(next(fits, dtype))
+    joined = a.astype(dtype), b.astype(dtype)
+    for one, other in zip((a, b), joined, strict=True):
+        large = dtype.kind == "f" and one.size and max(map(abs, map(int, one))) > _EXACT
+        if large or not np.array_equal(other.astype(one.dtype), one):
+            raise InvalidDataError(
+                f"labels of dtype {a.dtype} and {b.dtype} have no common type: {dtype} does not "
+                f"hold all of them; give all labels in one type"
+            )
+    return joined
+
+
+def family(dtype: np.dtype) -> str:
+    """Return the kind of labels of a type: all numbers are of one."""
+    return "n" if dtype.kind in "biuf" else dtype.kind
+
+
+def find(labels: Any, classes: np.ndarray) -> np.ndarray:
+    """Return the number of each label among the sorted `classes`, -1 if it is not included."""
+    if isinstance(labels, CodedLabels):
+        return np.append(find(labels.values, classes), -1)[labels.codes]
+    if not classes.size or not labels.size or family(classes.dtype) != family(labels.dtype):
+        return np.full(labels.shape, -1)
+    codes = _looked_up(labels, classes)
+    return _search(labels, classes) if codes is None else codes
+
+
+def check_expected(
+    labels: CodedLabels,
+    expected: np.ndarray,
+    first_row: int = 0,
+    numbers: np.ndarray | None = None,
+) -> None:
+    """Raise `InvalidDataError` for the first label that is not expected.
+
+    Parameters
+    ----------
+    labels : CodedLabels
+    expected : ndarray, sorted
+    first_row : int
+        Number of the first row in a larger array, from which errors count.
+    numbers : ndarray of int, optional
+        Row numbers of the labels, relative to `first_row`; by default consecutive.
+    """
+    other = find(labels.values, expected) < 0
+    if not other.any() or not len(labels) or not other[labels.codes].any():
+        return
+    at = int(other[labels.codes].argmax())
+    row = first_row + (at if numbers is None else int(numbers[at]))
+    raise InvalidDataError(
+        f"y[{row}] is {labels.values[labels.codes[at]]!s}, which is not one of the classes "
+        f"expected: {expected.tolist()!s:.500}",
+        *("y", row),
+    )
 
 
 def with_label(
@@ -387,7 +443,7 @@ def with_label(
         label = _OF_NO_CLASS.get(labels.dtype.kind, -1)
     if not isinstance(label, _ONE_LABEL):
         raise refuse(name, label, "one label of the kind of the classes")
-    if labels.dtype.kind in "mM" and _is_missing(label):  # no label that rows could have
+    if labels.dtype.kind == "M" and _is_missing(label):  # no label that rows could have
         return np.append(labels, np.array("NaT", labels.dtype))
     try:
         own = as_labels([label], name)
@@ -412,202 +468,43 @@ def label_of_none(classes: np.ndarray) -> Any:
     >>> label_of_none(np.array([-1, 0, 2])), label_of_none(np.array(["ant", "bee"]))
     (1, '0')
     """
-    if classes.dtype.kind in "mM":
+    if classes.dtype.kind == "M":
         return None  # NaT is no class
     labels = np.arange(classes.size + 1)
-    labels = labels.astype(classes.dtype.kind) if classes.dtype.kind in "US" else labels
+    labels = labels.astype("U") if classes.dtype.kind == "U" else labels
     return labels[find(labels, classes) < 0][0].item()
 
 
-def check_comparable(unlabelled: np.ndarray, labels: Labels) -> None:
-    """Raise `InvalidParameterError` for labels of rows that do not count that no row can have.
-
-    There has to be at least one of the `labels` of rows.
-    """
-    dtype, found = labels.dtype, family(unlabelled.dtype) == family(labels.dtype)
-    if found and dtype.kind in "biu":
-        low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-        found = bool(((unlabelled >= low) & (unlabelled <= high)).all())
-    if not found:
-        raise InvalidParameterError(
-            f"unlabelled={shown(unlabelled.tolist())} is compared with labels of dtype {dtype}, "
-            f"such as y[0]={labels[0]!r}, which never have such values; give labels of their kind"
-        )
+# --- integers in a table --------------------------------------------------------------------------
 
 
-def find(labels: Labels, classes: np.ndarray) -> np.ndarray:
-    """Return the number of each label among the sorted `classes`, -1 if it is not included."""
-    if type(labels) is not CodedLabels and labels.size > _FEW:
-        integers = labels.dtype.kind in "biu" and labels.dtype != np.uint64
-        if integers and (table := integer_table(classes)) is not None:
-            codes = look_up(labels, *table)
-            if codes is not None:
-                return codes.copy() if codes is labels else codes
-        labels = distinct(labels)
-    if type(labels) is CodedLabels:
-        return _search(labels.values, classes)[labels.codes]
-    return _search(labels, classes)
-
-
-def _search(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    if not classes.size or family(classes.dtype) != family(labels.dtype):
-        return np.full(labels.shape, -1)
-    classes, labels = in_one_type(classes, labels)
-    codes = np.searchsorted(classes, labels)
-    codes[codes == classes.size] = 0
-    return np.where(classes[codes] == labels, codes, -1)
-
-
-def in_one_type(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return both in one type: 64-bit integers if float64 does not hold all of them."""
-    if a.dtype.kind in "mM" and a.dtype != b.dtype:
-        return _in_one_unit(a, b)
-    if a.dtype.kind == b.dtype.kind or np.result_type(a, b).kind != "f":
-        return a, b
-    low = min(int(x.min()) for x in (a, b) if x.size)
-    high = max(int(x.max()) for x in (a, b) if x.size)
-    if "f" in (a.dtype.kind, b.dtype.kind) and max(-low, high) <= _EXACT:
-        return a, b
-    for dtype in (np.int64, np.uint64):
-        if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
-            return a.astype(dtype), b.astype(dtype)
-    raise InvalidDataError(
-        f"labels from {low} to {high} have no common type; relabel one set of them"
-    )
-
-
-def _in_one_unit(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return dates, or durations, in the finer unit, in which early and late ones overflow."""
-    dtype = np.result_type(a, b)
-    joined = a.astype(dtype), b.astype(dtype)
-    for one, other in zip((a, b), joined, strict=True):
-        if not np.array_equal(other.astype(one.dtype), one, equal_nan=True):
-            raise InvalidDataError(
-                f"labels of dtype {a.dtype} and {b.dtype} have no common type: {dtype} does not "
-                f"hold all of them; give all labels in one unit"
-            )
-    return joined
-
-
-def family(dtype: np.dtype) -> str:
-    """Return the kind of labels of a type: all numbers are of one."""
-    return "n" if dtype.kind in "biuf" else dtype.kind
-
-
-def encode(y: Labels, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the codes of labels, and the classes that these number.
-
-    Returns
-    -------
-    codes : ndarray of int64, shape (n_rows,)
-        They may be `y` itself, and must not be modified.
-    classes : ndarray, sorted
-        `classes`, and all other labels.
-    """
-    codes, classes = coded_classes(y, classes)
-    return read_codes(codes), classes
-
-
-def coded_classes(y: Labels, classes: np.ndarray) -> tuple[Any, np.ndarray]:
-    """Return the codes of labels, and the classes that these number, as `encode` does.
-
-    The codes may be `CodedLabels`, of which `read_codes` reads some at a time: to look them up as
-    they are used takes less time and memory than an array of all of them.
-    """
-    if not y.size:
-        return np.empty(0, np.int64), classes
-    if type(y) is not CodedLabels:
-        if y.dtype.kind in "biu" and y.dtype != np.uint64:
-            # In most cases all labels are classes already, or are among some of them.
-            for known in (classes,) if classes.size else (_of_some(y, n) for n in (_SOME, _MORE)):
-                table = integer_table(known)
-                codes = None if table is None else look_up(y, *table)
-                if codes is not None:
-                    return codes, known
-        if y.size <= _FEW:
-            codes = _search(y, classes)
-            unknown = codes < 0
-            if unknown.any():
-                classes = join_labels(classes, np.unique(y[unknown]))
-                codes = _search(y, classes)
-            return codes, classes
-        y = distinct(y)
-    known = classes if classes.size else _of_some(y, _SOME)
-    at = _search(y.values, known)
-    if at.min() >= 0:
-        return CodedLabels(at, y.codes), known
-    codes = look_up(y.codes, 0, at)  # the other values may be in no row
-    if codes is not None:
-        return codes, known
-    occurs = np.zeros(y.values.size, bool)
-    occurs[y.codes] = True
-    known = join_labels(classes, np.unique(y.values[occurs]))
-    return CodedLabels(_search(y.values, known), y.codes), known
-
-
-def read_codes(codes: Any) -> np.ndarray:
-    """Return codes of `coded_classes`, or some of them, as an array of int64."""
-    if type(codes) is not CodedLabels:
-        return np.asarray(codes)
-    found = look_up(codes.codes, 0, codes.values)
-    assert found is not None
-    return found
-
-
-def _of_some(y: Labels, n: int) -> np.ndarray:
-    """Return the different ones of `n` labels, or of all if there are few more."""
-    return np.unique(y if y.size <= 2 * n else y[(_PLACES[:n] * y.size).astype(np.intp)])
-
-
-def integer_table(classes: np.ndarray) -> tuple[int, np.ndarray, bool] | None:
+def integer_table(classes: np.ndarray) -> tuple[int, np.ndarray] | None:
     """Return the arguments of `look_up` after the labels; None unless integers are looked up."""
     if not classes.size or classes.dtype.kind not in "biu":
         return None
-    low, table = _table_of(classes.tobytes(), classes.dtype)
-    return None if table is None else (low, table, table.size == classes.size)
+    return _table_of(classes.tobytes(), classes.dtype)
 
 
 @lru_cache(16)
-def _table_of(classes: bytes, dtype: np.dtype) -> tuple[int, np.ndarray | None]:
+def _table_of(classes: bytes, dtype: np.dtype) -> tuple[int, np.ndarray] | None:
     """Return the least class, and a table: entry i is the number of the class that is i above.
 
-    The table is None if the classes, which are sorted, are too far apart.
+    It is None if the classes, which are sorted, are too far apart.
     """
     values = np.frombuffer(classes, dtype)
     low, high = int(values[0]), int(values[-1])
-    if high - low >= _TABLE or high > _MOST:
-        return low, None
+    if high - low >= _TABLE or high > np.iinfo(np.int64).max:
+        return None
     table = np.full(high - low + 1, -1)
     table[values.astype(np.int64) - low] = np.arange(values.size)
     return low, table
 
 
-def look_up(
-    labels: np.ndarray, low: int, table: np.ndarray, consecutive: bool = False
-) -> np.ndarray | None:
+def look_up(labels: np.ndarray, low: int, table: np.ndarray) -> np.ndarray | None:
     """Return the int64 entries of a table, in which that of label `low` is the first.
 
-    It is None if the table lacks a label, or holds a negative number for it. With `consecutive`,
-    the table subtracts `low`; the result may then be `labels` itself, and must not be modified.
+    It is None if the table lacks a label, or holds a negative number for it.
     """
-    plain = labels.dtype == _INT64 and labels.flags.carray
-    at_once = plain and consecutive and low == 0
-    if at_once and labels.size <= _PART:
-        return labels if all_within(labels, 0, table.size) else None
-    codes = labels if at_once else np.empty(labels.size, np.int64)
-
-    def part(start: int) -> bool:
-        rows = slice(start, start + _PART)
-        if not plain:
-            codes[rows] = labels[rows]
-        given = labels[rows] if plain else codes[rows]
-        if not consecutive:
-            return bool(encode_labels(given, low, table, codes[rows]))
-        found = bool(all_within(given, low, table.size))
-        if not at_once and found:
-            np.subtract(given, low, out=codes[rows])
-        return found
-
-    starts = ((start,) for start in range(0, labels.size, _PART))
-    found = part(0) if labels.size <= _PART else all(threads.run(part, starts))
+    codes = np.empty(labels.size, np.int64)
+    found = encode_labels(np.ascontiguousarray(labels, np.int64), low, table, codes)
     return codes if found else None

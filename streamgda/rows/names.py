@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.errors import InvalidParameterError
+from streamgda.rows.sources import as_source
 from streamgda.runtime.parameters import shown
 from streamgda.storage.format import check_texts
 
@@ -103,6 +104,19 @@ def feature_numbers(chosen: Any, names: Names | None, n_features: int, what: str
         )
     numbers = {name: number for number, name in enumerate(names)}
     return np.array([numbers[name] for name in given])
+
+
+def named_rows(X: Any) -> tuple[Any, Names | None]:
+    """Return rows, as a source unless they are an array or a list, and the names of features."""
+    if isinstance(X, np.ndarray | list | tuple):
+        return X, None
+    source = as_source(X)
+    return source, source.feature_names
+
+
+def names_of(X: Any) -> Names | None:
+    """Return the names of the columns of a container; None if it has none."""
+    return named_rows(X)[1]
 
 
 # --- saving ---------------------------------------------------------------------------------------

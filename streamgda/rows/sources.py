@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, Self
 
@@ -17,7 +17,7 @@ from streamgda.errors import (
     ReadError,
     raised_as,
 )
-from streamgda.rows.arrays import as_slab, concatenated
+from streamgda.rows.arrays import as_slab
 from streamgda.runtime.interruption import Lock
 from streamgda.runtime.parameters import shown
 from streamgda.storage.opening import refuse_half_written
@@ -44,29 +44,6 @@ class Transformation(NamedTuple):
     function: Callable[..., np.ndarray]
     dtype: np.dtype
     columns: int | None
-
-
-class Slab(NamedTuple):
-    """Some of the rows, with the labels, groups and weights of each, and the number of the first.
-
-    They are arrays, or None if there are none.
-    """
-
-    X: Any
-    y: Any = None
-    groups: Any = None
-    weight: Any = None
-    first_row: int = 0
-
-    @classmethod
-    def of_batch(cls, batch: tuple[Any, ...]) -> Self:
-        """Return the rows of a batch ``(X, y)`` or ``(X, y, weight)``."""
-        return cls(batch[0], batch[1], weight=batch[2] if len(batch) > 2 else None)
-
-    @property
-    def beside(self) -> list[Any]:
-        """The labels, groups and weights that are given, in this order."""
-        return [values for values in (self.y, self.groups, self.weight) if values is not None]
 
 
 @dataclass(frozen=True)
@@ -399,7 +376,7 @@ class ForwardRows(RowSource):
     def _joined(self, parts: list[Any]) -> Any:
         if not parts:
             return np.empty((0, *self.shape[1:]), self.dtype)
-        return concatenated(parts)
+        return np.concatenate(parts)
 
     def whole(self) -> np.ndarray:
         """Return all rows."""
@@ -416,6 +393,72 @@ class ForwardRows(RowSource):
         """Return the bytes in flight while `n_rows` are processed and as many are read ahead."""
         # The last block is held, too, and parts of a slab are copied into it.
         return self.row_bytes * (3 * n_rows + self.unit)
+
+
+# --- any container --------------------------------------------------------------------------------
+
+# In the order in which they are asked; `streamgda.rows` fills the list.
+ADAPTERS: list[type[RowSource]] = []
+
+
+def adapter_of(X: Any) -> type[RowSource]:
+    """Return the adapter for a container."""
+    if isinstance(X, RowSource):
+        return type(X)
+    refuse_delayed(X, "X")
+    return next(adapter for adapter in ADAPTERS if adapter.accepts(X))
+
+
+def refuse_delayed(values: Any, name: str) -> None:
+    """Raise `InvalidDataError` for an object of dask.delayed, which has every attribute."""
+    if type(values).__module__ == "dask.delayed":
+        raise InvalidDataError(
+            f"{name} is an object of dask.delayed; pass an array of it, "
+            f"dask.array.from_delayed({name}, shape, dtype), or delayed batches (X, y) in a list"
+        )
+
+
+def refuse_records(values: Any, name: str) -> None:
+    """Raise `InvalidDataError` for a list of dicts, such as a stream of JSON."""
+    if isinstance(values, list) and values and isinstance(values[0], Mapping):
+        raise InvalidDataError(
+            f"{name} is a list of dicts (records); pass a frame of them: "
+            f"pandas.DataFrame({name}), without the column of labels"
+        )
+
+
+def as_source(X: Any, name: str = "X") -> RowSource:
+    """Return a source of the rows of `X`: `X` itself if it is one already.
+
+    Parameters
+    ----------
+    X : array-like, memmap, zarr.Array, data frame, dask collection or DataArray
+    name : str
+        Name of the array in error messages.
+
+    Raises
+    ------
+    InvalidDataError
+        If it is not an array and cannot be converted to one.
+    SourceError
+        If it is a group or a dictionary of arrays.
+    """
+    return X if isinstance(X, RowSource) else adapter_of(X).of(X, name)
+
+
+def as_array(values: Any, name: str = "X") -> Any:
+    """Return all values of a container as an array; labels may be by their codes.
+
+    Raises
+    ------
+    InvalidDataError
+        If numpy cannot convert them.
+    ReadError
+        If a store cannot be read; the message names the array by this name, chunk and rows.
+    """
+    if isinstance(values, np.ndarray | list | tuple) or np.isscalar(values):
+        return as_slab(values, name)
+    return as_source(values, name).whole()
 
 
 # --- rows and what belongs to them ----------------------------------------------------------------
@@ -440,6 +483,12 @@ def check_rows(rows: RowSource, *companions: RowSource) -> None:
     if len(rows.shape) != 2:
         refuse_shape(rows.shape)
     check_lengths(rows, *companions)
+
+
+def refuse_type(dtype: np.dtype) -> NoReturn:
+    """Raise `InvalidDataError` for rows that are no real numbers."""
+    what = "Complex data not supported: X" if dtype.kind == "c" else "X"
+    raise InvalidDataError(f"{what} has dtype {dtype}; real numbers are expected")
 
 
 def refuse_shape(shape: tuple[int, ...]) -> NoReturn:

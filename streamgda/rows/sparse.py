@@ -1,13 +1,15 @@
-"""Rows of sparse matrices: only the entries that are stored; they are never made dense."""
+"""Rows of sparse matrices: only the entries that are stored, or dense slabs of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import numpy as np
+from scipy.sparse import issparse
 
 from streamgda.errors import InvalidDataError
+from streamgda.rows.sources import RowSource, refuse_type
 
 _MOST_FEATURES = np.iinfo(np.int32).max
 
@@ -43,11 +45,15 @@ class CompressedRows:
 
     def __getitem__(self, rows: slice | np.ndarray) -> CompressedRows:
         first, last = self.first[rows], self.last[rows]
-        if not isinstance(rows, slice) or not first.size:
-            return replace(self, first=first, last=last)
-        start, stop = first[0], last[-1]
-        some = self.values[start:stop], self.columns[start:stop]
-        return CompressedRows(*some, first - start, last - start, self.n_features)
+        if isinstance(rows, slice) and first.size:
+            start, stop = first[0], last[-1]
+            some = self.values[start:stop], self.columns[start:stop]
+            return CompressedRows(*some, first - start, last - start, self.n_features)
+        sizes = last - first
+        stops = np.cumsum(sizes)
+        entries = np.arange(sizes.sum()) + np.repeat(first - stops + sizes, sizes)
+        some = self.values[entries], self.columns[entries]
+        return CompressedRows(*some, stops - sizes, stops, self.n_features)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -87,22 +93,25 @@ class CompressedRows:
         before = np.concatenate([[0], np.cumsum(hit)])
         return np.asarray(before[self.last] > before[self.first])
 
+    def entries_of(self, rows: np.ndarray) -> np.ndarray:
+        """Return a boolean array that is True for the entries of some rows, given as another."""
+        hit = np.zeros(self.values.size, bool)
+        for number in np.flatnonzero(rows):
+            hit[self.first[number] : self.last[number]] = True
+        return hit
+
     def without(self, rows: np.ndarray) -> CompressedRows:
         """Return the rows with zeros in those for which `rows`, a boolean array, is True."""
         return self.with_values(np.where(self.entries_of(rows), 0, self.values))
 
-    def entries_of(self, rows: np.ndarray) -> np.ndarray:
-        """Return a boolean array that is True for the entries of some rows, given as another."""
-        steps = np.zeros(self.values.size + 1, np.int64)
-        np.add.at(steps, self.first[rows], 1)
-        np.add.at(steps, self.last[rows], -1)
-        return np.asarray(np.cumsum(steps[:-1]) > 0)
-
     def row(self, number: int) -> np.ndarray:
         """Return one row with its zeros, shape (n_features,)."""
-        entries = slice(self.first[number], self.last[number])
-        dense = np.zeros(self.n_features, self.dtype)
-        dense[self.columns[entries]] = self.values[entries]
+        return np.asarray(self[number : number + 1].toarray()[0])
+
+    def toarray(self) -> np.ndarray:
+        """Return the rows with their zeros, shape (n_rows, n_features)."""
+        dense = np.zeros(self.shape, self.dtype)
+        dense[np.repeat(np.arange(len(self)), self.last - self.first), self.columns] = self.values
         return dense
 
     @classmethod
@@ -135,7 +144,58 @@ class CompressedRows:
         return cls(values, columns, bounds[:-1], bounds[1:], rows.shape[1])
 
 
-def refuse_type(dtype: np.dtype) -> NoReturn:
-    """Raise `InvalidDataError` for rows that are no real numbers."""
-    what = "Complex data not supported: X" if dtype.kind == "c" else "X"
-    raise InvalidDataError(f"{what} has dtype {dtype}; real numbers are expected")
+@dataclass(frozen=True)
+class SparseRows(RowSource):
+    """Rows of a sparse matrix or array, read as `CompressedRows`, or as dense slabs.
+
+    Attributes
+    ----------
+    dense : bool
+        Slabs are arrays, for moments and models that need the zeros.
+    """
+
+    in_memory = True
+
+    dense: bool = False
+
+    @classmethod
+    def accepts(cls, X: Any) -> bool:
+        """Accept what scipy calls sparse, and rows that have been converted."""
+        return issparse(X) or isinstance(X, CompressedRows)
+
+    @classmethod
+    def of(cls, X: Any, name: str) -> Self:
+        """Return a source of the rows, converted to `CompressedRows`."""
+        rows = X if isinstance(X, CompressedRows) else CompressedRows.of(X)
+        return cls(rows, rows.shape, rows.dtype, name)
+
+    @property
+    def read_as_views(self) -> bool:
+        """True if reading costs neither time nor memory."""
+        return not self.dense and self.mapping is None
+
+    @property
+    def row_elements(self) -> int:
+        """Entries of a row that are stored, on average; of dense slabs, the features."""
+        return self.shape[1] if self.dense else int(self.values.row_elements)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row, on average."""
+        if self.dense:
+            return super().row_bytes
+        return -(-self.values.nbytes // max(1, len(self.values)))
+
+    @property
+    def copied_bytes(self) -> float:
+        """Bytes of the arrays that hold the rows, or of all dense slabs."""
+        return float(self.n_rows * self.row_bytes if self.dense else self.values.nbytes)
+
+    def _slice(self, start: int, stop: int) -> Any:
+        rows = self.values[start:stop]
+        return rows.toarray() if self.dense else rows
+
+
+def as_dense(source: RowSource) -> RowSource:
+    """Return a source whose slabs are dense, if they were sparse."""
+    return replace(source, dense=True) if isinstance(source, SparseRows) else source

@@ -10,21 +10,21 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError
 from streamgda.rows import beside
-from streamgda.rows.arrays import CodedLabels, is_masked
-from streamgda.rows.invalid_rows import as_maskable_matrix
+from streamgda.rows.arrays import as_slab
+from streamgda.rows.counting import as_matrix
 from streamgda.rows.sources import RowSource, check_lengths
 from streamgda.runtime.parameters import shown
 
 
 def target_columns(y: Any) -> np.ndarray:
-    """Return targets as columns of float64, shape (n_rows, n_targets), masked only if some are.
+    """Return targets as columns of float64, shape (n_rows, n_targets).
 
     Raises
     ------
     InvalidDataError
         For targets that are not real numbers.
     """
-    y = np.asarray(y) if type(y) is CodedLabels else y
+    y = np.asarray(y)
     try:
         if y.dtype.kind not in "biufO":
             raise TypeError(f"its dtype is {y.dtype}")
@@ -38,14 +38,11 @@ def target_columns(y: Any) -> np.ndarray:
         ) from None
 
 
-def side_by_side(X: Any, y: Any) -> Any:
-    """Return rows and their targets as one array of float64, masked only if one of them is."""
-    X, y = as_maskable_matrix(X), target_columns(y)
-    out: Any = np.empty((len(X), X.shape[1] + y.shape[1]))
+def side_by_side(X: Any, y: Any) -> np.ndarray:
+    """Return rows and their targets as one array of float64."""
+    X, y = as_matrix(X), target_columns(y)
+    out = np.empty((len(X), X.shape[1] + y.shape[1]))
     out[:, : X.shape[1]], out[:, X.shape[1] :] = X, y
-    if is_masked(X) or is_masked(y):
-        mask = [np.ma.getmaskarray(X), np.ma.getmaskarray(y)]
-        out = np.ma.array(out, mask=np.concatenate(mask, axis=1))
     return out
 
 
@@ -108,7 +105,7 @@ def targets_of(X: RowSource, y: Any) -> RowSource:
     InvalidDataError
         For targets of another number than the rows, that are not columns, or not numbers.
     """
-    y = beside(X, y, "y")
+    y = beside(X, as_slab(y, "y") if isinstance(y, list | tuple) else y, "y")
     if len(y.shape) not in (1, 2) or not math.prod(y.shape[1:]):
         raise InvalidDataError(
             f"y has shape {y.shape}; expected a column of targets, (n_rows,), or several, "

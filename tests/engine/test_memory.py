@@ -26,7 +26,8 @@ from streamgda.engine import plan
 from streamgda.engine.plan import MomentsBudget, plan_moments, plan_rows
 from streamgda.errors import InvalidDataError, MemoryBudgetError
 from streamgda.moments.covariance_types import structure_of
-from streamgda.rows import Rows, as_source
+from streamgda.rows import Rows
+from streamgda.rows.sources import as_source
 from streamgda.runtime import memory
 from streamgda.runtime.memory import readable
 

@@ -29,7 +29,7 @@ from streamgda import rows as containers
 from streamgda.datasets import convert
 from streamgda.engine import plan
 from streamgda.errors import InvalidDataError, InvalidParameterError, SourceError, StreamGDAError
-from streamgda.rows import as_source
+from streamgda.rows.sources import as_source
 
 MIB = 1 << 20
 

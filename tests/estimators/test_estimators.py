@@ -45,7 +45,10 @@ from streamgda.moments import roots
 
 # Their rows are constant within each class, or fewer than features; smoothing allows for both.
 _SHAPES = {"check_sample_weights_shape", "check_sample_weights_not_overwritten"}
-_EQUIVALENCE = {"check_sample_weight_equivalence_on_dense_data"}
+_EQUIVALENCE = {
+    "check_sample_weight_equivalence_on_dense_data",
+    "check_sample_weight_equivalence_on_sparse_data",
+}
 _SINGULAR = {"full": _SHAPES | _EQUIVALENCE, "tied_diag": _SHAPES}
 
 # Checks that call partial_fit, which cannot read the rows twice.

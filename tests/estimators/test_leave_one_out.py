@@ -8,7 +8,6 @@ import naive
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse
 import zarr
 from grids import THOROUGH, pairs
 from hypothesis import given, settings
@@ -388,8 +387,6 @@ def test_rows_that_are_not_those_of_the_fit():
         qda.leave_one_out_proba(X, np.zeros(50, int))
     with pytest.raises(InvalidDataError, match="50"):
         qda.leave_one_out_proba(X[:20], y)
-    with pytest.raises(InvalidDataError, match="sparse"):
-        GaussianNB().fit(X, y).leave_one_out_proba(scipy.sparse.csr_array(X), y)
     unknown = da.from_array(X, chunks=(25, 4))
     unknown = unknown[unknown[:, 0] > -np.inf]
     with pytest.raises(InvalidDataError, match="compute_chunk_sizes"):

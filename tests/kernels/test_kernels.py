@@ -8,14 +8,12 @@ from streamgda.kernels.integers import centre_scatter
 from streamgda.kernels.leave_one_out import smoothing_growth
 from streamgda.kernels.sums import (
     all_below,
-    all_within,
     copy_symmetric,
     encode_labels,
     group_rows,
     remove_directions,
 )
 from streamgda.moments.covariance_types import symmetric
-from streamgda.rows.arrays import distinct
 from streamgda.storage.format import pack_triangles
 
 # --- grouping ---------------------------------------------------------------------------------
@@ -42,29 +40,6 @@ def test_encode_labels():
         if known:
             assert codes.tolist() == [{5: 1, 7: 0}[label] for label in labels]
     assert not encode_labels(np.array([5, 8]), 5, table, np.zeros(2, np.int64))
-
-
-@pytest.mark.parametrize("low", [-(2**63), -3, 0, 7, 2**63 - 6])
-def test_all_within(low):
-    """Five numbers; those far away do not wrap around."""
-    labels = [low + i for i in range(5)]
-    assert all_within(np.array(labels), low, 5)
-    assert all_within(np.empty(0, np.int64), low, 5)
-    for other in {low - 1, low + 5, -(2**63), 2**63 - 1, 0} - set(labels):
-        if abs(other + 0.5) < 2**63:
-            with np.errstate(over="ignore"):  # without the compiler, NumPy would warn of wrapping
-                assert not all_within(np.array([*labels, other, low]), low, 5)
-
-
-@pytest.mark.parametrize("dtype", ["u1", "f4", "f8", "S9", "S16", "U5"])
-def test_number_entries(dtype):
-    """Entries shorter than a word, and of several words, which may overlap."""
-    labels = np.random.default_rng(0).integers(100, 120, 300).astype(dtype)
-    with np.errstate(over="ignore"):  # as in `test_all_within`
-        coded = distinct(labels)
-    values = list(dict.fromkeys(labels.tolist()))
-    assert coded.values.tolist() == values
-    assert coded.codes.tolist() == [values.index(label) for label in labels.tolist()]
 
 
 @pytest.mark.parametrize("features", [[0], [4], [0, 1, 2, 3, 4], [1, 2, 4]])

@@ -19,7 +19,7 @@ from streamgda.moments.roots import (
     PooledDistances,
     halves,
 )
-from streamgda.rows.invalid_rows import all_finite
+from streamgda.rows.counting import all_finite
 
 BLOCK = scoring.BLOCK
 FLOATS = ["float32", "float64"]

@@ -306,8 +306,8 @@ def test_relabel_other_kinds():
     moments = ClassMoments().update(X, dates)
     other = moments.relabel({dates[0]: np.datetime64("2021-01-01", "ns")})
     assert other.classes.tolist() == np.array(["2020-01-02", "2021-01-01"], "M8[ns]").tolist()
-    text = ClassMoments().update(X, np.array([b"a", b"b"] * 2)).relabel({b"a": b"ccc"})
-    assert text.classes.tolist() == [b"b", b"ccc"]
+    text = ClassMoments().update(X, np.array(["a", "b"] * 2)).relabel({"a": "ccc"})
+    assert text.classes.tolist() == ["b", "ccc"]
     flags = ClassMoments().update(X, [True, False] * 2).relabel({True: "yes", False: "no"})
     assert flags.classes.tolist() == ["no", "yes"]
 
@@ -535,7 +535,7 @@ def test_pairwise_sums_that_overflow_are_refused():
     refuses(moments, lambda m: m.__iadd__(other), match="overflow")
 
 
-LABELS = [[0, 1, 2], ["ant", "bee", "ä\0"], [b"a", b"b", b"c"], [True, False, True], [2**63, 1, 2]]
+LABELS = [[0, 1, 2], ["ant", "bee", "ä"], [True, False, True], [2**62, 1, 2]]
 
 
 @given(st.data())

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 from grids import in_turn
 from moment_checks import PATHS, TYPES, assert_moments, refused, sample, take_path
-from scipy import sparse
 from states import bits
 
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
 from streamgda.moments import ClassMoments
-from streamgda.rows.sources import Slab
+from streamgda.rows.counting import Slab
 
 
 @pytest.fixture(params=["centred", "exact", "weighted", "empty"])
@@ -114,11 +113,9 @@ def test_shapes_that_do_not_fit(moments):
         (np.full((4, 3), {}, object), "X holds objects that are not numbers"),
         (np.full((4, 3), None, object), "Input X contains NaN: row 0, column 0|are not numbers"),
         (np.ones((4, 3), "M8[D]"), r"X has dtype datetime64\[D\]; real numbers are expected"),
-        (sparse.csr_matrix(np.eye(4, 3)), "X is a sparse csr matrix; dense rows are needed"),
-        (sparse.coo_array(np.eye(4, 3)), "X is a sparse coo matrix; dense rows are needed"),
         (np.ones(4), r"X has shape \(4,\); expected a 2D array of rows x features"),
         (np.ones((4, 3, 1)), r"X has shape \(4, 3, 1\); expected a 2D array"),
-        (5.0, r"X has shape \(\); expected a 2D array"),
+        (5.0, "X has no rows: it is float"),
     ],
 )
 def test_rows_of_the_wrong_kind(moments, X, message):
@@ -148,9 +145,9 @@ def test_wrong_weights(moments, weights, message):
     ("y", "message"),
     [
         (["a", "b", "a", "b"], r"labels of dtype <U1 \(such as .*'a'.*\) do not mix with classes"),
-        (np.array([0, "a", 0, 1], object), r"y holds objects of type int, str, y\[1\] the first"),
+        (np.array([0, "a", 0, 1], object), r"labels of several kinds: y\[1\] is "),
         ([0.5, 1, 2, 3], r"continuous. y\[0\] is 0.5"),
-        ([0, np.nan, 2, 3], r"y\[1\] is nan"),
+        ([0, np.nan, 2, 3], r"y\[1\] is missing"),
         (np.zeros((4, 1), int), r"y has shape \(4, 1\), expected one label a row"),
         (np.array(["2020"] * 4, "M8[D]"), r"labels of dtype datetime64\[D\] .* do not mix with"),
     ],
@@ -230,7 +227,7 @@ def test_wrong_views():
         refused(InvalidParameterError, message, lambda m, s=select: s(m, [True, False, True]), a)
     refused(InvalidParameterError, "not among", lambda m: m.relabel({1: 0}), ClassMoments())
     refused(InvalidDataError, "do not mix", lambda m: m.relabel({0: "a"}), a)
-    refused(InvalidDataError, r"new labels\[0\] is nan", lambda m: m.relabel({0: np.nan}), a)
+    refused(InvalidDataError, r"new labels\[0\] is missing", lambda m: m.relabel({0: np.nan}), a)
     message = "have one scatter for all classes, from which no class can be left out"
     for covariance_type in ("tied", "tied_diag", "tied_spherical"):
         pooled = a.reduce(covariance_type)

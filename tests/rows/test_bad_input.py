@@ -166,7 +166,7 @@ def test_labels_of_two_kinds(fitted, kind):
     refuses(
         InvalidDataError, match, fitted, "partial_fit", held(X, kind), held(y.astype(str), kind)
     )
-    with pytest.raises(InvalidDataError, match="y holds objects of type int, str"):
+    with pytest.raises(InvalidDataError, match="labels of several kinds: y"):
         accumulate(X[:2], [1, "a"])
 
 
@@ -284,7 +284,7 @@ def test_labels_and_weights_of_scores(fitted):
     X, y = blobs()
     accuracy = fitted.score(X, y)
     names = np.array(["a", "b", "c"])[y]
-    for labels in (names, names.astype("S"), names.astype("S").tolist(), y > 1, y * 1.0):
+    for labels in (names, names.tolist(), y > 1, y * 1.0):
         nb = GaussianNB().fit(X, labels)
         assert nb.score(X, labels) == np.mean(nb.predict(X) == np.asarray(labels))
     for dtype in (bool, "u1", "i1", "f4"):

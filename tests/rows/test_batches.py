@@ -93,37 +93,6 @@ class Exchanged:
         return self.values.__dlpack_device__()
 
 
-class Hub:
-    """A dataset of Hugging Face: python lists unless another format is asked for."""
-
-    def __init__(self, columns, form=None, options=None):
-        self.columns, self.format, self.options = columns, {"type": form}, options or {}
-        self.column_names = list(columns)
-        self.features = {name: f"Value('{np.asarray(v).dtype}')" for name, v in columns.items()}
-
-    def set_format(self, form):
-        raise AssertionError("the caller's dataset stays as it is")
-
-    def select_columns(self, names):
-        return Hub({name: self.columns[name] for name in names}, self.format["type"])
-
-    def with_format(self, form, columns=None, output_all_columns=False, **options):
-        return Hub(self.columns, form, {"columns": columns, **options})
-
-    def formatted(self, name, values):
-        chosen = self.options.get("columns") or self.column_names
-        if self.format["type"] != "numpy" or name not in chosen:
-            return values.tolist()
-        if values.dtype.kind == "U":
-            return values
-        default = np.float32 if values.dtype.kind == "f" else np.int64
-        return np.asarray(values, self.options.get("dtype", default))
-
-    def iter(self, batch_size):
-        for part in gen_batches(len(next(iter(self.columns.values()))), batch_size):
-            yield {name: self.formatted(name, v[part]) for name, v in self.columns.items()}
-
-
 def assert_same(moments, expected):
     np.testing.assert_array_equal(moments.classes, expected.classes)
     np.testing.assert_array_equal(moments.class_count, expected.class_count)
@@ -196,13 +165,6 @@ def test_columns_by_name(kind):
     assert one.feature_names is None
 
 
-def test_masked_columns_stay_masked():
-    masked = np.ma.array(X[:, 0], mask=np.arange(300) == 7)
-    batches = [{"a": masked, "b": X[:, 1], "label": y}]
-    with pytest.raises(InvalidDataError, match="batch 0: row 7, column 0 of X is masked"):
-        accumulate(batches, columns=(["a", "b"], "label"))
-
-
 def test_columns_of_delayed_batches():
     parts = [delayed(table, pure=True)(dict, part) for part in PARTS]
     found = accumulate(parts, columns=(list("abcd"), "label", "weight"))
@@ -214,22 +176,6 @@ def test_columns_of_delayed_batches():
         accumulate(parts, columns=("e", "label"))
     tensors = [delayed((Torch(X[part]), Torch(y[part]))) for part in PARTS]
     assert_same(accumulate(tensors), accumulate(X, y))
-
-
-@pytest.mark.parametrize("form", [None, "numpy"])
-def test_datasets(form):
-    single = X.astype(np.float32).astype(np.float64)  # what the format numpy would keep
-    rows = X if form is None else single
-    columns = {name: rows[:, j] for j, name in enumerate("abcd")}
-    dataset = Hub(columns | {"label": y, "text": np.full(len(y), "x")}, form)
-    found = accumulate(dataset, columns=(list("abcd"), "label"))
-    assert_same(found, accumulate(rows, y))
-    assert found.classes.dtype.kind == "i"
-    assert_same(accumulate(dataset.iter(90), columns=(list("abcd"), "label")), accumulate(rows, y))
-    with pytest.raises(InvalidDataError, match=r"X is a Hub, whose columns are a, .*columns=\('im"):
-        accumulate(dataset)
-    with pytest.raises(InvalidDataError, match="batch 0 has no column 'e'"):
-        accumulate(dataset, columns=("e", "label"))
 
 
 def test_checkpoints_of_tensors(tmp_path):
@@ -271,15 +217,13 @@ def test_paths_without_labels_name_what_opens_them():
         accumulate("rows.zarr")
 
 
-def test_annotated_data_name_their_rows_and_labels():
-    class AnnData:
-        """What `streamgda` knows of objects of anndata."""
-
-        X, obs, shape = np.zeros((4, 2)), {"cell_type": [0, 0, 1, 1]}, (4, 2)
-
-    AnnData.__module__ = "anndata._core.anndata"
-    for call in (GaussianNB().fit, GaussianNB().partial_fit, accumulate):
-        with pytest.raises(InvalidDataError, match=r"adata\.X, adata\.obs"):
-            call(AnnData(), [0, 0, 1, 1])
-    with pytest.raises(InvalidDataError, match=r"adata\.X"):
-        GaussianNB().fit(np.eye(4, 2), [0, 0, 1, 1]).predict(AnnData())
+def test_records_are_named_with_what_helps():
+    records = [{"a": 1.0, "label": 0}, {"a": 2.0, "label": 1}]
+    with pytest.raises(InvalidDataError, match=r"X is a list of dicts.*pandas.DataFrame\(X\)"):
+        GaussianNB().fit(records, [0, 1])
+    with pytest.raises(InvalidDataError, match=r"batch 0 is a list of dicts.*columns="):
+        accumulate([records])
+    assert accumulate([pd.DataFrame(records)], columns=(["a"], "label")).class_count.tolist() == [
+        1,
+        1,
+    ]

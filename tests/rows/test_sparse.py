@@ -6,6 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import naive_bayes
+from sklearn.base import clone
 from sklearn.utils import get_tags
 
 from streamgda import (
@@ -15,10 +16,11 @@ from streamgda import (
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
+    RandomFeatures,
     accumulate,
 )
 from streamgda.engine import plan
-from streamgda.errors import InvalidDataError, SparseDataError
+from streamgda.errors import InvalidDataError
 
 pytestmark = pytest.mark.filterwarnings("ignore::scipy.sparse.SparseEfficiencyWarning")
 
@@ -76,8 +78,7 @@ def test_moments_are_those_of_dense_rows(kind, form, as_array, index, dtype, wei
         w = weights[part] if weighted else None
         dense.update(X[part], y[part], w)
         sparse.update(container(X[part], form, as_array, index), y[part], w)
-    # Dense rows of wide integers that fit in 16 bits are summed as such.
-    assert sparse.exact == (dense.exact and X.dtype != np.int64)
+    assert sparse.exact == dense.exact
     if sparse.exact:
         for name, values in dense._sums.arrays().items():
             np.testing.assert_array_equal(sparse._sums.arrays()[name], values, strict=True)
@@ -174,9 +175,9 @@ def test_explicit_zeros_duplicates_and_any_order():
 
 
 @pytest.mark.parametrize("small", [False, True])
-def test_forget_half_life_slabs_and_outputs(small, monkeypatch, tmp_path):
+def test_forget_half_life_slabs_and_outputs(small, monkeypatch, tmp_path, slabs_of):
     if small:
-        monkeypatch.setattr(plan, "_SLAB_BYTES", 100)
+        slabs_of(100)
         monkeypatch.setattr("streamgda.rows._COPIED_BYTES", 100)
         monkeypatch.setattr(plan, "_FEWEST_ROWS", 32)
     X, y, _ = rows(300)
@@ -192,9 +193,9 @@ def test_forget_half_life_slabs_and_outputs(small, monkeypatch, tmp_path):
         np.testing.assert_allclose(estimator.predict_proba(sparse), faded, atol=1e-10)
 
 
-def test_accumulate_and_its_checkpoints(monkeypatch, tmp_path):
+def test_accumulate_and_its_checkpoints(monkeypatch, tmp_path, slabs_of):
     X, y, weights = rows(300)
-    monkeypatch.setattr(plan, "_SLAB_BYTES", 4000)  # about ten slabs: each is saved
+    slabs_of(4000)  # about ten slabs: each is saved
     monkeypatch.setattr(plan, "_FEWEST_ROWS", 64)
     expected = accumulate(X, y, covariance_type="diag", sample_weight=weights)
     batches = [(sp.csr_array(X[i : i + 99]), y[i : i + 99], weights[i : i + 99]) for i in (0, 99)]
@@ -254,22 +255,30 @@ def test_sums_that_overflow_change_nothing():
     assert_same_moments(before, moments)
 
 
-def test_covariances_between_features_need_dense_rows():
-    X, y, _ = rows()
-    X = sp.csr_array(X)
+@pytest.mark.parametrize("small", [False, True])
+def test_covariances_are_those_of_dense_slabs(small, monkeypatch, slabs_of):
+    if small:
+        slabs_of(100)
+        monkeypatch.setattr("streamgda.rows._COPIED_BYTES", 100)
+    X, y, weights = rows()
+    sparse = sp.csc_array(X)
     for estimator in (
         LinearDiscriminantAnalysis(),
-        QuadraticDiscriminantAnalysis(),
-        GaussianDiscriminantAnalysis(),
+        QuadraticDiscriminantAnalysis(reg_param=0.1),
         GaussianDiscriminantAnalysis("tied"),
+        GaussianNB(feature_map=RandomFeatures(20, random_state=0)),
     ):
-        assert not get_tags(estimator).input_tags.sparse
-        with pytest.raises(SparseDataError, match=r"sparse csr matrix; .*X.toarray\(\), or use Ga"):
-            estimator.fit(X, y)
-    with pytest.raises(InvalidDataError, match="sparse csr matrix; dense rows are needed"):
-        accumulate(X, y)
-    with pytest.raises(InvalidDataError, match="sparse csr matrix; dense rows are needed"):
-        accumulate(X, y, on_invalid="pairwise")
+        assert get_tags(estimator).input_tags.sparse
+        dense, found = clone(estimator).fit(X, y), clone(estimator).fit(sparse, y)
+        np.testing.assert_array_equal(found.predict(sparse), dense.predict(X))
+        assert found.score(sparse, y) == dense.score(X, y)
+        np.testing.assert_allclose(found.predict_proba(sparse), dense.predict_proba(X), atol=1e-9)
+    dense = accumulate(X, y, sample_weight=weights)
+    assert_same_moments(dense, accumulate(sparse, y, sample_weight=weights))
+    batches = [(sparse[part], y[part]) for part in (slice(0, 50), slice(50, 120))]
+    assert_same_moments(accumulate(X, y), accumulate(batches))
+    pairs = accumulate(sparse, y, on_invalid="pairwise")
+    assert_same_moments(accumulate(X, y), pairs.to_moments(), 1e-10)
 
 
 def test_zeros_that_would_be_ones_and_other_values_are_refused():
@@ -289,30 +298,3 @@ def test_indices_out_of_bounds_are_refused(bad):
     X.indices[40] = bad
     with pytest.raises(InvalidDataError, match="X is no valid csr matrix"):
         ClassMoments("diag").update(X, y)
-
-
-class Backed:
-    """A sparse matrix in a file, as anndata opens it: slices are matrices of scipy."""
-
-    def __init__(self, X):
-        self._X, self.format, self.shape, self.dtype, self.read = X, X.format, X.shape, X.dtype, []
-
-    def __getitem__(self, rows):
-        self.read.append(rows)
-        return self._X[rows]
-
-    def to_memory(self):
-        raise AssertionError("it may not fit")
-
-
-def test_backed_rows_are_read_in_slabs(monkeypatch):
-    monkeypatch.setattr("streamgda.engine.plan._SLAB_BYTES", 1 << 14)
-    X, y = sp.random(3000, 20, 0.2, "csr", rng=0), np.arange(3000) % 3
-    rows = Backed(X)
-    found, expected = (accumulate(of, y, covariance_type="diag") for of in (rows, X))
-    np.testing.assert_allclose(found.covariance(), expected.covariance(), rtol=1e-12)
-    assert len(rows.read) > 1
-    model = GaussianNB().fit(rows, y)
-    np.testing.assert_array_equal(model.predict(rows), GaussianNB().fit(X, y).predict(X))
-    with pytest.raises(InvalidDataError, match=r"stored by columns.*X.to_memory\(\)"):
-        accumulate(Backed(X.tocsc()), y, covariance_type="diag")

@@ -167,9 +167,9 @@ def bad(name, value, values=None):
 BAD = {
     "NaN": (bad("X", np.nan), {}, "NaN: row 737, column 0 is nan"),
     "infinity": (bad("X", [0, 1, 2, 3, -np.inf, 5]), {}, "infinity: row 737, column 4 is -inf"),
-    "NaN as a label": (bad("y", np.nan), {}, r"y\[737\] is nan"),
+    "NaN as a label": (bad("y", np.nan), {}, r"y\[737\] is missing"),
     "half a label": (bad("y", 0.5), {}, r"y\[737\] is 0\.5"),
-    "no date": (bad("y", np.datetime64("NaT", "D"), DATES), {}, r"y\[737\] is NaT"),
+    "no date": (bad("y", np.datetime64("NaT", "D"), DATES), {}, r"y\[737\] is missing"),
     "a label that is not expected": (
         bad("y", 9),
         {"classes": [2, 1, 0]},

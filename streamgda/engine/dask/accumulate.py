@@ -28,8 +28,8 @@ from streamgda.errors import InvalidDataError, MemoryBudgetError, sendable
 from streamgda.moments import Moments
 from streamgda.rows import Rows
 from streamgda.rows.batches import read_batch
-from streamgda.rows.in_memory import SparseRows
-from streamgda.rows.sources import Slab
+from streamgda.rows.counting import Slab
+from streamgda.rows.sparse import SparseRows
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes, readable
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dask
@@ -14,11 +14,12 @@ import numpy as np
 from dask.highlevelgraph import HighLevelGraph
 
 from streamgda.errors import InvalidDataError, sendable
-from streamgda.rows import FIELDS, Rows, as_source
-from streamgda.rows.arrays import CodedLabels
+from streamgda.rows import FIELDS, Rows
+from streamgda.rows.labels import CodedLabels
 from streamgda.rows.sources import (
     RowSource,
     Transformation,
+    as_source,
     check_lengths,
     how_to_count,
     refuse_shape,
@@ -108,6 +109,7 @@ class _Sliced:
     """A source, as dask slices it where the rows are needed."""
 
     def __init__(self, source: RowSource) -> None:
+        source = replace(source, mapping=None)  # which is applied to the blocks
         self.source, self.shape, self.ndim = source, source.shape, len(source.shape)
         self.dtype = source.dtype
 

@@ -1,0 +1,432 @@
+"""Rows that count: valid ones, with a label, and with a weight above zero."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, NoReturn, Self
+
+import numpy as np
+
+from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.kernels.sums import all_below
+from streamgda.rows.arrays import NO_WEIGHTS, as_kernel_rows, blocks, row_type
+from streamgda.rows.labels import (
+    NONE,
+    CodedLabels,
+    as_labels,
+    code,
+    family,
+    find,
+    refuse_missing,
+)
+from streamgda.rows.sources import as_array, refuse_shape, refuse_type
+from streamgda.rows.sparse import CompressedRows
+from streamgda.runtime.parameters import as_numbers, refuse, shown
+
+# Actions on invalid rows that a function takes.
+LEARNING = ("raise", "skip")
+ACCUMULATING = (*LEARNING, "pairwise")
+SCORING = ("raise", "fill")
+
+FORGOTTEN = 1e-150  # weight of a class or row whose square is not yet rounded to nothing
+SKIP_OR_FILL = (
+    "leave such rows out or fill them in (on_invalid='skip' when learning, on_invalid='fill' when "
+    "predicting)"
+)
+_COMPILED = np.dtype(np.float64), np.dtype(np.float32)  # types that a kernel reads
+
+
+class Slab(NamedTuple):
+    """Some of the rows, with the labels, groups and weights of each, and the number of the first.
+
+    They are arrays, or None if there are none.
+    """
+
+    X: Any
+    y: Any = None
+    groups: Any = None
+    weight: Any = None
+    first_row: int = 0
+
+    @classmethod
+    def of_batch(cls, batch: tuple[Any, ...]) -> Self:
+        """Return the rows of a batch ``(X, y)`` or ``(X, y, weight)``."""
+        return cls(batch[0], batch[1], weight=batch[2] if len(batch) > 2 else None)
+
+    @property
+    def beside(self) -> list[Any]:
+        """The labels, groups and weights that are given, in this order."""
+        return [values for values in (self.y, self.groups, self.weight) if values is not None]
+
+
+# --- rows and weights as arrays -------------------------------------------------------------------
+
+
+def as_matrix(X: Any, first_row: int = 0, sparse: bool = False) -> Any:
+    """Return rows as a two-dimensional array of real numbers, without copying such an array.
+
+    Parameters
+    ----------
+    X : array-like, shape (n_rows, n_features)
+    first_row : int
+        Number of the first row in a larger array, from which errors count.
+    sparse : bool
+        Return sparse matrices and arrays as `CompressedRows`; otherwise they become dense.
+
+    Raises
+    ------
+    InvalidDataError
+        For objects that are not numbers, complex numbers and other shapes.
+    """
+    if type(X) is not np.ndarray:
+        X = X if isinstance(X, CompressedRows) else as_array(X, "X")
+        if isinstance(X, CompressedRows):
+            return X if sparse else X.toarray()
+    if X.dtype.kind == "O":
+        try:
+            X = X.astype(np.float64)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidDataError(f"X holds objects that are not numbers: {error}") from None
+    if X.dtype.kind == "b":
+        X = X.view(np.uint8)
+    if X.dtype.kind not in "iuf":
+        refuse_type(X.dtype)
+    if X.ndim != 2:
+        refuse_shape(X.shape)
+    return X
+
+
+def check_lengths(X: Any, y: CodedLabels) -> None:
+    """Raise `InvalidDataError` unless rows have features, and one label each."""
+    if X.shape[0] != len(y):
+        raise InvalidDataError(
+            f"X has {X.shape[0]} rows but y has {len(y)} labels (inconsistent numbers of "
+            f"samples); give one label a row"
+        )
+    if not X.shape[1]:
+        raise InvalidDataError("X has 0 features (0 feature(s)); at least one is needed")
+
+
+def as_weights(sample_weight: Any, n_rows: int, first_row: int = 0) -> np.ndarray:
+    """Return weights as float64, shape (n_rows,), finite and not negative.
+
+    Raises
+    ------
+    InvalidDataError
+        For any other weights; it counts rows from `first_row`.
+    """
+    weights = _weights(sample_weight, n_rows)
+    bad = np.flatnonzero(~((weights >= 0) & np.isfinite(weights)))
+    if bad.size:
+        row = first_row + int(bad[0])
+        raise InvalidDataError(
+            f"sample_weight[{row}] is {weights[bad[0]]}; weights are finite and >= 0",
+            *("sample_weight", row),
+        )
+    with np.errstate(over="ignore"):
+        if not np.isfinite(weights.sum()):
+            raise InvalidDataError("sample_weight sums to infinity; scale the weights down")
+    return weights
+
+
+def _weights(sample_weight: Any, n_rows: int) -> np.ndarray:
+    """Return weights as float64, shape (n_rows,); missing ones are NaN."""
+    weights: Any = sample_weight
+    if type(weights) is not np.ndarray:
+        weights = as_array(weights, "sample_weight")
+    if weights.dtype == object and weights.ndim == 1:  # such as integers with nulls
+        nulls = ("NoneType", "NAType")
+        given = [np.nan if type(w).__name__ in nulls else w for w in weights.tolist()]
+        weights = np.array(given)
+    if weights.dtype.kind not in "biuf":
+        raise InvalidDataError(
+            f"sample_weight has dtype {weights.dtype}; numbers are expected (cast decimals to "
+            f"floats)"
+        )
+    if weights.ndim == 0:
+        weights = np.full(n_rows, weights)
+    if weights.shape != (n_rows,):
+        raise InvalidDataError(
+            f"sample_weight has shape {weights.shape}, expected one weight a row: ({n_rows},)"
+        )
+    return np.ascontiguousarray(weights, np.float64)
+
+
+def all_finite(values: np.ndarray, bound: float = np.inf) -> bool:
+    """Return True if all floating-point values are finite, and below a bound in size."""
+    if values.dtype in _COMPILED and values.flags.forc:
+        return bool(all_below(values.reshape(-1, order="A"), bound))
+    if bound < np.inf:
+        return bool((np.abs(values) < bound).all())
+    return bool(np.isfinite(values).all())
+
+
+def refuse_not_finite(X: Any, first_row: int = 0, numbers: np.ndarray | None = None) -> NoReturn:
+    """Raise an error that names the first value of `X` that is NaN or infinite.
+
+    Rows are numbered from `first_row`, with the offsets in `numbers` if given.
+
+    Raises
+    ------
+    InvalidDataError
+        Always: if all values are finite, their sums overflow.
+    """
+    bad = CHECK_SUMS.rows(X)
+    if not bad.size:
+        raise InvalidDataError(
+            "Input X contains values whose sums or squares overflow float64 (infinity or a value "
+            "too large for dtype('float64')); scale the data down, or the weights"
+        )
+    values = _row(X, bad[0])
+    column = int(np.isfinite(values).argmin())
+    name = "NaN" if np.isnan(values[column]) else "infinity"
+    row = first_row + int(bad[0] if numbers is None else numbers[bad[0]])
+    raise InvalidDataError(
+        f"Input X contains {name}: row {row}, column {column} is {values[column]}. Every value "
+        f"must be finite; {SKIP_OR_FILL}",
+        *("X", row, column),
+    )
+
+
+def _row(X: Any, at: int) -> np.ndarray:
+    return X.row(at) if isinstance(X, CompressedRows) else np.asarray(X[at])
+
+
+# --- rows that count ------------------------------------------------------------------------------
+
+
+class Counted(NamedTuple):
+    """Rows that count.
+
+    Attributes
+    ----------
+    X : ndarray or CompressedRows
+    y : CodedLabels
+    weights : ndarray of float64
+        Empty without weights.
+    numbers : ndarray of int or None
+        Numbers of the rows among all; None if all count.
+    n_skipped : int
+        Rows left out as invalid; rows of weight zero and unlabelled ones are not included.
+    """
+
+    X: Any
+    y: CodedLabels
+    weights: np.ndarray = NO_WEIGHTS
+    numbers: np.ndarray | None = None
+    n_skipped: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class RowRule:
+    """Rule that determines which rows count.
+
+    A row is invalid if it holds NaN, infinity, or `nodata`, the number that marks missing
+    measurements; or if its label or its weight is missing. Rows of weight zero and unlabelled rows
+    do not count, whatever they hold.
+
+    Attributes
+    ----------
+    action : {"raise", "skip", "pairwise", "fill"}
+        Invalid rows are an error, are left out, have missing values (all of these but infinity,
+        which is an error), or get a fill value as their score.
+    nodata : int or float, optional
+    unlabelled : ndarray, sorted, optional
+        Labels of rows that do not count.
+
+    Examples
+    --------
+    >>> RowRule("skip", nodata=-1).rows(np.array([[1, 2], [-1, 2], [3, 4]]))
+    array([1])
+    >>> RowRule("skip").rows(np.array([[1.0], [np.nan]]))
+    array([1])
+    """
+
+    action: str = "raise"
+    nodata: float | None = None
+    unlabelled: np.ndarray | None = None
+
+    @property
+    def selects(self) -> bool:
+        """True if rows may be left out, and those that count are copied."""
+        return self.action == "skip" or self.may_be_unlabelled
+
+    @property
+    def may_be_unlabelled(self) -> bool:
+        """True if rows may be unlabelled."""
+        return self.unlabelled is not None
+
+    def labels(self, y: Any, known: np.ndarray = NONE, first_row: int = 0) -> CodedLabels:
+        """Return labels by their codes; missing ones are an error unless such rows are skipped."""
+        labels = code(y, known, "y", first_row)
+        if self.action != "skip":
+            refuse_missing(labels, "y", first_row)
+        return labels
+
+    def class_labels(self, y: Any, known: np.ndarray = NONE, first_row: int = 0) -> np.ndarray:
+        """Return the labels of classes, sorted: `known`, and others that are not unlabelled."""
+        labels = self.labels(y, known, first_row).used(known)
+        values = labels.values
+        return values if self.unlabelled is None else values[find(values, self.unlabelled) < 0]
+
+    def any_labelled(self, first_row: int, y: Any, *_: Any) -> bool:
+        """Return whether any of these rows has a label."""
+        return bool(self.labelled(self.labels(y, NONE, first_row)).any())
+
+    def labelled(self, y: CodedLabels) -> np.ndarray:
+        """Return a boolean array that is False for the unlabelled rows.
+
+        Raises
+        ------
+        InvalidParameterError
+            If labels of unlabelled rows are of another kind than all others.
+        """
+        if self.unlabelled is None or not y.values.size:
+            return np.ones(y.shape, bool)
+        if family(self.unlabelled.dtype) != family(y.dtype):
+            raise InvalidParameterError(
+                f"unlabelled={shown(self.unlabelled.tolist())} is compared with labels of dtype "
+                f"{y.dtype}, such as {y.values[0]!r}; give labels of their kind"
+            )
+        return np.append(find(y.values, self.unlabelled) < 0, True)[y.codes]
+
+    def missing(self, X: np.ndarray) -> np.ndarray:
+        """Return a boolean array that is True for values that are `nodata`."""
+        if self.nodata is None:
+            return np.zeros(X.shape, bool)
+        with np.errstate(over="ignore"):  # beyond float32, which then holds no such value
+            return np.equal(X, self.nodata)
+
+    def rows(self, X: Any) -> np.ndarray:
+        """Return the numbers of the invalid rows, in order."""
+        if isinstance(X, CompressedRows):
+            bad = X.rows_with(~np.isfinite(X.values) | self.missing(X.values))
+            absent = self.nodata == 0 and X.last - X.first < X.n_features
+            return np.flatnonzero(bad | absent)
+        found = [np.empty(0, np.intp)]
+        for part, block in blocks(X, row_type(X.dtype).dtype, 2 * X.shape[1]):  # two masks
+            bad = np.zeros(len(block), bool)
+            if X.dtype.kind == "f" and not all_finite(block):
+                bad |= ~np.isfinite(block).all(axis=1)
+            if self.nodata is not None:
+                bad |= self.missing(X[part]).any(axis=1)
+            found.append(np.flatnonzero(bad) + part.start)
+        return np.concatenate(found)
+
+    def refuse(self, X: Any, at: int, row: int) -> NoReturn:
+        """Raise `InvalidDataError` for the invalid row ``X[at]``, naming its number `row`."""
+        values = _row(X, at)
+        column = int((~np.isfinite(values) | self.missing(values)).argmax())
+        raise InvalidDataError(
+            f"Input X has an invalid row: row {row} holds NaN, infinity or nodata={self.nodata}, "
+            f"first in column {column}; {SKIP_OR_FILL}",
+            *("X", row, column),
+        )
+
+    def labels_to_count(
+        self, y: CodedLabels, sample_weight: Any, first_row: int = 0
+    ) -> tuple[np.ndarray, np.ndarray, int]:
+        """Return which rows count, as far as labels and weights determine it.
+
+        Returns
+        -------
+        counts : ndarray of bool, shape (n_rows,)
+            False for rows of weight zero (below `FORGOTTEN`), unlabelled ones, and those whose
+            label or weight is missing.
+        weights : ndarray of float64
+            Weights of all rows; empty without weights.
+        n_skipped : int
+            Rows that would count if their label and their weight were not missing.
+        """
+        weights, missing = NO_WEIGHTS, y.missing
+        if sample_weight is not None:
+            weights = _weights(sample_weight, len(y))
+            if self.action == "skip":
+                missing = missing | np.isnan(weights)
+                weights = np.where(np.isnan(weights), 1.0, weights)
+            weights = as_weights(weights, len(y), first_row)
+        counts = self.labelled(y)
+        if weights.size:
+            counts &= weights >= FORGOTTEN
+        if not missing.any():
+            return counts, weights, 0
+        return counts & ~missing, weights, int(np.count_nonzero(counts & missing))
+
+    def counted(self, slab: Slab, known: np.ndarray = NONE, sparse: bool = False) -> Counted:
+        """Return the rows of a slab that count.
+
+        Parameters
+        ----------
+        slab : Slab
+        known : ndarray, sorted
+            Classes so far; see `code`.
+        sparse : bool
+            See `as_matrix`.
+
+        Raises
+        ------
+        InvalidDataError
+            For labels or weights that cannot be used, or an invalid row if that is an error.
+        """
+        start = slab.first_row
+        X, y = as_matrix(slab.X, start, sparse), self.labels(slab.y, known, start)
+        check_lengths(X, y)
+        searched = self.action == "skip" or self.nodata is not None
+        if slab.weight is None and not searched and not self.may_be_unlabelled:
+            return Counted(X, y)  # a sum that is not finite is an error
+        counts, weights, n_skipped = self.labels_to_count(y, slab.weight, start)
+        numbers = np.flatnonzero(counts)
+        if searched:
+            rows = X if 2 * numbers.size > counts.size else X[numbers]
+            bad = self.rows(rows)
+            bad = bad if rows is X else numbers[bad]
+            bad = bad[counts[bad]]
+            if bad.size and self.action == "raise":
+                self.refuse(X, int(bad[0]), start + int(bad[0]))
+            counts[bad] = False
+            n_skipped += bad.size
+            numbers = np.flatnonzero(counts)
+        if numbers.size == counts.size:
+            return Counted(X, y, weights, None, n_skipped)
+        weights = as_kernel_rows(weights[numbers], weights.dtype) if weights.size else weights
+        return Counted(X[numbers], y[numbers].used(known), weights, numbers, n_skipped)
+
+
+CHECK_SUMS = RowRule()  # rows are not searched: a sum that is not finite is an error
+
+
+def row_rule(
+    on_invalid: Any, nodata: Any = None, unlabelled: Any = None, actions: Any = LEARNING
+) -> RowRule:
+    """Return the rule that the keywords of a function describe.
+
+    Parameters
+    ----------
+    on_invalid, nodata, unlabelled
+        See `RowRule`; `unlabelled` is one label or a sequence of them.
+    actions : tuple of str
+        What `on_invalid` may be.
+
+    Raises
+    ------
+    InvalidParameterError
+        For other values.
+    """
+    if not isinstance(on_invalid, str) or on_invalid not in actions:
+        raise refuse("on_invalid", on_invalid, " or ".join(map(repr, actions)))
+    if nodata is None and unlabelled is None and on_invalid == "raise":
+        return CHECK_SUMS
+    if nodata is not None:
+        expected = "one number of at most 64 bits"
+        as_numbers("nodata", nodata, expected)
+        value = np.asarray(nodata)
+        if value.ndim or value.dtype.kind not in "iuf":
+            raise refuse("nodata", nodata, expected)
+        nodata = value.item()  # compared in the type of the rows: 0.1 equals its float32 value
+    if unlabelled is not None:
+        given = [unlabelled] if np.ndim(unlabelled) == 0 else unlabelled
+        try:
+            unlabelled = np.unique(as_labels(given, "unlabelled"))
+        except ValueError as error:
+            raise InvalidParameterError(f"unlabelled={shown(unlabelled)}: {error}") from None
+    return RowRule(on_invalid, nodata, unlabelled)

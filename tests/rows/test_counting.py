@@ -1,0 +1,215 @@
+"""Rows that count: valid ones, with a label, and with a weight above zero."""
+
+import naive
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from samples import blobs
+from scipy import sparse
+from sklearn.base import clone
+
+from streamgda import (
+    BernoulliNB,
+    ClassMoments,
+    GaussianDiscriminantAnalysis,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    PairwiseMoments,
+    SlidingWindow,
+    accumulate,
+)
+from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.rows.counting import RowRule, Slab, as_weights, row_rule
+from streamgda.storage.saved import restore, state_of
+
+NODATA = -9999
+RNG = np.random.default_rng(5)
+CLEAN, TRUTH = blobs(n_features=3)
+X, y = CLEAN.copy(), TRUTH.astype(float)
+X[RNG.random(len(X)) < 0.1, 1] = np.nan
+X[RNG.random(len(X)) < 0.1] = NODATA
+X[7, 2] = np.inf
+y[RNG.random(len(X)) < 0.1] = np.nan
+COUNTING = {"on_invalid": "skip", "nodata": NODATA, "unlabelled": [0]}
+GOOD, SKIPPED = naive.rows_that_count(X, y.tolist(), nodata=NODATA, unlabelled=[0])
+
+
+def same(found, expected, rtol=1e-8):
+    np.testing.assert_allclose(found.class_count, expected.class_count, rtol=1e-12)
+    np.testing.assert_array_equal(found.classes, expected.classes)
+    np.testing.assert_allclose(found.means, expected.means, rtol=1e-10)
+    np.testing.assert_allclose(found.covariance(), expected.covariance(), rtol=rtol, atol=1e-10)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.data())
+def test_rows_that_count_are_those_of_a_plain_loop(data):
+    n, d = data.draw(st.integers(1, 12)), 2
+    dtype = np.dtype(data.draw(st.sampled_from(["f8", "f4", "i4", "i2"])))
+    floats = [2.5, np.nan, np.inf] if dtype.kind == "f" else []
+    values = st.sampled_from([0, 1, -3, NODATA, *floats])
+    rows = np.array(data.draw(st.lists(values, min_size=n * d, max_size=n * d)), dtype)
+    rows = rows.reshape(n, d)
+    labels = data.draw(st.lists(st.sampled_from(["a", "b", "c", None]), min_size=n, max_size=n))
+    weights = data.draw(st.none() | st.lists(st.integers(0, 2), min_size=n, max_size=n))
+    nodata = data.draw(st.sampled_from([None, NODATA, 0]))
+    unlabelled = data.draw(st.sampled_from([None, ["b"], ["a", "c"]]))
+    numbers, skipped = naive.rows_that_count(rows, labels, weights, nodata, unlabelled)
+    options = {"on_invalid": "skip", "nodata": nodata, "unlabelled": unlabelled}
+    given_rows = sparse.csr_array(rows) if data.draw(st.booleans()) else rows
+    kind = "diag" if given_rows is not rows else "full"
+    found = accumulate(given_rows, labels, sample_weight=weights, covariance_type=kind, **options)
+    assert found.n_skipped == skipped
+    kept = [labels[i] for i in numbers]
+    if not kept:
+        assert found.n_features is None
+        return
+    weights = None if weights is None else np.array(weights)[numbers]
+    expected = ClassMoments(kind).update(rows[numbers], kept, weights)
+    same(found, expected, rtol=1e-5 if dtype == "f4" else 1e-8)
+    assert found.exact == expected.exact
+
+
+ESTIMATORS = {
+    "LDA": LinearDiscriminantAnalysis(),
+    "oas": GaussianDiscriminantAnalysis(shrinkage="oas"),
+    "GaussianNB": GaussianNB(),
+    "BernoulliNB": BernoulliNB(),
+}
+EVERY = pytest.mark.parametrize("name", ESTIMATORS)
+
+
+@EVERY
+def test_estimators_learn_the_rows_that_count(name):
+    estimator = clone(ESTIMATORS[name])
+    found = estimator.fit(X, y, **COUNTING).predict(CLEAN), estimator.moments_
+    expected = clone(estimator).fit(X[GOOD], y[GOOD])
+    np.testing.assert_array_equal(found[0], expected.predict(CLEAN))
+    same(found[1], expected.moments_)
+    assert found[1].n_skipped == SKIPPED
+
+
+@pytest.mark.parametrize("name", ["LDA", "GaussianNB", "BernoulliNB"])
+def test_streams_learn_and_forget_the_rows_that_count(name):
+    stream = clone(ESTIMATORS[name]).partial_fit(X[:100], y[:100], classes=[1, 2], **COUNTING)
+    stream.partial_fit(X[100:], y[100:], **COUNTING)
+    same(stream.moments_, type(stream)().fit(X[GOOD], y[GOOD]).moments_)
+    stream.forget(X[:100], y[:100], **COUNTING)
+    later = [number for number in GOOD if number >= 100]
+    same(stream.moments_, type(stream)().fit(X[later], y[later]).moments_)
+
+
+@EVERY
+def test_values_of_unlabelled_rows_are_not_looked_at(name):
+    estimator = clone(ESTIMATORS[name])
+    rows = np.where((TRUTH == 0)[:, None], np.nan, CLEAN)
+    counts = estimator.fit(rows, TRUTH, unlabelled=0).moments_.class_count
+    assert counts.tolist() == np.bincount(TRUTH)[1:].tolist()
+    assert estimator.moments_.n_skipped == 0
+    rows[np.argmax(TRUTH == 2)] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        estimator.fit(rows, TRUTH, unlabelled=0)
+
+
+def test_classes_of_rows_that_do_not_count_are_none():
+    rows, labels = np.array([[1.0], [2.0], [np.nan]]), ["a", "b", "c"]
+    found = accumulate(rows, labels, sample_weight=[1, 0, 1], on_invalid="skip")
+    assert found.classes.tolist() == ["a"]
+    assert accumulate(rows[:2], labels[:2], unlabelled="b").classes.tolist() == ["a"]
+    # Classes that were there before stay, also without further rows.
+    again = GaussianNB().fit([[1.0], [2.0], [5.0]], ["a", "b", "c"])
+    again.partial_fit(rows, labels, on_invalid="skip")
+    assert again.class_count_.tolist() == [2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"unlabelled": 0.5}, "unlabelled=0.5: Unknown label type"),
+        ({"unlabelled": [0, "a"]}, "unlabelled="),
+        ({"unlabelled": "a"}, "unlabelled=.*compared with labels of dtype int64"),
+        ({"on_invalid": "fill"}, "on_invalid='fill'; expected 'raise' or 'skip'"),
+        ({"nodata": "none"}, "nodata='none'; expected one number"),
+        ({"nodata": 1j}, "nodata="),
+    ],
+)
+def test_other_keywords_are_errors_and_change_nothing(options, match):
+    fitted = GaussianNB().fit(CLEAN, TRUTH)
+    before = fitted.class_count_.tolist()
+    for learn in (fitted.fit, fitted.partial_fit, fitted.forget, accumulate):
+        with pytest.raises(InvalidParameterError, match=match):
+            learn(CLEAN, TRUTH, **options)
+    assert fitted.class_count_.tolist() == before
+
+
+def test_weights():
+    assert as_weights([1, 2.5], 2).tolist() == [1, 2.5]
+    assert as_weights(2, 3).tolist() == [2, 2, 2]
+    for weights, match in (
+        ([1, -1], r"sample_weight\[11\] is -1.0; weights are finite and >= 0"),
+        ([1, np.nan], r"sample_weight\[11\] is nan"),
+        ([1, np.inf], r"sample_weight\[11\] is inf"),
+        ([1, 2, 3], r"shape \(3,\), expected one weight a row: \(2,\)"),
+        (["a", "b"], "sample_weight has dtype"),
+        ([1e308, 1e308], "sums to infinity"),
+        (np.ma.array([1, 2], mask=[0, 1]), "sample_weight is a masked array"),
+    ):
+        with pytest.raises(InvalidDataError, match=match):
+            as_weights(weights, 2, 10)
+    nulls = np.array([1, None, 2], object)
+    rows, labels = np.arange(3.0)[:, None], [0, 1, 0]
+    found = accumulate(rows, labels, sample_weight=nulls, on_invalid="skip")
+    assert (found.class_count.tolist(), found.n_skipped) == ([3.0], 1)
+    with pytest.raises(InvalidDataError, match=r"sample_weight\[1\] is nan"):
+        accumulate(rows, labels, sample_weight=nulls)
+
+
+def test_an_invalid_row_is_named():
+    rows = np.array([[1.0, 2.0], [3.0, NODATA], [np.nan, 1.0]])
+    with pytest.raises(InvalidDataError, match=r"row 11 holds.*nodata=-9999, first in column 1"):
+        RowRule(nodata=NODATA).counted(Slab(rows, [0, 0, 0], first_row=10))
+    with pytest.raises(InvalidDataError, match=r"Input X contains NaN: row 2, column 0 is nan"):
+        accumulate(rows, [0, 0, 0])
+    # Rows that do not count are no error, and do not change the numbers of the others.
+    with pytest.raises(InvalidDataError, match=r"row 2\b"):
+        accumulate(rows, [0, 1, 0], nodata=NODATA, unlabelled=1)
+    assert accumulate(rows, [0, 1, 1], nodata=NODATA, unlabelled=1).class_count.tolist() == [1]
+    single = np.array([[0.1], [1.0]], np.float32)
+    assert accumulate(single, [0, 0], nodata=0.1, on_invalid="skip").n_skipped == 1
+    assert row_rule("raise", None, None) is row_rule("raise")
+
+
+def test_empty_batches_and_windows_are_no_rows():
+    nothing = CLEAN[:0], TRUTH[:0]
+    whole = ClassMoments().update(CLEAN, TRUTH)
+    same(accumulate([nothing, (CLEAN, TRUTH), nothing]), whole)
+    same(ClassMoments().update(*nothing).update(CLEAN, TRUTH).update(CLEAN[:0], []), whole)
+    pairs = PairwiseMoments().update(*nothing).update(CLEAN, TRUTH).update(*nothing)
+    assert pairs.class_count.tolist() == whole.class_count.tolist()
+    window = SlidingWindow(2).update(CLEAN, TRUTH).update(*nothing)
+    same(window.moments, whole)
+    assert window.update(*nothing).moments.n_features is None  # a window without rows
+    with pytest.raises(InvalidDataError, match=r"every row|no rows"):
+        GaussianNB().fit(CLEAN, TRUTH, unlabelled=[0, 1, 2])
+
+
+def test_masked_values_are_missing():
+    mask = np.zeros(CLEAN.shape, bool)
+    mask[[3, 70], [1, 2]] = True
+    for rows in (CLEAN, (CLEAN * 10).astype(np.int8)):
+        masked, kept = np.ma.array(rows, mask=mask), ~mask.any(axis=1)
+        with pytest.raises(InvalidDataError, match="NaN: row 3, column 1"):
+            accumulate(masked, TRUTH)
+        found = accumulate(masked, TRUTH, on_invalid="skip")
+        same(found, accumulate(rows[kept], TRUTH[kept]))
+        assert found.n_skipped == 2
+    whole = np.ma.array((CLEAN * 10).astype(np.int8))
+    assert accumulate(whole, TRUTH).exact
+
+
+def test_the_count_goes_where_the_rows_go():
+    found = accumulate(X, y, **COUNTING)
+    assert (found + found).n_skipped == 2 * SKIPPED
+    assert restore(ClassMoments, *state_of(found)).n_skipped == SKIPPED
+    assert found.copy().n_skipped == SKIPPED
