@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-import warnings
 from importlib import import_module
 from numbers import Integral, Real
 from typing import Any
@@ -104,15 +103,6 @@ def as_flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool | np.bool_ | Integral) or value not in (0, 1):
         raise refuse(name, value, "True or False")
     return bool(value)
-
-
-def renamed(old: str, given: Any, name: str, value: Any) -> Any:
-    """Return the value of a parameter, which callers may have given by its deprecated name."""
-    if given is None:
-        return value
-    message = f"{old} is deprecated, and will be removed in streamgda 0.4: use {name}"
-    warnings.warn(message, FutureWarning, stacklevel=3)
-    return given
 
 
 def check_type(name: str, value: Any, kind: Any, expected: str) -> None:
