@@ -358,7 +358,7 @@ def ones_of(moments: ClassMoments) -> np.ndarray:
     gap = np.abs(sums.structure.squares(sums.packed) - n * p * (1 - p))
     if ((gap > 1e-6 * n) | (np.abs(p - 0.5) > 0.5 + 1e-6)).any():
         _refuse_moments()
-    return np.clip(np.rint(n * p) if sums.count.dtype.kind == "i" else n * p, 0, n)
+    return np.clip(np.rint(n * p) if sums.squares is None else n * p, 0, n)
 
 
 def _refuse_moments() -> NoReturn:

@@ -185,5 +185,5 @@ def ones_of(moments: ClassMoments) -> np.ndarray:
             "these moments are not of zeros and ones; binarise the rows first: "
             "accumulate(X > threshold, y, covariance_type='diag')"
         )
-    ones = np.rint(n * p) if sums.count.dtype.kind == "i" else n * p
+    ones = np.rint(n * p) if sums.squares is None else n * p
     return np.asarray(np.clip(ones, 0, n), np.float64)

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import Counter, deque
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
@@ -221,48 +221,6 @@ def _forget_threads() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_threads)
-
-
-class Turns:
-    """Turns of the calls of `run_in_turns`, in which they change what they share."""
-
-    def __init__(self) -> None:
-        self._taken: Counter[Hashable] = Counter()
-        self._failed = False
-        self._changed = threading.Condition()
-
-    @contextmanager
-    def turn(self, place: Hashable, number: int) -> Iterator[None]:
-        """Wait until as many turns have been taken at a place, and take the next one."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._failed or self._taken[place] == number)
-        yield
-        with self._changed:
-            self._taken[place] += 1
-            self._changed.notify_all()
-
-    def fail(self) -> None:
-        """Let no call wait any more, because one has failed, whose turns will not be taken."""
-        with self._changed:
-            self._failed = True
-            self._changed.notify_all()
-
-
-def run_in_turns(function: Callable[..., Result], calls: Iterable[tuple[Any, ...]]) -> list[Result]:
-    """Call ``function(turns, *arguments)`` as `run` does; calls wait for turns of others.
-
-    Those before a call have started, so no call waits for ever, if interrupts are deferred.
-    """
-    turns = Turns()
-
-    def call(*arguments: Any) -> Result:
-        try:
-            return function(turns, *arguments)
-        except BaseException:
-            turns.fail()
-            raise
-
-    return run(call, calls)
 
 
 # --- threads of BLAS and LAPACK -----------------------------------------------------------------
