@@ -116,8 +116,6 @@ OBJECTS: dict[str, Callable[[], Any]] = {
     "Pairwise": lambda: gda.PairwiseMoments().update(X, Y),
     "Window": lambda: gda.SlidingWindow(3).update(X, Y),
     "Drift": lambda: gda.DriftMonitor(HELD, window=20),
-    "Fisher": lambda: gda.FisherDiscriminant.from_moments(_moments()),
-    "Linear": lambda: gda.LinearDiscriminants.of(gda.LinearDiscriminantAnalysis().fit(X, Y)),
 }
 METHODS = """fit predict predict_proba score score_samples transform sample partial_fit forget
     retire save from_moments update declare covariance reduce pca select_features

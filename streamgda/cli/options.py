@@ -140,7 +140,7 @@ def open_both(
     """Return an estimator, rows and labels; columns are those that it was fitted with."""
     import streamgda  # noqa: PLC0415
     from streamgda.errors import FormatError, InvalidDataError  # noqa: PLC0415
-    from streamgda.estimators.row_estimator import names_in  # noqa: PLC0415
+    from streamgda.estimators.base import names_in  # noqa: PLC0415
     from streamgda.rows.names import join_names, names_of  # noqa: PLC0415
     from streamgda.rows.opening import is_table  # noqa: PLC0415
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import pickle
 import warnings
@@ -16,7 +17,14 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from streamgda import engine
-from streamgda.errors import InvalidDataError, InvalidParameterError, UnsupportedError
+from streamgda.errors import (
+    InvalidDataError,
+    InvalidParameterError,
+    MergeError,
+    StreamGDAError,
+    UnsupportedError,
+    as_attribute_error,
+)
 from streamgda.models.covariances import NO_ROWS
 from streamgda.moments import ClassMoments
 from streamgda.moments.feature_maps import Lifting, Transformer
@@ -35,7 +43,16 @@ from streamgda.runtime.parameters import LEAST, as_number, as_numbers, check_typ
 from streamgda.storage.format import check_whole, pack_labels, unpack_labels
 from streamgda.storage.saved import Saved, State, arrays_within, class_named, nested, restore
 
-_STATE = ("moments_", "n_features_in_", "feature_names_in_", "_declared", "_found", "_model")
+_STATE = (
+    "moments_",
+    "n_features_in_",
+    "feature_names_in_",
+    "_declared",
+    "_found",
+    "_model",
+    "_reported",
+)
+_PLANNED = ("keys", "max_memory")
 _LEARNING = ("features", "nodata", "unlabelled", "on_invalid")
 
 
@@ -99,6 +116,8 @@ class Answer:
         That value, in the type of the results.
     marginal : bool
         Rows with gaps are scored by ``model.marginal(features)`` of the features that they have.
+    codes : ndarray of int, optional
+        An option of the method with an entry for each row.
     """
 
     model: Any
@@ -108,33 +127,35 @@ class Answer:
     rule: RowRule = CHECK_SUMS
     value: Any = None
     marginal: bool = False
+    codes: np.ndarray | None = None
 
     def __call__(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return the results of rows; errors number them from `first_row`."""
         if self.marginal:
             return self._with_gaps(X, first_row)
         if self.rule is CHECK_SUMS:
-            return self._of(self.model, X, first_row)
+            return self._of(self.model, X, first_row, slice(None), X.shape[0])
         X = as_matrix(X, sparse=True)
-        bad = self.rule.rows(X)
+        bad, n_rows = self.rule.rows(X), X.shape[0]
         if bad.size and self.rule.action == "raise":
             self.rule.refuse(X, int(bad[0]), first_row + int(bad[0]))
-        valid = np.ones(X.shape[0], bool)
-        valid[bad] = False
-        rows = X if not bad.size else X.without(~valid) if type(X) is CompressedRows else X[valid]
-        return self._filled(valid, self._of(self.model, rows, first_row), len(valid))
+        if bad.size:  # Zeros take their place, so that all rows keep their numbers.
+            invalid = np.zeros(n_rows, bool)
+            invalid[bad] = True
+            dense = type(X) is not CompressedRows
+            X = np.where(invalid[:, None], X.dtype.type(0), X) if dense else X.without(invalid)
+        results = self._of(self.model, X, first_row, slice(None), n_rows)
+        results = results.astype(self.value.dtype, copy=False)
+        results[bad] = self.value
+        return results
 
-    def _of(self, model: Any, X: Any, first_row: int) -> np.ndarray:
+    def _of(self, model: Any, X: Any, first_row: int, at: Any, n_rows: int) -> np.ndarray:
+        """Return the results of rows, which are `at` some places of `n_rows` from `first_row`."""
         X = X if self.feature_map is None else mapped(X, self.feature_map, first_row)
-        return np.asarray(getattr(model, self.method)(X, first_row, **self.options))
-
-    def _filled(self, at: np.ndarray, results: np.ndarray, n_rows: int) -> np.ndarray:
-        """Return the results of some rows among those of all, which are filled."""
-        if len(results) == n_rows and at.all():
-            return results.astype(self.value.dtype, copy=False)
-        out = np.full((n_rows, *results.shape[1:]), self.value, self.value.dtype)
-        out[at] = results[at] if len(results) == n_rows else results
-        return out
+        options = dict(self.options)
+        if self.codes is not None:
+            options["codes"] = self.codes[first_row : first_row + n_rows][at]
+        return np.asarray(getattr(model, self.method)(X, first_row, **options))
 
     def _with_gaps(self, X: Any, first_row: int) -> np.ndarray:
         """Return the results of rows, pattern of gaps by pattern of gaps."""
@@ -156,12 +177,12 @@ class Answer:
         for number, pattern in enumerate(patterns):
             at = rows[which.ravel() == number]
             model = self.model.marginal(np.flatnonzero(~pattern)) if pattern.any() else self.model
-            found = self._of(model, np.where(pattern, 0, values[at]), first_row)
+            found = self._of(model, np.where(pattern, 0, values[at]), first_row, at, len(X))
             if out is None:
                 out = np.full((len(X), *found.shape[1:]), self.value, self.value.dtype)
             out[at] = found
         if out is None:  # All rows are invalid: the shape is that of the results of one row.
-            one = self._of(self.model, np.zeros((1, X.shape[1])), 0)
+            one = self._of(self.model, np.zeros((1, X.shape[1])), first_row, slice(0, 1), 1)
             out = np.full((len(X), *one.shape[1:]), self.value, self.value.dtype)
         return out
 
@@ -170,21 +191,14 @@ class Answer:
         """Identity of the method, its model and options, as JSON."""
         rule = self.rule.action, self.rule.nodata, self.marginal, str(self.value)
         of_map = None if self.feature_map is None else self.feature_map.as_json()
-        contents = self.model.__getstate__(), dict(self.options), rule, of_map
-        return {"method": self.method, "model": hashed(contents)}
+        contents = self.model.__getstate__(), dict(self.options), rule, of_map, self.codes
+        return {"model": f"checksum {hashed(contents)}"}
 
 
 def mapped(X: Any, feature_map: Lifting, first_row: int = 0) -> np.ndarray:
-    """Return rows behind a feature map; raise `InvalidDataError` if it makes NaN or infinity."""
+    """Return rows behind a feature map."""
     rows = as_matrix(X)
-    found: np.ndarray = lifted(rows, feature_map.bound(rows.shape[1]), first_row)[:]
-    if not np.isfinite(found).all():
-        row = first_row + int((~np.isfinite(found)).any(axis=1).argmax())
-        raise InvalidDataError(
-            f"feature_map makes NaN or infinity of row {row} of X; expected finite numbers",
-            *("X", row),
-        )
-    return found
+    return np.asarray(lifted(rows, feature_map.bound(rows.shape[1]), first_row)[:])
 
 
 def as_map(feature_map: Any) -> Lifting | None:
@@ -239,7 +253,9 @@ class MomentEstimator(Saved, BaseEstimator):
     feature_map: Any = None
     _n_targets = 0  # last columns of the moments, beside those of the features
     _declared: np.ndarray | None = None
+    _model: tuple[int, Any, Lifting | None]  # changes of the moments, the model, and its map
     _found: Any = None
+    _reported = False  # constant features, before this was loaded from a file
     _repr_html_ = BaseEstimator._repr_html_  # the diagram of scikit-learn
 
     # --- what subclasses define ---------------------------------------------------------------
@@ -393,8 +409,9 @@ class MomentEstimator(Saved, BaseEstimator):
             if half_life is not None:
                 weights, decay = half_life_weights(half_life, rows.X.shape[0], rows.weight)
                 rows = replace(rows, weight=weights)
-            added = new._added(new._empty(), rows, expected=new._declared, **options)
-            moments = added if moments.n_features is None or decay == 0 else moments * decay + added
+            empty = new._empty(moments.covariance_type)
+            added = new._added(empty, rows, expected=new._declared, **options)
+            moments = added if moments.n_features is None else moments * decay + added
         if declares and moments.n_features is not None:
             moments = moments.declare(new._declared)
         new.moments_, new._found = moments, None
@@ -441,7 +458,8 @@ class MomentEstimator(Saved, BaseEstimator):
         check_is_fitted(self)
         new = self._copy_to_learn()
         rows = new._read(X, y, sample_weight, reading)
-        new.moments_, new._found = new.moments_ - new._added(new._empty(), rows), None
+        empty = new._empty(new.moments_.covariance_type)
+        new.moments_, new._found = new.moments_ - new._added(empty, rows), None
         self.__dict__ = vars(new)
         return self
 
@@ -456,19 +474,17 @@ class MomentEstimator(Saved, BaseEstimator):
         needed = new._needs_all_rows()
         if needed:
             raise InvalidParameterError(
-                f"{needed} needs all rows at once, so that rows cannot be added or removed; call "
-                f"fit with all of them, or use shrinkage='oas' or a number"
+                f"{needed} needs all rows at once, so that partial_fit and forget cannot add or "
+                f"remove any; call fit with all of them, or use shrinkage='oas' or a number"
             )
         return new
 
     def _check_same_kind(self) -> None:
-        """Raise `InvalidParameterError` unless the moments are of the kind of the parameters."""
-        held, wanted = self.moments_.covariance_type, self._covariance_type()
-        if held != wanted:
-            raise InvalidParameterError(
-                f"covariance_type={wanted!r}, but the rows so far were kept for {held!r}; call fit"
-            )
-        joined_maps(self._maps(), self.moments_)
+        """Raise `InvalidParameterError` unless the moments hold what the parameters ask for."""
+        if self.moments_.n_features is not None:
+            self._moments_of_kind()
+        # A transformer that was loaded without its code gets it again.
+        self.moments_._lifting = joined_maps(self._maps(), self.moments_)
 
     def _is_usual(self, X: Any, y: Any) -> bool:
         """Return True for arrays that the moments check themselves, with nothing to convert."""
@@ -479,7 +495,6 @@ class MomentEstimator(Saved, BaseEstimator):
             return False
         usual = "feature_names_in_" not in held and self._declared is None
         usual = usual and self.feature_map is None and self.moments_.feature_map is None
-        usual = usual and self.moments_.covariance_type == self._covariance_type()
         usual = usual and self._found is None and self._needs_all_rows() is None
         return usual and type(self)._summed is MomentEstimator._summed and y.dtype.kind != "f"
 
@@ -504,9 +519,9 @@ class MomentEstimator(Saved, BaseEstimator):
         self._declared = labels
         return True
 
-    def _empty(self) -> ClassMoments:
-        """Return moments without rows, of the kind that the estimator keeps."""
-        return ClassMoments(self._covariance_type(), feature_map=self._maps())
+    def _empty(self, kind: str | None = None) -> ClassMoments:
+        """Return moments without rows, by default of the kind that the parameters ask for."""
+        return ClassMoments(kind or self._covariance_type(), feature_map=self._maps())
 
     def _added(self, moments: ClassMoments, rows: Rows, **options: Any) -> ClassMoments:
         """Return moments with rows added; options as of `streamgda.engine.accumulate_into`."""
@@ -559,12 +574,13 @@ class MomentEstimator(Saved, BaseEstimator):
         """
         check_type("moments", moments, ClassMoments, "ClassMoments")
         estimator = cls(**params)
-        if estimator.feature_map is None and moments.feature_map is not None:
-            estimator.feature_map = moments.feature_map
-        estimator._check_parameters()
-        if moments.n_features is None:
-            raise InvalidDataError(NO_ROWS)
-        estimator._adopt(moments)
+        with moments._lock:  # Another thread may be adding rows.
+            if estimator.feature_map is None and moments.feature_map is not None:
+                estimator.feature_map = moments.feature_map
+            estimator._check_parameters()
+            if moments.n_features is None:
+                raise InvalidDataError(NO_ROWS)
+            estimator._adopt(moments)
         estimator._check_fit(estimator.model_)
         return estimator
 
@@ -583,19 +599,41 @@ class MomentEstimator(Saved, BaseEstimator):
         held = self.__dict__
         if "moments_" not in held:
             check_is_fitted(self)
-        changes, model = held.get("_model", (None, None))
+        if "_only_shown" in held:
+            raise AttributeError("the model is computed when it is used")
+        changes, model, _ = held.get("_model", (None, None, None))
         if changes != self.moments_.changes:
-            self._check_parameters()
-            needed = self._needs_all_rows()
-            if needed and self._found is None:
-                raise UnsupportedError(
-                    f"{needed} needs all rows at once, and the model is of rows that were added, "
-                    f"merged or removed, or of other parameters; call fit"
-                )
             with self.moments_._lock:  # Another thread may be adding rows.
-                changes, model = self.moments_.changes, self._make_model(self.moments_, self._found)
-            self._model = changes, model
+                changes = self.moments_.changes
+                try:
+                    model, lifting = self._compute_model()
+                except StreamGDAError as error:  # Attributes that follow from it are missing.
+                    raise as_attribute_error(error) from None
+            self._model = changes, model, lifting
         return model
+
+    def _compute_model(self) -> tuple[Any, Lifting | None]:
+        """Return the model, and the map of the rows that it scores."""
+        self._check_parameters()
+        lifting = joined_maps(self._maps(), self.moments_)
+        needed = self._needs_all_rows()
+        if needed and self._found is None:
+            raise UnsupportedError(
+                f"{needed} needs all rows at once, and the model is of rows that were added, "
+                f"merged or removed, or of other parameters; call fit"
+            )
+        model = self._make_model(self._moments_of_kind(), self._found)
+        return model, None if lifting is None else lifting.of_features
+
+    def _moments_of_kind(self) -> ClassMoments:
+        """Return the moments, as those of the kind that the parameters ask for."""
+        kind = self._covariance_type()
+        if self.moments_.covariance_type == kind:
+            return self.moments_
+        try:
+            return self.moments_.reduce(kind)
+        except MergeError as error:
+            raise InvalidParameterError(f"{error}; call fit") from None
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, which count from now on, without reading rows again.
@@ -631,6 +669,10 @@ class MomentEstimator(Saved, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return "moments_" in vars(self)
 
+    def _locked(self) -> Any:
+        """Return the lock of the moments, which are saved as they are between changes."""
+        return self.moments_._lock if "moments_" in vars(self) else contextlib.nullcontext()
+
     def __getstate__(self) -> Any:
         """Return the attributes for copies and pickles, with a copy of the moments."""
         state = dict(super(Saved, self).__getstate__())
@@ -638,6 +680,12 @@ class MomentEstimator(Saved, BaseEstimator):
         if "moments_" in state:
             state["moments_"] = state["moments_"].copy()
         return state
+
+    def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
+        """Return the table of fitted attributes, of those that need no computation."""
+        shown = object.__new__(type(self))
+        shown.__dict__ = vars(self) | {"_only_shown": True}
+        return super(MomentEstimator, shown)._get_fitted_attr_html(doc_link)
 
     def _warn_once(self, category: type[Warning], about: Any, message: str) -> None:
         """Warn of a property of the model, unless the last warning was of the same."""
@@ -659,6 +707,7 @@ class MomentEstimator(Saved, BaseEstimator):
         labels: np.ndarray | None = None,
         classes: np.ndarray | None = None,
         of_features: bool = True,
+        codes: np.ndarray | None = None,
         **options: Any,
     ) -> Any:
         """Return what a method of the model says of rows.
@@ -683,16 +732,20 @@ class MomentEstimator(Saved, BaseEstimator):
             Classes to which the columns belong.
         of_features : bool
             Rows have the features of the estimator.
+        codes : ndarray, optional
+            Option of the method with an entry for each row.
         **options
             Options of the method.
         """
-        answer = Answer(self.model_, method, options, self._maps_of_rows() if of_features else None)
+        model = self.model_
+        maps = self._model[2] if of_features else None
+        answer = Answer(model, method, options, maps, codes=codes)
         if not reading and of_features and self._fits(X):
             return answer(X)
         reading = dict(reading or {})  # type: ignore[assignment]
         given: dict[str, Any] = {**reading}  # type: ignore[dict-item]
         out, fill = given.pop("out", None), given.pop("fill", None)
-        planned = {key: given.pop(key, None) for key in ("keys", "max_memory")}
+        planned = {key: given.pop(key) for key in _PLANNED if key in given}
         marginal = _is_marginal(given.pop("on_missing", "raise"))
         read = Rows.of(X, actions=SCORING, **given)
         source = validated_rows(self, read.X) if of_features else as_source(read.X)
@@ -733,17 +786,10 @@ class MomentEstimator(Saved, BaseEstimator):
             name=name,
             classes=classes,
             fill=shown_fill,
-            fingerprint=None if out is None else answer.fingerprint,
+            fingerprint=None if out is None else _made_of(name, classes) | answer.fingerprint,
             held=int(answer.model.nbytes),
             **planned,
         )
-
-    def _maps_of_rows(self) -> Lifting | None:
-        """Return the feature map of rows to be scored, which is that of the moments."""
-        if self.feature_map is None and self.moments_.feature_map is None:
-            return None
-        lifting = joined_maps(self._maps(), self.moments_)
-        return None if lifting is None else lifting.of_features
 
     def _fits(self, X: Any) -> bool:
         """Return True for an array with nothing to convert or to warn of."""
@@ -788,6 +834,7 @@ class MomentEstimator(Saved, BaseEstimator):
 
     def _state(self) -> State:
         check_is_fitted(self)
+        self._check_parameters()
         params = {
             name: plain(name, value)
             for name, value in self.get_params(deep=False).items()
@@ -816,7 +863,8 @@ class MomentEstimator(Saved, BaseEstimator):
         estimator.feature_map = moments.feature_map
         estimator._check_parameters()
         estimator._restore(attributes)
-        estimator._adopt(moments)
+        joined_maps(estimator._maps(), moments)
+        estimator.moments_, estimator._reported = moments, True
         width = check_whole("n_features_in", attributes["n_features_in"], 1)
         if moments._n_features_in not in (None, width + estimator._n_targets):
             raise ValueError("its moments are of another number of features")
@@ -839,6 +887,14 @@ class MomentEstimator(Saved, BaseEstimator):
 
 
 _AT_ONCE = 1 << 30  # bytes of rows that are scored without a plan
+
+
+def _made_of(method: str, classes: np.ndarray | None) -> dict[str, Any]:
+    """Return the method and the columns of its results, as JSON."""
+    columns = None
+    if classes is not None:
+        columns = [*map(str, classes)] if classes.dtype.kind in "SmM" else classes.tolist()
+    return {"method": method, "columns": columns}
 
 
 def _is_marginal(on_missing: Any) -> bool:
@@ -988,7 +1044,7 @@ def check_names_of_maps(estimator: Any) -> None:
     """Raise `InvalidDataError` if a transformer was fitted to columns of other names."""
     lifting = as_map(getattr(estimator, "feature_map", None))
     first = None if lifting is None else lifting.maps[0]
-    names = names_in(first.fitted) if isinstance(first, Transformer) else None
+    names = first.names if isinstance(first, Transformer) else None
     own = names_in(estimator)
     if names is not None and own is not None and names != own:
         raise InvalidDataError(

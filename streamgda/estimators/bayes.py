@@ -94,12 +94,12 @@ class GaussianNB(GaussianClassifier):
     @property
     def var_(self) -> np.ndarray:
         """Smoothed variances, shape (n_classes, n_features)."""
-        return self._all_covariances.values
+        return self._all_covariances().values
 
     @property
     def epsilon_(self) -> float:
         """Value that is added to the variances."""
-        return self._all_covariances.epsilon
+        return self._all_covariances().epsilon
 
     def _counterpart(self) -> tuple[Any, dict[str, Any]]:
         return independent_counterpart(self, self.epsilon_)
@@ -236,6 +236,16 @@ class BernoulliNB(MomentClassifier):
             )
         return alpha if self.force_alpha else np.maximum(alpha, _LEAST_ALPHA)
 
+    def _check_alpha(self, n_features: int | None = None) -> Any:
+        """Return `_smoothing`, with scikit-learn's warning if that is not `alpha`."""
+        alpha = self._smoothing(n_features or getattr(self, "n_features_in_", 0))
+        if not self.force_alpha and np.min(self.alpha) < _LEAST_ALPHA:
+            warn(
+                f"alpha too small will result in numeric errors, setting alpha = "
+                f"{_LEAST_ALPHA:.1e}. Use `force_alpha=True` to keep alpha unchanged."
+            )
+        return alpha
+
     def _make_model(self, moments: ClassMoments, found: Any) -> Bernoullis:
         priors = self.class_prior
         if priors is None and not self.fit_prior:
@@ -259,12 +269,7 @@ class BernoulliNB(MomentClassifier):
         self._binarised_at = threshold = self._threshold()
         lifting = self._maps()
         width = X.shape[1] if lifting is None else lifting.bound(X.shape[1]).n_out
-        self._smoothing(width)
-        if not self.force_alpha and np.min(self.alpha) < _LEAST_ALPHA:
-            warn(
-                f"alpha too small will result in numeric errors, setting alpha = "
-                f"{_LEAST_ALPHA:.1e}. Use `force_alpha=True` to keep alpha unchanged."
-            )
+        self._check_alpha(width)
         if lifting is not None:
             return rows
         if rule is CHECK_SUMS and rows.weight is None:

@@ -27,7 +27,7 @@ from streamgda.models.covariances import (
     Covariances,
     Regularisation,
     Summary,
-    auto_amounts,
+    auto_amount,
     check_priors,
     estimate,
     inverse_roots,
@@ -37,7 +37,7 @@ from streamgda.models.loo import leave_one_out
 from streamgda.moments import ClassMoments
 from streamgda.rows import Rows
 from streamgda.rows.counting import CHECK_SUMS, SKIP_OR_FILL, Slab, as_matrix
-from streamgda.rows.labels import as_labels, find, label_of_none
+from streamgda.rows.labels import as_labels, find, join_labels, label_of_none
 from streamgda.rows.lifted import lifted
 from streamgda.rows.sources import as_source, check_lengths
 from streamgda.runtime.memory import allowed_bytes, readable, spare_memory
@@ -129,6 +129,11 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         ndarray, shape (n_rows, n_classes); or as for `predict`
             Probabilities.
 
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            As for `predict`.
+
         Examples
         --------
         >>> from streamgda import GaussianNB
@@ -137,7 +142,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         array([[1. , 0. ],
                [0.5, 0.5]])
         """
-        options = self._tempered
+        options = self._tempered()
         return self._by_class("predict_proba", "posterior", X, reading, **options)
 
     def predict_log_proba(self, X: Any, **reading: Unpack[Reading]) -> Any:
@@ -154,11 +159,22 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         -------
         ndarray, shape (n_rows, n_classes); or as for `predict`
             Logarithms of probabilities.
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            As for `predict`.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> nb = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1])
+        >>> nb.predict_log_proba([[4.0]]).round(3)
+        array([[-0.079, -2.579]])
         """
-        options = self._tempered
+        options = self._tempered()
         return self._by_class("predict_log_proba", "log_posterior", X, reading, **options)
 
-    @property
     def _tempered(self) -> dict[str, float]:
         self._check_parameters()
         return {"temperature": float(self.temperature)}
@@ -175,6 +191,18 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         -------
         ndarray, shape (n_rows, n_classes); or as for `predict`
             Joint log-likelihoods.
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            As for `predict`.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> nb = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1])
+        >>> nb.predict_joint_log_proba([[2.0]]).round(3)
+        array([[ -1.612, -14.112]])
         """
         return self._by_class("predict_joint_log_proba", "joint", X, reading)
 
@@ -190,6 +218,18 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         -------
         ndarray, shape (n_rows,); or as for `predict`
             Log-densities.
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            As for `predict`.
+
+        Examples
+        --------
+        >>> from streamgda import BernoulliNB
+        >>> nb = BernoulliNB().fit([[0, 1], [0, 1], [1, 0], [1, 1]], [0, 0, 1, 1])
+        >>> nb.score_samples([[0, 1]]).round(3)
+        array([-1.068])
         """
         return self._map("score_samples", "log_density", X, reading)
 
@@ -234,11 +274,12 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         if filled:  # Invalid rows that do not count are no error.
             scoring |= {"on_invalid": "fill", "fill": label_of_none(self.classes_)}
             scoring |= {} if rule.nodata is None else {"nodata": rule.nodata}
-        predicted = as_source(self.predict(rows.X, **scoring)).whole()
+        predicted = np.ravel(as_source(self.predict(rows.X, **scoring)).whole())
         if isinstance(rows.y, np.ndarray) and rows.y.ndim == 2:
             rows = replace(rows, y=np.ravel(rows.y))
         opened = rows.opened()
         labels = rule.labels(opened.y.whole())
+        join_labels(self.classes_, labels.values)  # Raises for other kinds of labels.
         check_lengths(as_source(predicted), as_source(labels, "y"))
         weight = None if opened.weight is None else opened.weight.whole()
         counts, weights, _ = rule.labels_to_count(labels, weight)
@@ -360,8 +401,8 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
                 f"temperature: call set_params(temperature=1.0) first"
             )
         exported, attributes = self._counterpart()
-        known, own = exported.get_params(deep=False), self.get_params(deep=False)
-        exported.set_params(**{n: v for n, v in own.items() if n in known and n not in attributes})
+        known = exported.get_params(deep=False).keys() - attributes.keys()
+        exported.set_params(**{n: getattr(self, n) for n in known if hasattr(self, n)})
         attributes = {
             "classes_": self.classes_,
             "n_features_in_": self.n_features_in_,
@@ -408,7 +449,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         codes = np.broadcast_to(_codes(labels, self.classes_, InvalidParameterError), n_samples)
         if not count[codes].all():
             label = self.classes_[codes[count[codes] == 0][0]]
-            raise InvalidParameterError(f"class {label!s} has no rows, and no distribution")
+            raise InvalidParameterError(f"cannot sample class {label!s}, which has no rows")
         return codes, random
 
     def _priors_to_draw(self) -> np.ndarray:
@@ -418,8 +459,9 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
 def _as_random(random_state: Any) -> np.random.RandomState:
     try:
         return check_random_state(random_state)
-    except ValueError as error:
-        raise InvalidParameterError(str(error)) from None
+    except ValueError:
+        expected = "a seed, an instance of RandomState or None"
+        raise refuse("random_state", random_state, expected) from None
 
 
 def _codes(labels: np.ndarray, classes: np.ndarray, kind: Any = InvalidDataError) -> np.ndarray:
@@ -427,7 +469,7 @@ def _codes(labels: np.ndarray, classes: np.ndarray, kind: Any = InvalidDataError
     codes = find(labels, classes)
     if codes.min(initial=0) < 0:
         at = int((codes < 0).argmax())
-        raise kind(f"y[{at}] is {labels[at]!s}, which is not among the classes {classes!s:.200}")
+        raise kind(f"y[{at}] is {labels[at]!s}, which is not one of the classes {classes!s:.200}")
     return codes
 
 
@@ -501,11 +543,15 @@ class GaussianClassifier(MomentClassifier):
         needed = self._needs_all_rows()
         if needed is None:
             return None
-        X, labels = _whole(rows, needed, self.moments_)
-        parts = [X[labels == label] for label in self.moments_.classes]
+        X, labels, weights = _whole(rows, needed, self.moments_)
+        parts = [labels == label for label in self.moments_.classes]
         if self.covariance_estimator is None:
-            return auto_amounts(parts)
-        return np.array([_found_by(self.covariance_estimator, part) for part in parts])
+            return np.array([auto_amount(X[part], weights[part]) for part in parts])
+        if rows.weight is not None:
+            raise InvalidParameterError(
+                "covariance_estimator takes no sample_weight; leave out one of them"
+            )
+        return np.array([_found_by(self.covariance_estimator, X[part]) for part in parts])
 
     def _checked_found(self, found: np.ndarray) -> Any:
         k, d = self.moments_.class_count.size, self.moments_.n_features
@@ -607,7 +653,7 @@ class GaussianClassifier(MomentClassifier):
     def _report(self, summary: Summary, model: Gaussians) -> None:
         """Warn of what the model leaves out."""
         constant = np.setdiff1d(np.arange(model.n_features), model.features)
-        if constant.size and self.moments_.feature_map is None:
+        if constant.size and not self._reported and self.moments_.feature_map is None:
             names = self.moments_.feature_names or range(model.n_features)
             listed = ", ".join(str(names[j]) for j in constant[:10])
             listed += ", ..." if constant.size > 10 else ""
@@ -630,11 +676,10 @@ class GaussianClassifier(MomentClassifier):
         """Features that are constant over all rows and left out of the density."""
         return np.setdiff1d(np.arange(self.model_.n_features), self.model_.features)
 
-    @property
     def _all_covariances(self) -> Covariances:
-        """Covariances of all features, including constant ones."""
+        """Return the covariances of all features, including constant ones."""
         self.model_  # noqa: B018  (its errors come first)
-        return self._covariances(Summary.of(self.moments_), self._found)
+        return self._covariances(Summary.of(self._moments_of_kind()), self._found)
 
     def _map(self, name: str, method: str, X: Any, reading: Any = None, **options: Any) -> Any:
         model = self.model_
@@ -721,6 +766,11 @@ class GaussianClassifier(MomentClassifier):
         ndarray, shape (n_rows, n_classes), or (n_rows,) with `y`; or as for `predict`
             Squared distances; NaN for a class without a density.
 
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            As for `predict`.
+
         Examples
         --------
         >>> from streamgda import QuadraticDiscriminantAnalysis
@@ -749,6 +799,11 @@ class GaussianClassifier(MomentClassifier):
         -------
         ndarray, shape (n_rows,); or as for `predict`
             Log-densities.
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            As for `predict`.
 
         Examples
         --------
@@ -791,6 +846,11 @@ class GaussianClassifier(MomentClassifier):
         -------
         ndarray, shape (n_rows, n_classes); or as for `predict`
             P-values; NaN for a class without a density.
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            As for `predict`.
 
         Examples
         --------
@@ -844,23 +904,18 @@ class GaussianClassifier(MomentClassifier):
         ((1000, 4), np.True_)
         """
         codes, random = self._drawing(n_samples, random_state, y)
-        summary = Summary.of(self.moments_)
+        summary = Summary.of(self._moments_of_kind())
         varying = np.flatnonzero(summary.variances > 0)
         S = self._covariances(summary, self._found, varying).values
         X = self.moments_.means[codes]
         for k in np.unique(codes):
             at, own = np.flatnonzero(codes == k), S[min(k, len(S) - 1)]
             z = random.standard_normal((at.size, varying.size))
-            if own.ndim == 2:
-                values, axes = np.linalg.eigh(own)
-                z = z @ (axes * np.sqrt(np.maximum(values, 0))).T
-            else:
-                z = z * np.sqrt(own)
-            X[np.ix_(at, varying)] += z
+            X[np.ix_(at, varying)] += z @ _spread(own) if own.ndim == 2 else z * np.sqrt(own)
         return X, self.classes_[codes]
 
     def _priors_to_draw(self) -> np.ndarray:
-        return self._priors_of(Summary.of(self.moments_))
+        return self._priors_of(Summary.of(self._moments_of_kind()))
 
     # --- leave-one-out ------------------------------------------------------------------------
 
@@ -929,6 +984,11 @@ class GaussianClassifier(MomentClassifier):
         float
             Accuracy.
 
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            As for `predict`.
+
         Examples
         --------
         >>> from sklearn.datasets import load_wine
@@ -959,7 +1019,7 @@ class GaussianClassifier(MomentClassifier):
             raise refuse("priors", priors, "'counted' or 'fixed'")
         model = self.model_
         self._check_removable()
-        codes, summary = self._codes_of(X, y), Summary.of(self.moments_)
+        codes, summary = self._codes_of(X, y), Summary.of(self._moments_of_kind())
         given = np.bincount(codes, minlength=summary.classes.size)
         if (given > summary.count).any():
             k = int((given > summary.count).argmax())
@@ -969,7 +1029,7 @@ class GaussianClassifier(MomentClassifier):
             )
         rows = as_source(validated_rows(self, Rows.of(X).X)).whole()
         rows = as_matrix(rows)
-        lifting = self._maps_of_rows()
+        lifting = self._model[2]
         rows = np.asarray(rows if lifting is None else lifted(rows, lifting)[:], np.float64)
         if not np.isfinite(rows).all():
             raise InvalidDataError("X holds NaN or infinity, which no rows of a fit have")
@@ -979,16 +1039,24 @@ class GaussianClassifier(MomentClassifier):
         return log_softmax(logs / self.temperature, axis=1) if self.temperature != 1 else logs
 
 
+def _spread(covariance: np.ndarray) -> np.ndarray:
+    """Return a matrix whose product with normal numbers has a covariance, of any rank.
+
+    It is the symmetric root of the correlations, without signs that rounding could change.
+    """
+    scales = np.sqrt(covariance.diagonal())
+    safe = np.where(scales > 0, scales, 1.0)
+    values, axes = np.linalg.eigh(covariance / safe[:, None] / safe)
+    values[values <= len(values) * np.finfo(float).eps * values[-1]] = 0.0
+    return np.asarray((axes * np.sqrt(values)) @ axes.T * scales)
+
+
 _OTHERS = "leave out features that depend on others, or give more rows of each class"
 
 
-def _whole(rows: Rows, needed: str, moments: ClassMoments) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows that count, behind their map, and their labels, all in memory."""
+def _whole(rows: Rows, needed: str, moments: ClassMoments) -> tuple[np.ndarray, ...]:
+    """Return the rows that count, behind their map, their labels and weights, all in memory."""
     source = as_source(rows.X)
-    if rows.weight is not None:
-        raise InvalidParameterError(
-            f"{needed} takes no sample_weight; leave out one of them, or use shrinkage='oas'"
-        )
     size = source.shape[0] * source.shape[1] * 8
     if not (size <= allowed_bytes(None)):
         raise InvalidParameterError(
@@ -996,11 +1064,13 @@ def _whole(rows: Rows, needed: str, moments: ClassMoments) -> tuple[np.ndarray, 
             f"shrinkage='oas', which follows from sums over the rows"
         )
     opened = rows.opened()
-    slab = Slab(opened.X.whole(), opened.y.whole())
-    X, labels, *_ = rows.rule.counted(slab)
+    weight = None if opened.weight is None else opened.weight.whole()
+    slab = Slab(opened.X.whole(), opened.y.whole(), weight=weight)
+    X, labels, weights, *_ = rows.rule.counted(slab)
     lifting = moments._lifting
     X = np.asarray(X if lifting is None else lifted(X, lifting)[:])
-    return (X if X.dtype.kind == "f" else X.astype(np.float64)), np.asarray(labels)
+    X = X if X.dtype.kind == "f" else X.astype(np.float64)
+    return X, np.asarray(labels), weights if weights.size else np.ones(len(X))
 
 
 def _found_by(estimator: Any, rows: np.ndarray) -> np.ndarray:

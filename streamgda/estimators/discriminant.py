@@ -62,12 +62,6 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
         ``tol ** 2``.
     store_covariance : bool
         Keep `covariance_` after its first use, instead of computing it each time.
-    standardize : bool
-        Regularise (`shrinkage`, `pooling`, `reg_param`, `var_smoothing`) the covariances of
-        features scaled by their pooled standard deviations, and scale the result back. Then the
-        units of the features make no difference. ``"spherical"`` means one variance of all scaled
-        features. A feature that varies only between classes is scaled by its standard deviation
-        over all rows.
     temperature : float > 0
         Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
     feature_map : RandomFeatures, Standardize, transformer, or list; optional
@@ -111,7 +105,6 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
         ddof: int = 0,
         tol: float = 1e-4,
         store_covariance: bool = False,
-        standardize: bool = False,
         temperature: float = 1.0,
         feature_map: Any = None,
     ) -> None:
@@ -124,7 +117,6 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
         self.ddof = ddof
         self.tol = tol
         self.store_covariance = store_covariance
-        self.standardize = standardize
         self.temperature = temperature
         self.feature_map = feature_map
 
@@ -141,7 +133,6 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
             reg_param=self.reg_param,
             var_smoothing=self.var_smoothing,
             tol=self.tol,
-            standardize=self.standardize,
         )
 
     @fitted
@@ -194,8 +185,7 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
         """
         covariances = self._covariances
         structure, values = covariances.structure, covariances.values
-        if not self._settings.standardize:
-            values = structure.shown(values)
+        values = structure.shown(values)
         return structure.ungroup(values)
 
     @fitted

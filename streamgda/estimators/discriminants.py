@@ -40,6 +40,7 @@ class DiscriminantAnalysis(GaussianClassifier):
     """Base of the discriminant analyses: the attributes that all of them have."""
 
     _least_classes = 2
+    _centred = True  # Linear discriminants are those of rows less the mean of the class means.
 
     @property
     def priors_(self) -> np.ndarray:
@@ -59,9 +60,8 @@ class DiscriminantAnalysis(GaussianClassifier):
         Shape (n_classes,), or (1,) for a pooled one; with ``"auto"``, the amounts of the classes,
         whose covariances are averaged.
         """
-        return self._all_covariances.shrinkage
+        return self._all_covariances().shrinkage
 
-    @property
     def _xbar(self) -> np.ndarray:
         """Mean of the class means, weighted with the priors."""
         return np.asarray(self.model_.priors @ np.nan_to_num(self.means_))
@@ -79,21 +79,22 @@ class DiscriminantAnalysis(GaussianClassifier):
         ndarray, shape (n_rows, n_classes), or (n_rows,) for one or two; or as for `predict`
             Discriminants.
 
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            As for `predict`.
+
         Examples
         --------
         >>> from streamgda import LinearDiscriminantAnalysis
         >>> lda = LinearDiscriminantAnalysis().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1])
-        >>> lda.decision_function([[2.0], [4.5], [7.0]]).round(3)
-        array([-12.5,   0. ,  12.5])
+        >>> lda.decision_function([[2.0], [5.0], [7.0]]).round(3)
+        array([-12.5,   2.5,  12.5])
         """
-        model = self.model_
-        if model.pooled and model.roots.ndim == 3 and model.classes.size > 2:
-            weights, intercepts = _linear(model, self._about)
-            options = {"directions": weights.T, "offsets": -intercepts}
-            return self._by_class("decision_function", "transform", X, reading, **options)
-        if model.classes.size <= 2:
+        if self.model_.classes.size <= 2:
             return self._map("decision_function", "log_odds", X, reading)
-        return self._by_class("decision_function", "discriminants", X, reading)
+        options = {"centred": self._centred}
+        return self._by_class("decision_function", "discriminants", X, reading, **options)
 
     def _stored_covariances(self, needed: bool) -> Covariances:
         """Return the covariances; raise AttributeError if they had to be asked for."""
@@ -102,21 +103,19 @@ class DiscriminantAnalysis(GaussianClassifier):
             raise AttributeError(
                 f"{type(self).__name__} has covariance_ with store_covariance=True only"
             )
-        return self._all_covariances
+        return self._all_covariances()
 
-    @property
-    def _about(self) -> np.ndarray:
-        """Point less the origin about which linear discriminants are."""
-        return np.asarray(self.model_.priors @ self.model_.centres)
-
-    @property
     def _coefficients(self) -> tuple[np.ndarray, np.ndarray]:
-        """Weights of all features, and intercepts at zero."""
+        """Weights of all features, and intercepts at zero; of two classes, of the log-odds."""
         model = self.model_
-        weights, intercepts = _linear(model, self._about)
-        every = np.zeros((len(weights), model.n_features))
-        every[:, model.features] = weights
-        return every, intercepts - weights @ model.origin
+        own, at_origin = model.linear_functions(model.zero(self._centred))
+        weights = np.zeros((model.classes.size, model.n_features))
+        intercepts = np.full(model.classes.size, -np.inf)
+        weights[np.ix_(model.alive, model.features)] = own
+        intercepts[model.alive] = at_origin - own @ model.origin
+        if model.classes.size == 2:
+            return weights[1:] - weights[:1], intercepts[1:] - intercepts[:1]
+        return weights, intercepts
 
     def _quadratic_counterpart(self, **attributes: Any) -> tuple[Any, dict[str, Any]]:
         """Return the QDA of scikit-learn.
@@ -129,8 +128,10 @@ class DiscriminantAnalysis(GaussianClassifier):
         from sklearn.covariance import OAS  # noqa: PLC0415
 
         model, rotations, scalings = self.model_, [], []
-        for root in model.roots:
-            rotation = np.zeros((model.n_features, model.features.size))
+        d, roots = model.features.size, dict(zip(model.alive, model.roots, strict=False))
+        for k in range(model.classes.size):
+            root = roots.get(k, np.eye(d))  # A class without rows has a prior of zero.
+            rotation = np.zeros((model.n_features, d))
             rotation[model.features] = root.T / root.diagonal()
             rotations.append(rotation)
             scalings.append(root.diagonal() ** -2.0)
@@ -150,7 +151,7 @@ class DiscriminantAnalysis(GaussianClassifier):
         """Return the LDA of scikit-learn."""
         from sklearn import discriminant_analysis  # noqa: PLC0415
 
-        model, (weights, intercepts) = self.model_, self._coefficients
+        model, (weights, intercepts) = self.model_, self._coefficients()
         if model.classes.size == 1:  # The score of a single class would be read as log-odds.
             weights, intercepts = np.zeros_like(weights), np.zeros(1)
         found = {
@@ -158,7 +159,7 @@ class DiscriminantAnalysis(GaussianClassifier):
             "means_": self.means_,
             "coef_": weights,
             "intercept_": intercepts,
-            "xbar_": self._xbar,
+            "xbar_": self._xbar(),
             "_max_components": n_components,
             "_n_features_out": n_components,
         }
@@ -174,29 +175,11 @@ def independent_counterpart(estimator: Any, epsilon: float) -> tuple[Any, dict[s
     model, means = estimator.model_, np.nan_to_num(estimator.moments_.means)
     # The log-density of a constant feature is zero at its mean with this variance.
     variances = np.full(means.shape, 1 / (2 * np.pi))
-    variances[:, model.features] = 1 / model.roots
+    variances[np.ix_(model.alive, model.features)] = 1 / model.roots
     constant = np.setdiff1d(np.arange(model.n_features), model.features)
     means[:, constant] = means[model.priors.argmax(), constant]
     found = {"theta_": means, "var_": variances, "class_prior_": model.priors}
     return GaussianNB(), {**found, "class_count_": estimator.class_count_, "epsilon_": epsilon}
-
-
-def _linear(model: Gaussians, about: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return weights of the varying features, and intercepts at the origin.
-
-    They are discriminants of rows less a point; of two classes, their difference.
-    """
-    weights = np.zeros(model.centres.shape)
-    intercepts = np.full(model.classes.size, -np.inf)
-    root, seen = model.roots[0], model.alive
-    white = (model.centres[seen] - about) @ root.T
-    weights[seen] = white @ root
-    with np.errstate(divide="ignore"):
-        logs = np.log(model.priors[seen])
-    intercepts[seen] = logs - 0.5 * (white**2).sum(axis=1) - weights[seen] @ about
-    if model.classes.size == 2:
-        return weights[1:] - weights[:1], intercepts[1:] - intercepts[:1]
-    return weights, intercepts
 
 
 def _directions(model: Gaussians, tol: float) -> tuple[np.ndarray, np.ndarray]:
@@ -209,7 +192,7 @@ def _directions(model: Gaussians, tol: float) -> tuple[np.ndarray, np.ndarray]:
     gaps = (model.centres - model.priors @ model.centres)[seen]
     white = np.sqrt(model.priors[seen])[:, None] * (gaps @ root.T)
     _, singular, axes = linalg.svd(white, full_matrices=False)
-    rank = int(np.count_nonzero(singular > tol * singular[0]))
+    rank = int(np.count_nonzero(singular > tol * singular.max(initial=0.0)))
     scalings = np.zeros((model.n_features, rank))
     scalings[model.features] = root.T @ axes[:rank].T
     return scalings, singular**2
@@ -333,14 +316,14 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
 
         (K, d, d), (d, d), (K, d), (d,), (K,) or ().
         """
-        values, kind = self._all_covariances.values, self.covariance_type
+        values, kind = self._all_covariances().values, self.covariance_type
         values = values[:, 0] if "spherical" in kind else values
         return values[0] if is_pooled(kind) else values
 
     @property
     def epsilon_(self) -> float:
         """Value that `var_smoothing` adds to the variances."""
-        return self._all_covariances.epsilon
+        return self._all_covariances().epsilon
 
     def _counterpart(self) -> tuple[Any, dict[str, Any]]:
         shrunk, kept = self.shrinkage is not None, self.store_covariance
@@ -473,12 +456,12 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
     @property
     def rotations_(self) -> list[np.ndarray]:
         """Principal axes of each class as columns by falling variance, (n_features, n_features)."""
-        return [_principal_axes(each)[1] for each in self._all_covariances.values]
+        return [_principal_axes(each)[1] for each in self._all_covariances().values]
 
     @property
     def scalings_(self) -> list[np.ndarray]:
         """Variances along the principal axes of each class, in falling order, (n_features,)."""
-        return [_principal_axes(each)[0] for each in self._all_covariances.values]
+        return [_principal_axes(each)[0] for each in self._all_covariances().values]
 
     def _counterpart(self) -> tuple[Any, dict[str, Any]]:
         more = {"covariance_": list(self.covariance_)} if self.store_covariance else {}
@@ -571,6 +554,7 @@ class LinearDiscriminantAnalysis(
     """
 
     _any_sum_of_priors = True
+    _least_classes = 1  # as in scikit-learn
     _SOLVERS = "svd", "lsqr", "eigen"
     _advice = "Set shrinkage above 0, or use solver='svd', which drops directions"
 
@@ -619,20 +603,17 @@ class LinearDiscriminantAnalysis(
         return None if self.solver == "svd" or self.priors is None else self._priors_of(summary)
 
     def _make_model(self, moments: ClassMoments, found: Any) -> Gaussians:
-        model = super()._make_model(moments, found)
-        if self.priors is not None and abs(np.sum(self.priors) - 1) > 1e-5:
-            warn("The priors do not sum to 1. Renormalizing")
-        self._check_components(model)
-        return model
-
-    def _check_fit(self, model: Gaussians) -> None:
-        super()._check_fit(model)
-        count = self.moments_.class_count
+        count = moments.class_count
         if count.dtype.kind == "i" and (count <= 1).all():
             raise InvalidDataError(
                 f"The number of samples must be more than the number of classes; got one sample of "
                 f"each of {(count > 0).sum()} classes. Give more rows"
             )
+        model = super()._make_model(moments, found)
+        if self.priors is not None and abs(np.sum(self.priors) - 1) > 1e-5:
+            warn("The priors do not sum to 1. Renormalizing")
+        self._check_components(model)
+        return model
 
     def _of_covariances(
         self,
@@ -687,7 +668,7 @@ class LinearDiscriminantAnalysis(
         """Regularised pooled covariance, shape (n_features, n_features)."""
         found = self._stored_covariances(needed=self.solver == "svd")
         if self.solver == "svd" and self.priors is not None:  # As scikit-learn weights it.
-            summary = Summary.of(self.moments_)
+            summary = Summary.of(self._moments_of_kind())
             how, weights = self._regularisation(), self._priors_of(summary)
             found = estimate(summary, "tied", how, priors=weights)
         return found.values[0]
@@ -696,17 +677,17 @@ class LinearDiscriminantAnalysis(
     def xbar_(self) -> np.ndarray:
         """Mean of the class means, weighted with the priors, shape (n_features,)."""
         self._needs_solver("xbar_", "svd")
-        return self._xbar
+        return self._xbar()
 
     @property
     def coef_(self) -> np.ndarray:
         """Weights of the features, (n_classes, n_features), or (1, n_features) for two classes."""
-        return self._coefficients[0]
+        return self._coefficients()[0]
 
     @property
     def intercept_(self) -> np.ndarray:
         """Offsets of the weighted features, shape (n_classes,), or (1,) for two classes."""
-        return self._coefficients[1]
+        return self._coefficients()[1]
 
     @property
     def scalings_(self) -> np.ndarray:
@@ -725,8 +706,8 @@ class LinearDiscriminantAnalysis(
         return (variances / (variances.sum() or 1))[: self._max_components]
 
     @property
-    def _about(self) -> np.ndarray:
-        return super()._about if self.solver == "svd" else -self.model_.origin
+    def _centred(self) -> bool:  # type: ignore[override]
+        return self.solver == "svd"
 
     def _check_components(self, model: Gaussians) -> int:
         """Return the number of components, which subclasses of scikit-learn's class read."""
@@ -793,9 +774,8 @@ class LinearDiscriminantAnalysis(
                 "transform not implemented for 'lsqr' solver (use 'svd' or 'eigen')."
             )
         directions = _directions(model, self.tol)[0][model.features, : self._max_components]
-        svd = self.solver == "svd"
-        centre = model.priors @ model.centres if svd else -model.origin
-        options = {"directions": directions, "offsets": centre @ directions}
+        offsets = model.zero(self._centred) @ directions
+        options = {"directions": directions, "offsets": offsets}
         return self._map(
             "transform", "transform", X, reading, columns=directions.shape[1], **options
         )

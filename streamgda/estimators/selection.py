@@ -21,12 +21,12 @@ from streamgda.errors import (
     SingularCovarianceError,
     StreamGDAError,
 )
+from streamgda.estimators import discriminants
 from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
-from streamgda.estimators.moment_classifier import NO_ROWS, MomentClassifier
+from streamgda.estimators.moment_classifier import NO_ROWS
 from streamgda.estimators.row_estimator import (
     Reading,
     RowEstimator,
-    Scorer,
     names_in,
     takes,
     warn,
@@ -62,21 +62,14 @@ GRID: tuple[dict[str, list[Any]], ...] = (
     {"covariance_type": ["tied"]},
     {
         "covariance_type": ["tied"],
-        "standardize": [True],
         "shrinkage": [1e-6, 1e-3, 0.01, 0.1, 0.3],
     },
     {"covariance_type": ["tied_diag", "diag"], "var_smoothing": [1e-9, 1e-6, 1e-3, 0.01, 0.1]},
     {"covariance_type": ["full"]},
     {"covariance_type": ["full"], "reg_param": [1e-3, 0.01, 0.1, 0.3, 0.5]},
-    {
-        "covariance_type": ["full"],
-        "standardize": [True],
-        "reg_param": [1e-3, 0.01, 0.1, 0.3, 0.5],
-    },
     {"covariance_type": ["full"], "var_smoothing": [0.01, 0.1, 0.3]},
     {
         "covariance_type": ["full"],
-        "standardize": [True],
         "pooling": [0.5, 0.1, 0.0],
         "shrinkage": [1e-3, 0.01, 0.1, 0.3],
     },
@@ -366,7 +359,7 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
             params = results["params"][best]
             if self.calibrate:
                 params = params | {"temperature": float(results["temperature"][best])}
-            chosen = GaussianDiscriminantAnalysis.from_moments(total, **params)
+            chosen = discriminants.GaussianDiscriminantAnalysis.from_moments(total, **params)
             learnt["best_estimator_"] = chosen
         if hasattr(template, "feature_names_in_"):
             learnt["feature_names_in_"] = template.feature_names_in_
@@ -381,13 +374,153 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
         """Class labels, sorted, shape (n_classes,)."""
         return self._best.classes_
 
-    predict, score = MomentClassifier.predict, MomentClassifier.score
-    predict_proba = GaussianDiscriminantAnalysis.predict_proba
-    predict_log_proba = GaussianDiscriminantAnalysis.predict_log_proba
-    decision_function = GaussianDiscriminantAnalysis.decision_function
+    def predict(self, X: Any, **reading: Any) -> Any:
+        """Return the most probable class of each row, by `best_estimator_`; see its method.
+
+        Parameters
+        ----------
+        X, **reading : see `GaussianDiscriminantAnalysis.predict`
+            Rows, and how they are read.
+
+        Returns
+        -------
+        ndarray, shape (n_rows,)
+            Results of that method.
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            As there.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import GaussianDiscriminantCV
+        >>> X, y = load_iris(return_X_y=True)
+        >>> search = GaussianDiscriminantCV({"covariance_type": ["full", "tied"]}).fit(X, y)
+        >>> search.predict(X[:2])
+        array([0, 0])
+        """
+        return self._best.predict(X, **reading)
+
+    def predict_proba(self, X: Any, **reading: Any) -> Any:
+        """Return the probabilities of the classes, by `best_estimator_`; see its method.
+
+        Parameters
+        ----------
+        X, **reading : see `GaussianDiscriminantAnalysis.predict`
+            Rows, and how they are read.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes)
+            Results of that method.
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            As there.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import GaussianDiscriminantCV
+        >>> X, y = load_iris(return_X_y=True)
+        >>> search = GaussianDiscriminantCV({"covariance_type": ["full", "tied"]}).fit(X, y)
+        >>> search.predict_proba(X[:2]).shape
+        (2, 3)
+        """
+        return self._best.predict_proba(X, **reading)
+
+    def predict_log_proba(self, X: Any, **reading: Any) -> Any:
+        """Return the logarithms of probabilities, by `best_estimator_`; see its method.
+
+        Parameters
+        ----------
+        X, **reading : see `GaussianDiscriminantAnalysis.predict`
+            Rows, and how they are read.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes)
+            Results of that method.
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            As there.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import GaussianDiscriminantCV
+        >>> X, y = load_iris(return_X_y=True)
+        >>> search = GaussianDiscriminantCV({"covariance_type": ["full", "tied"]}).fit(X, y)
+        >>> search.predict_log_proba(X[:2]).shape
+        (2, 3)
+        """
+        return self._best.predict_log_proba(X, **reading)
+
+    def decision_function(self, X: Any, **reading: Any) -> Any:
+        """Return the discriminants of the classes, by `best_estimator_`; see its method.
+
+        Parameters
+        ----------
+        X, **reading : see `GaussianDiscriminantAnalysis.predict`
+            Rows, and how they are read.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes)
+            Results of that method.
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            As there.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import GaussianDiscriminantCV
+        >>> X, y = load_iris(return_X_y=True)
+        >>> search = GaussianDiscriminantCV({"covariance_type": ["full", "tied"]}).fit(X, y)
+        >>> search.decision_function(X[:2]).shape
+        (2, 3)
+        """
+        return self._best.decision_function(X, **reading)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, **reading: Any) -> Any:
+        """Return the share of rows that `best_estimator_` predicts correctly.
+
+        Parameters
+        ----------
+        X, y, sample_weight, **reading : see `GaussianDiscriminantAnalysis.score`
+            Rows, and how they are read.
+
+        Returns
+        -------
+        float
+            Accuracy.
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            As there.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import GaussianDiscriminantCV
+        >>> X, y = load_iris(return_X_y=True)
+        >>> search = GaussianDiscriminantCV({"covariance_type": ["full", "tied"]}).fit(X, y)
+        >>> search.score(X, y)
+        0.98
+        """
+        return self._best.score(X, y, sample_weight, **reading)
 
     @property
-    def _best(self) -> GaussianDiscriminantAnalysis:
+    def _best(self) -> Any:
         if hasattr(self, "cv_results_") and not hasattr(self, "best_estimator_"):
             raise NotFittedError(
                 "this search was fitted with refit=False, and has no best_estimator_ to predict "
@@ -396,9 +529,6 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
         check_is_fitted(self, "best_estimator_")
         return self.best_estimator_
 
-    def _scorer(self, method: str, **options: Any) -> Scorer:
-        return self._best._scorer(method, **options)
-
     def _state(self) -> State:
         return self._best._state()
 
@@ -406,7 +536,7 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
         """Return the best estimator of a search that an earlier version saved."""
         best = attributes["best_estimator"], arrays_within(arrays, "best_estimator")
-        return restore(GaussianDiscriminantAnalysis, *best)
+        return restore(discriminants.GaussianDiscriminantAnalysis, *best)
 
 
 class _Scores:

@@ -135,7 +135,7 @@ class Covariances(NamedTuple):
     values : ndarray
         Shape (groups, d, d), or (groups, d) of variances; NaN for groups without rows.
     divisors : ndarray, shape (groups,)
-        Numbers by which scatters were divided.
+        Numbers by which scatters were divided, on the way to these at most.
     shrinkage : ndarray, shape (groups,), or (n_classes,) if class covariances are averaged
     epsilon : float
         Amount that `var_smoothing` added.
@@ -191,7 +191,8 @@ def estimate(
     averaged = pooled and len(S) == n.size and (amounts is not None or priors is not None)
     if pooled and not averaged:
         S = S.sum(axis=0, keepdims=True) if len(S) > 1 else S
-        weights, groups, rows = (each.sum(keepdims=True) for each in (weights, n, rows))
+        rows = groups.sum(keepdims=True) ** 2 / (n**2 / np.maximum(rows, 1e-300)).sum()
+        weights, groups = weights.sum(keepdims=True), n.sum(keepdims=True)
     elif how.pooling and not pooled:
         whole = S.sum(axis=0)
         S *= 1 - how.pooling
@@ -202,7 +203,7 @@ def estimate(
     one_variance = "spherical" in covariance_type
     shrunk = amounts if amounts is not None else _amounts(S, rows, n_features, how.shrinkage)
     variances = np.einsum("gii->gi", S) if matrix else S
-    d = features.size if one_variance else n_features
+    d = np.count_nonzero(summary.variances[features]) if one_variance else n_features
     if amounts is not None:  # of features that are scaled to unit variance
         share = np.count_nonzero(variances, axis=1, keepdims=True) / d
         sphere = share * np.where(variances == 0, 1.0, variances)
@@ -219,12 +220,16 @@ def estimate(
         S = np.tensordot(p[seen], S[seen], axes=1)[None]
         variances = np.einsum("gii->gi", S) if matrix else S
         weights = weights.sum(keepdims=True)
+    # Of the covariance itself, of which so much is kept, what is added makes distances smaller.
+    kept = (1 - how.reg_param) * (1 - (shrunk if shrunk.size == weights.size else shrunk.min()))
+    with np.errstate(divide="ignore"):
+        divisors = weights / kept
     epsilon = float(how.var_smoothing * summary.variances.max())
     if how.reg_param:
         S *= 1 - how.reg_param
         variances += how.reg_param
     variances += epsilon
-    return Covariances(S, weights, shrunk, epsilon)
+    return Covariances(S, divisors, shrunk, epsilon)
 
 
 def _each(numbers: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -247,17 +252,22 @@ def _amounts(S: np.ndarray, rows: np.ndarray, d: int, shrinkage: Any) -> np.ndar
     return np.where(np.isnan(squares), 0.0, found)
 
 
-def auto_amounts(rows_of_classes: list[np.ndarray]) -> np.ndarray:
-    """Return Ledoit and Wolf's amounts for the rows of each class, scaled to unit variance."""
-    from sklearn.covariance import ledoit_wolf_shrinkage  # noqa: PLC0415
-    from sklearn.preprocessing import scale  # noqa: PLC0415
+def auto_amount(rows: np.ndarray, weights: np.ndarray) -> float:
+    """Return Ledoit and Wolf's amount of shrinkage for rows, scaled to unit variance.
 
-    return np.array(
-        [
-            ledoit_wolf_shrinkage(scale(rows), assume_centered=True) if len(rows) > 1 else 0.0
-            for rows in rows_of_classes
-        ]
-    )
+    It is that of `sklearn.covariance.ledoit_wolf_shrinkage` (Journal of Multivariate Analysis 88,
+    2004, lemma 3.2 to 3.5), with the effective number of rows.
+    """
+    shares = weights / weights.sum()
+    t = rows - rows[0]  # Features that are constant have no rounding errors.
+    t -= shares @ t
+    scales = np.sqrt(shares @ t**2)
+    t /= np.where(scales > 0, scales, 1.0)
+    S, fourth = (t.T * shares) @ t, shares @ (t**2).sum(axis=1) ** 2
+    squares = np.vdot(S, S)
+    spread = squares - S.trace() ** 2 / len(S)
+    noise = (fourth - squares) * (shares @ shares)
+    return float(np.clip(noise / spread, 0, 1)) if spread > 0 else 0.0
 
 
 # --- inverses ---------------------------------------------------------------------------------
@@ -360,6 +370,7 @@ def pseudo_root(S: np.ndarray, tol: float, scaled: bool) -> tuple[np.ndarray, fl
     kept = values > _limit(tol, len(S)) * (1.0 if scaled else max(values[-1], 0.0))
     axes = axes[:, kept]
     root = (axes / np.sqrt(values[kept])).T / scales
+    root[:, S.diagonal() == 0] = 0.0  # Their means may be far apart.
     with np.errstate(divide="ignore"):
         return root, float(-2 * np.log(linalg.svdvals(root)).sum())
 
@@ -395,7 +406,7 @@ def check_priors(
     """
     if priors is None:
         return np.asarray(count / count.sum())
-    values = as_numbers(name, priors, f"one number for each of the {classes.size} classes")
+    values = as_numbers(name, priors, "one number for each class")
     if values.shape != classes.shape:
         raise InvalidParameterError(
             f"{name} has shape {values.shape}; expected one for each of the {classes.size} classes "

@@ -156,7 +156,7 @@ class Gaussians(ClassModel):
             given = self.features, self.origin, self._centres, self.roots
             diagonal_scores(X, *given, scale, constants, out)
             return out
-        if self.pooled:
+        if self.is_linear:
             white, centres = self._white(X)
             d, unit = white.shape[1], np.ones((1, white.shape[1]))
             given = np.arange(d), np.zeros(d), centres, unit
@@ -207,9 +207,9 @@ class Gaussians(ClassModel):
         return self._among_all(self._scores(X, -0.5, self._constants), -np.inf)
 
     def _relative(self, X: Any) -> np.ndarray:
-        if not (self.pooled and self.roots.ndim == 3):
+        if not self.is_linear:
             return self._joint(X)
-        weights, intercepts = self.linear
+        weights, intercepts = self._linear
         dtype = self._floating(X)
         scores = weights.astype(dtype, copy=False) @ self._centred(X, dtype).T
         scores = scores + intercepts[:, None]
@@ -219,26 +219,41 @@ class Gaussians(ClassModel):
         return self._among_all(self._scores(X, 1.0, np.zeros(self.alive.size)), np.nan)
 
     @cached_property
-    def linear(self) -> tuple[np.ndarray, np.ndarray]:
-        """Weights, shape (n_alive, d), and intercepts of the scores of rows less the origin.
+    def _linear(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.linear_functions(np.zeros(self.features.size))
 
-        They belong to a shared covariance, and leave out what is the same for all classes.
+    def linear_functions(self, about: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return weights, shape (n_alive, d), and intercepts of the scores of rows less the origin.
+
+        They belong to a shared covariance, and leave out what is the same for all classes, for
+        which a point less the origin counts as zero.
         """
-        white = self._centres @ self.roots[0].T
+        root, white = self.roots[0], (self._centres - about) @ self.roots[0].T
+        weights = white @ root
         with np.errstate(divide="ignore"):
             logs = np.log(self.priors[self.alive])
-        return white @ self.roots[0], logs - 0.5 * (white**2).sum(axis=1)
+        return weights, logs - 0.5 * (white**2).sum(axis=1) - weights @ about
 
     # --- answers ------------------------------------------------------------------------------
 
-    def discriminants(self, X: Any, first_row: int = 0) -> np.ndarray:
+    @property
+    def is_linear(self) -> bool:
+        """True if differences of scores are linear functions of rows, by a shared matrix."""
+        return self.pooled and self.roots.ndim == 3
+
+    def zero(self, centred: bool) -> np.ndarray:
+        """Return the point less the origin that counts as zero: the mean of the means, or zero."""
+        return self.priors @ self.centres if centred else -self.origin
+
+    def discriminants(self, X: Any, first_row: int = 0, centred: bool = True) -> np.ndarray:
         """Return the scores but for what is the same for all classes, shape (n_rows, n_classes)."""
+        functions = self.linear_functions(self.zero(centred)) if self.is_linear else None
 
         def scores_of(block: Any) -> np.ndarray:
-            scores = self._relative(block)
-            if not (self.pooled and self.roots.ndim == 3):
-                scores += 0.5 * self.rank * _LOG_2PI
-            return scores
+            if functions is None:
+                return self._joint(block) + 0.5 * self.rank * _LOG_2PI
+            scores = functions[0] @ self._centred(block).T + functions[1][:, None]
+            return self._among_all(scores, -np.inf)
 
         return self._answer(X, first_row, scores_of, _copied, self.classes.size)
 
@@ -255,14 +270,11 @@ class Gaussians(ClassModel):
         return self._answer(X, first_row, self._distances, _copied, self.classes.size)
 
     def own_distances(self, X: Any, first_row: int = 0, *, codes: np.ndarray) -> np.ndarray:
-        """Return the squared distance of each row to the mean of its own class.
-
-        `codes` are the numbers of the classes of all rows, of which these begin at `first_row`.
-        """
+        """Return the squared distance of each row to the mean of the class with its code."""
         return self._own(X, first_row, codes, 1.0, np.zeros(self.alive.size))
 
     def own_log_density(self, X: Any, first_row: int = 0, *, codes: np.ndarray) -> np.ndarray:
-        """Return the log-density of each row in its own class; `codes` as of `own_distances`."""
+        """Return the log-density of each row in the class with its code."""
         constants = -0.5 * (self.log_determinants + self.rank * _LOG_2PI)
         return self._own(X, first_row, codes, -0.5, np.broadcast_to(constants, self.alive.shape))
 
@@ -270,7 +282,6 @@ class Gaussians(ClassModel):
         self, X: Any, first_row: int, codes: np.ndarray, scale: float, constants: np.ndarray
     ) -> np.ndarray:
         X = np.asarray(self._rows(X, first_row))
-        codes = codes[first_row : first_row + len(X)]
         out = np.full(len(X), np.nan)
         order = np.argsort(codes, kind="stable")
         starts = np.searchsorted(codes[order], self.alive, "left")

@@ -68,8 +68,11 @@ def leave_one_out(
         """Score rows of which this scatter loses its share, or others, by the classes of it."""
         x, k_own = X[rows][:, used] - summary.origin[used], codes[rows]
         values, V = axes[g]
-        b = (n[k_own] / (n[k_own] - 1))[:, None] if own else np.zeros((len(x), 1))
-        divisor = (N - how.ddof * K if pooled else n[g] - how.ddof) - own
+        alone = n[k_own] == 1
+        b = np.where(alone | (not own), 0.0, n[k_own] / (n[k_own] - 1))[:, None]
+        divisor = n[g] - how.ddof - own
+        if pooled:
+            divisor = (N - 1 - how.ddof * ((n > 0).sum() - alone))[:, None]
         delta = x - means[k_own] if own else np.zeros_like(x)
         z = delta if V is None else delta @ V
         lost = b * z**2
@@ -108,7 +111,7 @@ def leave_one_out(
             for g in range(K):
                 for own in (True, False):
                     some = rows[(codes[rows] == g) == own]
-                    if some.size and n[g] > 0:
+                    if some.size and n[g] > own:
                         score(some, g, own, (g,))
         if priors is None:
             left = np.broadcast_to(n, scores.shape).copy()
@@ -117,4 +120,6 @@ def leave_one_out(
         else:
             scores += np.log(priors)
     scores[:, n == 0] = -np.inf
+    gone = np.flatnonzero(n[codes] == 1)  # Classes that have no other row.
+    scores[gone, codes[gone]] = -np.inf
     return np.asarray(special.log_softmax(scores, axis=1))

@@ -167,7 +167,6 @@ class RowModel(Saved):
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
     @property
-    @abstractmethod
     def packed_bytes(self) -> int:
         """Bytes that scoring packs of the model, at most."""
 
@@ -343,7 +342,6 @@ class RowModel(Saved):
             own["classes"] = unpack_labels(attributes["classes"])
         return {**arrays, **own}
 
-    @abstractmethod
     def _check(self) -> None:
         """Raise ValueError unless the attributes fit each other."""
 

@@ -344,7 +344,11 @@ class Transformer(FeatureMap):
         Features before and after it.
     fingerprint : str
         Hash of its parameters and fitted attributes.
+    names : tuple of str or None
+        Names of the columns that it was fitted to.
     """
+
+    names: tuple[str, ...] | None = None
 
     def __init__(self, fitted: Any, name: str, widths: tuple[int, int]) -> None:
         self.fitted, self.name, self.widths = fitted, name, widths
@@ -364,8 +368,16 @@ class Transformer(FeatureMap):
                 f"feature_map has a {name} that is not fitted. Fit it first; clones, such as those "
                 f"of searches, are not fitted unless it is wrapped in FrozenEstimator: {error}"
             ) from None
-        # A copy, which stays as it is when the caller fits the transformer again.
-        return cls(deepcopy(fitted), name, (n_in, n_out))
+        # A copy, which stays as it is when the caller fits the transformer again. It is given
+        # arrays without names, which are compared before.
+        made = cls(deepcopy(fitted), name, (n_in, n_out))
+        given = getattr(fitted, "feature_names_in_", None)
+        made.names = None if given is None else tuple(map(str, given))
+        part = made.fitted
+        while part is not None:
+            vars(part).pop("feature_names_in_", None)
+            part = part.steps[0][1] if getattr(part, "steps", None) else None
+        return made
 
     @cached_property
     def fingerprint(self) -> str:
@@ -408,11 +420,16 @@ class Transformer(FeatureMap):
         if self.fitted is None:
             raise UnsupportedError(
                 f"these rows were mapped by a {self.name} of scikit-learn, which is not saved, as "
-                f"files hold no code. Pass the same one again: set_params(feature_map=...).refit() "
+                f"files hold no code. Pass the same one again: set_params(feature_map=...) "
                 f"of an estimator, accumulate(..., feature_map=...) for moments"
             )
         found = self.fitted.transform(rows)
         out[...] = found.toarray() if hasattr(found, "toarray") else np.asarray(found)
+        if not np.isfinite(out).all():
+            raise InvalidDataError(
+                f"the feature_map, a {self!r}, makes NaN or infinity of rows of X that are finite; "
+                f"expected finite numbers"
+            )
 
 
 def check_fits(name: str, n_in: int, expected: int) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamgda.errors import InvalidParameterError, UnsupportedError
-from streamgda.estimators.gaussian import GaussianClassifier
+from streamgda.estimators.classifier import GaussianClassifier
 from streamgda.runtime.parameters import as_integer, as_numbers, check_type, refuse, require
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _gaussians(estimator: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.n
     """
     means = estimator.moments_.means
     seen = ~np.isnan(means[:, 0])
-    values = estimator._covariances.values
+    values = estimator._all_covariances().values
     if values.ndim == 1:  # one variance for all features
         values = np.broadcast_to(values[:, None], (values.size, means.shape[1]))
     if len(values) == seen.size:

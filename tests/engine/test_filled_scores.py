@@ -69,7 +69,7 @@ def test_every_container_fills_invalid_rows(kind, tmp_path, monkeypatch):
         assert hasattr(found, "dask") == (kind == "dask")
         np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-12)
         out = getattr(LDA, method)(rows, out=np.empty_like(expected), **FILLING)
-        np.testing.assert_array_equal(out, np.asarray(found))
+        np.testing.assert_allclose(out, np.asarray(found), rtol=1e-12)
 
 
 def test_sparse_rows_and_rows_of_zeros_and_ones():

@@ -277,10 +277,6 @@ DOORS = {
     "probabilities": lambda path: NB.predict_proba(held(X, "zarr"), out=str(path)),
     "predict dask": lambda path: NB.predict(da.from_array(X), out=path),
     "predict to a store": lambda path: NB.predict(X, out=LocalStore(path)),
-    "sample": lambda path: LinearDiscriminantAnalysis().fit(X, Y).sample(9, out=path),
-    "sample to a store": lambda path: (
-        LinearDiscriminantAnalysis().fit(X, Y).sample(9, out=LocalStore(path))
-    ),
     "save": NB.save,
     "save moments": ClassMoments().update(X, Y).save,
     "convert": lambda path: convert(X, Y, path),
@@ -370,8 +366,6 @@ def test_unknown_endings_are_refused_with_those_that_are_known(ending, tmp_path,
     for rows in (X, da.from_array(X)):
         with pytest.raises(InvalidParameterError, match=known):
             NB.predict(rows, out=path)
-    with pytest.raises(InvalidParameterError, match=r"expected \.zarr or no ending"):
-        LinearDiscriminantAnalysis().fit(X, Y).sample(3, out=path)
     ended = command("predict", data / "rows.zarr", "--model", data / "qda.zip", "--out", path)
     assert ended.code == 1
     assert re.search(known, " ".join(ended.err.split()))

@@ -21,9 +21,7 @@ from samples import (
 
 from streamgda import (
     ClassMoments,
-    GaussianDiscriminantAnalysis,
     GaussianNB,
-    LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     SlidingWindow,
 )
@@ -304,33 +302,3 @@ def test_rows_that_were_never_added_are_not_forgotten():
 
 
 # --- classes that are retired -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["full", "diag", "spherical", "GaussianNB", "BernoulliNB"])
-def test_retired_classes_are_gone_and_may_come_back(name):
-    X, y = blobs(n_classes=4, n_rows=400)
-    model = make(name).fit(X, y).retire([1, 3])
-    rest = (y == 0) | (y == 2)
-    assert_equal_to_rounding(model, make(name).fit(X[rest], y[rest]), X)
-    assert_equal_to_rounding(model.partial_fit(X[~rest], y[~rest]), make(name).fit(X, y), X, 1e-12)
-
-
-def test_classes_that_cannot_be_retired():
-    X, y = blobs()
-    with pytest.raises(InvalidParameterError, match=r"labels \[7\] are not among the classes"):
-        GaussianNB().fit(X, y).retire([7])
-    with pytest.raises(InvalidDataError, match=r"labels='b'; expected a list .* \['b'\]"):
-        GaussianNB().fit(X, np.array([*"abc"])[y]).retire("b")
-    lda = LinearDiscriminantAnalysis().fit(X, y)
-    before = snapshot(lda)
-    with pytest.raises(MergeError, match="no class can be left out"):
-        lda.retire([1])
-    assert snapshot(lda) == before
-    kept = GaussianDiscriminantAnalysis("full").fit(X, y).retire([1]).moments_
-    rest = y != 1
-    assert_equal_to_rounding(
-        LinearDiscriminantAnalysis.from_moments(kept),
-        LinearDiscriminantAnalysis().fit(X[rest], y[rest]),
-        X,
-        1e-10,
-    )

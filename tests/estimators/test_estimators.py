@@ -288,23 +288,6 @@ def test_from_moments_that_do_not_suffice():
         QuadraticDiscriminantAnalysis.from_moments(moments)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [GaussianDiscriminantAnalysis, QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis],
-)
-def test_a_stored_covariance_is_computed_once_and_follows_the_rows(kind):
-    X, y = blobs()
-    stored = kind(store_covariance=True).fit(X, y)
-    first = stored.covariance_
-    assert np.shares_memory(stored.covariance_, first)
-    if kind is GaussianDiscriminantAnalysis:
-        plain = kind().fit(X, y)
-        assert not np.shares_memory(plain.covariance_, plain.covariance_)
-    again = kind(store_covariance=True).fit(*blobs(seed=1)).partial_fit(X, y)
-    found = stored.partial_fit(*blobs(seed=1)).covariance_
-    np.testing.assert_allclose(found, again.covariance_, rtol=1e-12, atol=1e-13)
-
-
 # --- samples ----------------------------------------------------------------------------------
 
 

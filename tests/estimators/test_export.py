@@ -37,7 +37,7 @@ CONVERTED = [
     (BernoulliNB(binarize=3.0), naive_bayes.BernoulliNB),
     (GDA(reg_param=0.1, ddof=1), THEIR_QDA),
     (GDA("tied", shrinkage=0.2), THEIR_LDA),
-    (GDA("diag", var_smoothing=1e-3, standardize=True), naive_bayes.GaussianNB),
+    (GDA("diag", var_smoothing=1e-3), naive_bayes.GaussianNB),
 ]
 METHODS = ("predict_proba", "predict_log_proba", "decision_function", "transform")
 
@@ -94,6 +94,8 @@ def test_parameters_are_those_that_fit_the_same_model(ours):
     learnt = {name for name in vars(again) if name.endswith("_") and not name.startswith("_")}
     assert learnt <= vars(theirs).keys()
     learnt -= {"rotations_", "scalings_"}  # other axes, or signs
+    if getattr(ours, "solver", None) == "eigen":  # of shrunk sums of squares of all rows there
+        learnt.discard("explained_variance_ratio_")
     if isinstance(ours, GDA):
         learnt -= {"coef_", "intercept_"}  # its discriminants are about the common mean
     for name in learnt:
@@ -158,12 +160,6 @@ def test_feature_names_and_moments():
         theirs.predict(frame[list("dcba")])
     moments = accumulate(X, y)
     assert_same(QDA.from_moments(moments), QDA.from_moments(moments).to_sklearn(), X)
-
-
-def test_settings_of_the_last_learning_count():
-    X, y = blobs()
-    ours = QDA(reg_param=0.3).fit(X, y).set_params(reg_param=0.1)
-    assert ours.to_sklearn().reg_param == 0.3
 
 
 def test_learning_in_scikit_learn_leaves_ours_alone():

@@ -6,7 +6,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import zarr
-from samples import EVERY_ESTIMATOR, EVERY_GAUSSIAN, blobs, make
+from samples import EVERY_GAUSSIAN, blobs, make
 
 from streamgda import QuadraticDiscriminantAnalysis
 from streamgda.errors import InvalidDataError
@@ -16,7 +16,7 @@ ROWS = np.arange(300)
 NAMES = np.array(["ash", "elm", "oak"])
 
 
-@EVERY_ESTIMATOR
+@EVERY_GAUSSIAN
 def test_densities_are_those_of_the_given_classes(name):
     estimator = make(name).fit(X, NAMES[Y])
     joint = estimator.predict_joint_log_proba(X)

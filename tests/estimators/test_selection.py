@@ -44,7 +44,7 @@ from streamgda.errors import (
     MemoryBudgetError,
     SingularCovarianceError,
 )
-from streamgda.estimators import selection
+from streamgda.estimators import discriminant, selection
 from streamgda.models.gaussian import joint_log_likelihood
 from streamgda.moments.grouped import OtherParts
 from streamgda.rows.sources import as_source
@@ -150,7 +150,7 @@ def test_joint_log_likelihood_is_that_of_the_rows(covariance_type, weighted):
     weights = np.random.default_rng(0).uniform(0.1, 2, 150) if weighted else None
     seen = y != 1  # a class that the model does not know
     how = {"var_smoothing": 0.01, "priors": [0.5, 0.3, 0.2]}
-    gda = GaussianDiscriminantAnalysis(covariance_type, **how)
+    gda = discriminant.GaussianDiscriminantAnalysis(covariance_type, **how)
     with pytest.warns(UserWarning, match="constant"):
         gda.fit(rows[seen], y[seen])
     held_types = ["full"] if naive.is_matrix(covariance_type) else ["full", "diag"]

@@ -29,7 +29,6 @@ from states import bits
 from streamgda import (
     PCA,
     ClassMoments,
-    FisherDiscriminant,
     GaussianNB,
     GroupedMoments,
     PairwiseMoments,
@@ -694,7 +693,6 @@ READ_ONLY = {
 }
 OF_MOMENTS = {
     "GaussianNB": GaussianNB.from_moments,
-    "FisherDiscriminant": FisherDiscriminant.from_moments,
     "covariance_test": covariance_test,
     "PCA": PCA.from_moments,
     "Ridge": partial(Ridge.from_moments, target=2),

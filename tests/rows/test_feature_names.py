@@ -10,17 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
-from samples import ESTIMATORS, blobs, make
+from samples import blobs
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis as Theirs
 
-import streamgda
 from streamgda import (
-    FisherDiscriminant,
-    GaussianDiscriminantAnalysis,
-    GaussianModel,
     GaussianNB,
     LinearDiscriminantAnalysis,
-    LinearDiscriminants,
     PairwiseMoments,
     SlidingWindow,
     accumulate,
@@ -35,7 +30,6 @@ from streamgda.errors import (
     MergeError,
     SourceError,
 )
-from streamgda.models.bernoulli import BernoulliModel
 from streamgda.moments import ClassMoments
 from streamgda.storage import format as storage_format
 
@@ -226,8 +220,6 @@ def test_a_window_has_the_names_of_its_blocks():
         ClassMoments("tied").update(FRAME, LABELS),
         PairwiseMoments().update(FRAME, LABELS),
         SlidingWindow(2).update(FRAME, LABELS),
-        LinearDiscriminantAnalysis().fit(FRAME, LABELS).model_,
-        make("BernoulliNB").fit(FRAME, LABELS).model_,
     ],
     ids=lambda saved: type(saved).__name__,
 )
@@ -266,8 +258,8 @@ def test_estimators_take_names_from_every_container(container):
     for estimator in (fitted, again, GaussianNB().partial_fit(container, y)):
         assert estimator.feature_names_in_.tolist() == [*NAMES]
         assert estimator.feature_names_in_.dtype == object
-        assert estimator.moments_.feature_names == estimator.model_.feature_names == NAMES
-    fitted.partial_fit(FRAME, LABELS).forget(FRAME[:9], LABELS[:9]).retire([0])
+        assert estimator.moments_.feature_names == NAMES
+    fitted.partial_fit(FRAME, LABELS).forget(FRAME[:9], LABELS[:9])
     assert fitted.moments_.feature_names == NAMES
     assert not hasattr(fitted.fit(ROWS, LABELS), "feature_names_in_")
 
@@ -303,26 +295,6 @@ def test_missing_names_are_warned_of_as_in_scikit_learn(container):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         named.predict(container(FRAME))
-        named.model_.predict(ROWS)
-        plain.model_.predict(FRAME)
-
-
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_models_refuse_rows_of_other_names(name):
-    fitted = make(name).fit(FRAME, LABELS)
-    for method in ("predict", "posterior", "log_density"):
-        score = getattr(fitted.model_, method)
-        np.testing.assert_array_equal(score(FRAME), score(ROWS))
-        with pytest.raises(InvalidDataError, match="this model expected the same names in another"):
-            score(TURNED)
-    assert isinstance(fitted.model_, GaussianModel | BernoulliModel)
-    tied = GaussianDiscriminantAnalysis("tied").fit(FRAME, LABELS)
-    for function in (
-        FisherDiscriminant.from_moments(tied.moments_).transform,
-        LinearDiscriminants.of(tied),
-    ):
-        with pytest.raises(InvalidDataError, match="in another order"):
-            function(TURNED)
 
 
 def test_messages_name_features():
@@ -362,8 +334,7 @@ def test_commands_show_and_check_names(command, stores, tmp_path):
     rows, turned = stores
     model, moments = tmp_path / "model.zip", tmp_path / "moments.zip"
     assert command("fit", rows, "--out", model, "--moments-out", moments).code == 0
-    streamgda.load(model).model_.save(tmp_path / "gaussians.zip")
-    for path in (rows, rows / "X", model, moments, tmp_path / "gaussians.zip"):
+    for path in (rows, rows / "X", model, moments):
         assert "length, width, mass" in command("info", path).out
         assert '"width"' in command("info", path, "--json").out
     for arguments in (

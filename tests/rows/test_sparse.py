@@ -118,24 +118,6 @@ def test_predictions_are_those_of_dense_rows(estimator, form, weighted):
     np.testing.assert_array_equal(model.predict(sparse), labels)
 
 
-def test_features_far_from_zero_do_not_cancel():
-    random = np.random.default_rng(0)
-    X = random.normal(1e8, 1, (300, 6)) + np.arange(300)[:, None] % 2
-    X[:, 3:] = random.normal(size=(300, 3))
-    X[::2, 5] += 1e6
-    y = np.arange(300) % 2
-    for estimator in (GaussianNB(var_smoothing=0), GaussianDiscriminantAnalysis("tied_diag")):
-        dense = estimator.fit(X, y)
-        values = dense.predict_log_proba(X), dense.mahalanobis(X)
-        estimator.fit(sp.csr_array(X), y)
-        for found, expected in zip(
-            (estimator.predict_log_proba(sp.csr_array(X)), estimator.mahalanobis(sp.csr_array(X))),
-            values,
-            strict=True,
-        ):
-            np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-7)
-
-
 def test_constant_features_are_found():
     X, y, _ = rows()
     X[:, 2], X[:, 3] = 0.1, 0

@@ -20,7 +20,6 @@ MOMENTS = accumulate(FRAME, Y)
     [
         (lambda: MOMENTS, ["ClassMoments", "rows 90", "width", "<td>bee</td><td>30</td>"]),
         (lambda: accumulate(FRAME, Y, groups=np.arange(90) % 2), ["rows by group 0=45, 1=45"]),
-        (lambda: streamgda.GaussianNB().fit(FRAME, Y).model_, ["GaussianModel", "prior"]),
     ],
 )
 def test_notebooks_show_one_table(made, told):

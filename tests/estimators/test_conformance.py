@@ -1,0 +1,396 @@
+"""Every classifier keeps every promise: rows in any batches and containers give the same model."""
+
+import inspect
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pandas as pd
+import pytest
+from samples import (
+    EVERY_ESTIMATOR,
+    EVERY_GAUSSIAN,
+    KINDS,
+    assert_equal_to_rounding,
+    assert_same_bits,
+    blobs,
+    bytes_of,
+    held,
+    make,
+    refuses,
+    results,
+    snapshot,
+)
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import streamgda
+from streamgda import (
+    BernoulliNB,
+    ClassMoments,
+    GaussianDiscriminantAnalysis,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    accumulate,
+)
+from streamgda.errors import (
+    InvalidDataError,
+    InvalidParameterError,
+    MergeError,
+    SingularCovarianceError,
+    SingularCovarianceWarning,
+    UnsupportedError,
+)
+
+X, Y = blobs(360)
+FRESH, _ = blobs(50, seed=1)
+NAMES = ["a", "b", "c", "d"]
+LABELS = {
+    "int": Y,
+    "text": np.array(["ant", "bee", "cat"])[Y],
+    "bool": Y > 0,
+    "date": np.array(["2020-01-01", "2020-06-01", "2021-01-01"], "M8[D]")[Y],
+}
+
+
+def batches(estimator, rows=X, labels=Y, step=53, **options):
+    for start in range(0, len(rows), step):
+        estimator.partial_fit(rows[start : start + step], labels[start : start + step], **options)
+    return estimator
+
+
+# --- the same model from the same rows --------------------------------------------------------
+
+
+@EVERY_ESTIMATOR
+@pytest.mark.parametrize("labels", LABELS)
+def test_batches_merges_and_forgotten_rows(name, labels):
+    y = LABELS[labels]
+    fitted = make(name).fit(X, y)
+    assert_equal_to_rounding(batches(make(name), X, y), fitted, FRESH)
+    assert_equal_to_rounding(batches(make(name), X, y, classes=np.unique(y)), fitted, FRESH)
+    first, second = make(name).fit(X[:200], y[:200]), make(name).partial_fit(X[200:], y[200:])
+    moments = first.moments_ + second.moments_
+    again = type(fitted).from_moments(moments, **fitted.get_params())
+    assert_equal_to_rounding(again, fitted, FRESH)
+    more = make(name).fit(X, y).partial_fit(X[:60] + 1, y[:60]).forget(X[:60] + 1, y[:60])
+    assert_equal_to_rounding(more, fitted, FRESH, rtol=1e-9)
+    assert fitted.score(X, y) == pytest.approx((fitted.predict(X) == y).mean())
+
+
+@EVERY_ESTIMATOR
+def test_whole_numbers_have_the_same_bits_in_any_batches(name):
+    rows = bytes_of(X)
+    fitted = make(name).fit(rows, Y)
+    order = np.random.default_rng(0).permutation(len(rows))
+    found = batches(make(name), rows[order], Y[order], 31)
+    assert_same_bits(results(found, rows), results(fitted, rows))
+    found.partial_fit(rows[:40], Y[:40]).forget(rows[:40], Y[:40])
+    assert_same_bits(results(found, rows), results(fitted, rows))
+
+
+@EVERY_ESTIMATOR
+@pytest.mark.parametrize("kind", KINDS)
+def test_containers(name, kind, tmp_path):
+    fitted = make(name).fit(X, Y)
+    rows, labels, weights = held(X, kind), held(Y, kind), np.full(len(X), 2.0)
+    found = make(name).fit(rows, labels)
+    if kind == "frame":
+        found.feature_names_in_ = fitted.feature_names_in_ = None
+        del found.feature_names_in_, fitted.feature_names_in_
+    assert_equal_to_rounding(found, fitted, FRESH)
+    assert found.score(X, Y) == fitted.score(X, Y)
+    expected = results(fitted, X)
+    if kind == "frame":
+        return
+    for method, values in expected.items():
+        lazy = getattr(fitted, method)(rows)
+        assert hasattr(lazy, "dask") == (kind == "dask"), method
+        np.testing.assert_allclose(np.asarray(lazy), values, rtol=1e-9, err_msg=method)
+    out = fitted.predict_proba(rows, out=tmp_path / "p.zarr")
+    np.testing.assert_allclose(out[:], expected["predict_proba"], rtol=1e-9)
+    if name in ("regularised", "BernoulliNB"):  # by what does not grow with weights
+        return
+    twice = make(name).fit(rows, labels, held(weights, kind))
+    np.testing.assert_allclose(twice.predict_proba(X), expected["predict_proba"], atol=1e-6)
+
+
+@EVERY_ESTIMATOR
+def test_weights_count_as_repeated_rows(name):
+    weights = np.random.default_rng(0).integers(0, 4, len(X))
+    found = make(name).fit(X, Y, weights)
+    assert_equal_to_rounding(found, make(name).fit(X.repeat(weights, 0), Y.repeat(weights)), FRESH)
+    stream = make(name).partial_fit(X[:100], Y[:100], sample_weight=weights[:100])
+    stream.partial_fit(X[100:], Y[100:], sample_weight=weights[100:].astype(float))
+    assert_equal_to_rounding(stream, found, FRESH)
+
+
+@EVERY_ESTIMATOR
+def test_copies_files_and_pickles_continue_alike(name, tmp_path):
+    frame = pd.DataFrame(X, columns=NAMES)
+    fitted = make(name).partial_fit(frame, LABELS["text"], classes=["ant", "bee", "cat", "dog"])
+    expected = results(fitted, frame)
+    fitted.save(tmp_path / "e.zip")
+    copies = [
+        streamgda.load(tmp_path / "e.zip"),
+        type(fitted).from_bytes(fitted.to_bytes()),
+        pickle.loads(pickle.dumps(fitted)),
+        clone(fitted).partial_fit(frame, LABELS["text"], classes=["ant", "bee", "cat", "dog"]),
+    ]
+    for copy in copies:
+        assert type(copy) is type(fitted)
+        assert copy.get_params() == fitted.get_params()
+        assert copy.feature_names_in_.tolist() == NAMES
+        assert_same_bits(results(copy, frame), expected)
+        with pytest.raises(InvalidDataError, match="eel"):
+            copy.partial_fit(frame[:1], ["eel"])
+        assert_same_bits(results(copy, frame), expected)
+        copy.partial_fit(frame[:9], LABELS["text"][:9])
+    assert_same_bits(results(fitted, frame), expected)
+    fitted.partial_fit(frame[:9], LABELS["text"][:9])
+    for copy in copies:
+        assert_same_bits(results(copy, frame), results(fitted, frame))
+
+
+@EVERY_ESTIMATOR
+def test_a_row_at_a_time(name):
+    stream = make(name).partial_fit(X[:60], Y[:60])
+    for row in range(60, 160):
+        stream.partial_fit(X[row : row + 1], Y[row : row + 1])
+    assert_equal_to_rounding(stream, make(name).fit(X[:160], Y[:160]), FRESH)
+
+
+# --- names ------------------------------------------------------------------------------------
+
+
+@EVERY_ESTIMATOR
+def test_names_of_features_are_checked_as_in_scikit_learn(name):
+    frame = pd.DataFrame(X, columns=NAMES)
+    fitted = make(name).fit(frame, Y)
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        fitted.predict(X)
+    for method in ("predict", "partial_fit", "forget"):
+        given = (frame[[*"abdc"]],) if method == "predict" else (frame[[*"abdc"]], Y)
+        refuses(ValueError, "must be in the same order", fitted, method, *given)
+    other = frame.set_axis([*"abce"], axis=1)
+    refuses(ValueError, "unseen at fit time:\n- e", fitted, "predict", other)
+    refuses(ValueError, "expecting 4 features", make(name).fit(X, Y), "predict", X[:, :3])
+
+
+# --- classes ----------------------------------------------------------------------------------
+
+
+@EVERY_ESTIMATOR
+def test_declared_classes_bind_and_have_probability_zero_without_rows(name):
+    estimator = make(name).partial_fit(X[Y < 2], Y[Y < 2], classes=[0, 1, 2])
+    assert estimator.classes_.tolist() == [0, 1, 2]
+    assert (estimator.predict_proba(X)[:, 2] == 0).all()
+    assert (estimator.predict_log_proba(X)[:, 2] == -np.inf).all()
+    with pytest.raises(InvalidParameterError, match="cannot sample class 2"):
+        estimator.sample(3, y=2)
+    refuses(InvalidDataError, "9", estimator, "partial_fit", X[:1], [9])
+    refuses(InvalidParameterError, "not the same", estimator, "partial_fit", X, Y, [0, 1])
+    late = make(name).partial_fit(X, Y)
+    refuses(InvalidParameterError, "lacks", late, "partial_fit", X, Y, [0, 1])
+    assert_equal_to_rounding(estimator.partial_fit(X[Y == 2], Y[Y == 2]), late, FRESH)
+
+
+@EVERY_GAUSSIAN
+def test_a_row_of_a_new_class_does_not_stop_a_stream(name):
+    pooled = name.startswith("tied") or name in ("LDA", "regularised", "GaussianNB")
+    stream = make(name).fit(X, Y).partial_fit(X[:1] + 9, [7])
+    if pooled:
+        assert np.isfinite(stream.predict_log_proba(X)).all()
+        return
+    with pytest.warns(SingularCovarianceWarning, match=r"class 7 \(rank 0 of 4, 1 row\)"):
+        proba = stream.predict_proba(X)
+    assert (proba[:, 3] == 0).all()
+    np.testing.assert_allclose(proba.sum(axis=1), 1)
+    scores = stream.predict_joint_log_proba(X)  # without a second warning
+    assert (scores[:, 3] == -np.inf).all()
+    assert np.isnan(stream.mahalanobis(X)[:, 3]).all()
+    assert np.isnan(stream.p_values(X)[:, 3]).all()
+    with pytest.raises(SingularCovarianceError, match="class 7") as caught:
+        type(stream).from_moments(stream.moments_, **stream.get_params())
+    assert list(caught.value.classes) == [7]
+    with pytest.raises(SingularCovarianceError, match="class 7"):
+        make(name).fit(np.vstack([X, X[:1]]), np.append(Y, 7))
+    with pytest.warns(SingularCovarianceWarning):
+        assert 7 not in type(stream).from_bytes(stream.to_bytes()).predict(X)
+    if "reg_param" in stream.get_params():
+        assert (stream.set_params(reg_param=0.5).predict_proba(X[:1] + 9)[:, 3] > 0.1).all()
+    alone = make(name).partial_fit(X[:1], [0]).partial_fit(X[1:2], [1])
+    with pytest.raises(SingularCovarianceError, match="2 of 2 classes"):
+        alone.predict(X)
+
+
+# --- parameters -------------------------------------------------------------------------------
+
+
+def test_parameters_count_at_once():
+    qda = QuadraticDiscriminantAnalysis().fit(X, Y)
+    sharp = qda.predict_proba(X)
+    flat = qda.set_params(temperature=50).predict_proba(X)
+    assert (flat.max(axis=1) < sharp.max(axis=1)).all()
+    qda.set_params(temperature=1.0, reg_param=0.3, priors=[0.2, 0.3, 0.5])
+    expected = QuadraticDiscriminantAnalysis(reg_param=0.3, priors=[0.2, 0.3, 0.5]).fit(X, Y)
+    assert_same_bits(results(qda, X), results(expected, X))
+    assert not np.allclose(sharp, qda.predict_proba(X))
+    gda = GaussianDiscriminantAnalysis().fit(X, Y).set_params(covariance_type="tied")
+    other = GaussianDiscriminantAnalysis("tied").fit(X, Y)
+    np.testing.assert_allclose(gda.predict_proba(X), other.predict_proba(X), atol=1e-12)
+    np.testing.assert_allclose(gda.partial_fit(X, Y).covariance_, other.covariance_, rtol=1e-12)
+    with pytest.raises(InvalidParameterError, match="do not hold what 'full' needs"):
+        other.set_params(covariance_type="full").predict(X)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "params"),
+    [
+        (GaussianNB(), {"var_smoothing": -1}),
+        (GaussianNB(), {"priors": [0.5, 0.5, 0.5]}),
+        (QuadraticDiscriminantAnalysis(), {"reg_param": 2}),
+        (LinearDiscriminantAnalysis(), {"n_components": 3}),
+        (LinearDiscriminantAnalysis(), {"solver": "qr"}),
+        (BernoulliNB(), {"alpha": -1}),
+        (GaussianDiscriminantAnalysis(), {"covariance_type": "fulll"}),
+        (GaussianDiscriminantAnalysis(), {"shrinkage": "ledoit_wolf"}),
+        (GaussianDiscriminantAnalysis(), {"temperature": 0}),
+    ],
+    ids=str,
+)
+def test_parameters_out_of_range_change_nothing(estimator, params):
+    (name,) = params
+    fitted = clone(estimator).fit(X, Y)
+    moments = fitted.moments_.to_bytes()
+    fitted.set_params(**params)
+    for call in (lambda: fitted.fit(X, Y), lambda: fitted.predict_proba(X)):
+        with pytest.raises(InvalidParameterError, match=name):
+            call()
+    with pytest.raises(InvalidParameterError, match=name):
+        clone(fitted).fit(X, Y)
+    assert fitted.moments_.to_bytes() == moments
+    assert fitted._repr_html_()
+    assert inspect.getmembers(fitted)
+    assert not hasattr(fitted, "model_")
+
+
+# --- errors and threads -----------------------------------------------------------------------
+
+
+@EVERY_ESTIMATOR
+def test_errors_leave_the_estimator_unchanged(name):
+    fitted, holes = make(name).fit(X, Y), np.where(X > 1, np.nan, X)
+    for method in ("fit", "partial_fit", "forget"):
+        refuses(InvalidDataError, "NaN", fitted, method, holes, Y)
+        refuses(ValueError, "inconsistent|rows", fitted, method, X, Y[:-1])
+        wrong = {"sample_weight": [1, -1]}
+        refuses(InvalidDataError, "weights are finite", fitted, method, X[:2], Y[:2], **wrong)
+    refuses(InvalidDataError, "every sample_weight is zero", fitted, "fit", X, Y, 0 * Y)
+    refuses(MergeError, "rows|weight", fitted, "forget", np.vstack([X, X]), np.tile(Y, 2))
+    refuses(InvalidDataError, "NaN", fitted, "predict", holes)
+    refuses(TypeError, "unexpected keyword", fitted, "fit", X, Y, colour="red")
+    for method in ("predict", "predict_proba", "score_samples", "forget"):
+        with pytest.raises(NotFittedError):
+            getattr(make(name), method)(X)
+    with pytest.raises(TypeError, match="expected ClassMoments"):
+        type(fitted).from_moments(fitted)
+    with pytest.raises(InvalidDataError, match="no row is left"):
+        type(fitted).from_moments(ClassMoments(fitted.moments_.covariance_type))
+
+
+def test_the_model_follows_moments_that_are_changed_elsewhere():
+    nb = GaussianNB().fit(X[:200], Y[:200])
+    nb.predict(X)
+    nb.moments_.update(X[200:], Y[200:])
+    np.testing.assert_allclose(nb.predict_proba(X), GaussianNB().fit(X, Y).predict_proba(X))
+    moments = accumulate(X, Y)
+    alone = QuadraticDiscriminantAnalysis.from_moments(moments)
+    before = alone.predict_proba(X)
+    moments.update(X[:50] + 5, Y[:50])
+    assert np.array_equal(alone.predict_proba(X), before)
+
+
+def test_threads_add_rows_to_one_estimator_while_others_predict():
+    nb = GaussianNB().partial_fit(X[:90], Y[:90])
+    parts = [slice(start, start + 3) for start in range(90, 360, 3)]
+    with ThreadPoolExecutor(4) as pool:
+        jobs = [pool.submit(nb.partial_fit, X[part], Y[part]) for part in parts]
+        jobs += [pool.submit(nb.predict_proba, X) for _ in range(20)]
+        for job in jobs:
+            job.result()
+    assert_equal_to_rounding(nb, GaussianNB().fit(X, Y), FRESH)
+
+
+@EVERY_ESTIMATOR
+def test_invalid_and_unlabelled_rows(name):
+    holes, marked = X.copy(), np.where(Y == 2, -1, Y)
+    holes[::7, 1] = np.nan
+    good = np.arange(len(X)) % 7 > 0
+    fitted = make(name).fit(holes, Y, on_invalid="skip")
+    assert_equal_to_rounding(fitted, make(name).fit(X[good], Y[good]), FRESH)
+    assert fitted.moments_.n_skipped == (~good).sum()
+    two = make(name).fit(X, marked, unlabelled=-1)
+    assert_equal_to_rounding(two, make(name).fit(X[Y < 2], Y[Y < 2]), FRESH)
+    found = fitted.predict_proba(holes, on_invalid="fill")
+    assert np.isnan(found[~good]).all()
+    assert np.array_equal(found[good], fitted.predict_proba(X[good]))
+    labels = fitted.predict(holes, on_invalid="fill", fill=-5)
+    assert (labels[~good] == -5).all()
+    expected = (fitted.predict(X[good]) == Y[good]).mean()
+    assert fitted.score(holes, Y, on_invalid="skip") == pytest.approx(expected)
+    refuses(InvalidDataError, "invalid row: row 0", fitted, "score", holes, Y, np.ones(len(X)))
+
+
+# --- what needs all rows at once --------------------------------------------------------------
+
+
+def auto(kind):
+    if kind is LinearDiscriminantAnalysis:
+        return kind("lsqr", shrinkage="auto")
+    if kind is QuadraticDiscriminantAnalysis:
+        return kind(solver="eigen", shrinkage="auto")
+    return kind("tied", shrinkage="auto")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, GaussianDiscriminantAnalysis],
+)
+def test_auto_shrinkage_keeps_what_it_found_until_rows_change(kind):
+    fitted = auto(kind).fit(X, Y)
+    amounts, proba = fitted.shrinkage_, fitted.predict_proba(X)
+    assert amounts.shape == (3,)
+    for kind_of_rows in ("zarr", "dask"):
+        again = auto(kind).fit(held(X, kind_of_rows), held(Y, kind_of_rows))
+        np.testing.assert_allclose(again.shrinkage_, amounts, rtol=1e-12)
+    loaded = type(fitted).from_bytes(fitted.to_bytes())
+    assert np.array_equal(loaded.predict_proba(X), proba)
+    assert np.array_equal(pickle.loads(pickle.dumps(fitted)).predict_proba(X), proba)
+    assert np.array_equal(fitted.set_params(temperature=1.0).predict_proba(X), proba)
+    with pytest.raises(InvalidParameterError, match="partial_fit"):
+        fitted.partial_fit(X, Y)
+    with pytest.raises(InvalidParameterError, match="needs all rows at once"):
+        auto(kind).partial_fit(X, Y)
+    with pytest.raises(UnsupportedError, match="call fit"):
+        kind.from_moments(fitted.moments_, **fitted.get_params())
+    fitted.set_params(shrinkage=0.1).partial_fit(X, Y)
+    assert fitted.shrinkage_[0] == 0.1
+    with pytest.raises(UnsupportedError, match="call fit"):
+        fitted.set_params(shrinkage="auto").predict(X)
+
+
+def test_interrupted_fits_leave_the_old_estimator(monkeypatch):
+    qda = QuadraticDiscriminantAnalysis().fit(X, Y)
+    before = snapshot(qda)
+
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    for name in ("_make_model", "_added"):
+        with monkeypatch.context() as patched:
+            patched.setattr(QuadraticDiscriminantAnalysis, name, interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                qda.fit(X[:100], Y[:100])
+        assert snapshot(qda) == before
