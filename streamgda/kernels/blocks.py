@@ -14,7 +14,6 @@ import numpy as np
 from streamgda.kernels import contracting_kernel, kernel
 from streamgda.kernels.blas import gram
 from streamgda.kernels.sums import row_start
-from streamgda.kernels.vectors import prefetch_values
 
 LARGE = 1e140  # the squares of smaller values can be summed in float64, however many there are
 # Means of 1,024 values are as short binary fractions as these, and rounding errors of their squares
@@ -23,7 +22,6 @@ PRODUCT_ROWS = 1000  # of a block that BLAS multiplies
 _NEAR_VALUES, _LEAST_ROWS = 30_000, 60  # of a block that is read twice
 _SQUARE_ROWS = 1000  # of a class whose squares are summed one after another
 _NOTHING = 1e-12  # share of a weight that is nothing but rounding when rows are subtracted
-AHEAD = 8  # rows that are on their way from memory
 _FLOAT32 = 1e-15, 1e17  # magnitudes whose squares float32 holds
 
 
@@ -154,7 +152,6 @@ def add_wide(X, order, codes, weights, base, count, squares, origin, offset, sca
         for q in range(at, stop):
             r = np.uint64(order[q])
             row, w = r * width, weights[r] if weights.size else 1.0
-            prefetch_values(flat, order[min(q + AHEAD, last - 1)] * d, d)
             total += w
             square += w * w
             for j in range(d):

@@ -10,11 +10,9 @@ import numpy as np
 from streamgda.kernels import fast_kernel
 from streamgda.kernels.blocks import add_outer, meet
 from streamgda.kernels.sums import row_start
-from streamgda.kernels.vectors import prefetch_values
 
 _VALUES = 8000  # of a panel
 _LEAST, _MOST = 60, 500  # rows of a bucket
-_AHEAD = 96  # rows that are on their way from memory
 _SETS = 8  # numbers after each column of a panel, so that columns start in different cache sets
 
 
@@ -80,14 +78,12 @@ def add_narrow(X, order, codes, weights, base, count, squares, origin, offset, s
     panel, products = np.zeros((width, size + _SETS)), np.zeros((width, width if matrix else 1))
     buckets, filled = np.empty((K, size), np.int32), np.zeros(K, np.int32)
     start, mean, gap, root = np.empty(d), np.empty(d), np.empty(d), np.ones(size)
-    flat = X.reshape(X.size)
     for q in range(n_rows + K):
         if q < n_rows:
             r = order[np.uint64(q)]
             k = np.uint64(codes[np.uint64(r)] - base)
             buckets[k, np.uint64(filled[k])] = r
             filled[k] += 1
-            prefetch_values(flat, order[min(q + _AHEAD, n_rows - 1)] * d, d)
             if filled[k] < size:
                 continue
         else:  # what is left of each class

@@ -196,25 +196,6 @@ def loader(builder, start, n_bytes, n_turns):
     return lambda turn: prefetch(builder, builder.gep(start, [builder.mul(turn, step)]))
 
 
-@intrinsic
-def prefetch_values(typing, values, first, n):
-    """Start to load `n` values of a contiguous array, from number `first` on; it may end before.
-
-    They go to the second cache, as more is on its way there than the first cache has lines for.
-    """
-    line, index = 64, types.intp
-
-    def generate(context, builder, signature, arguments):
-        values, first, n = as_structures(context, builder, signature, arguments)
-        start, step = builder.gep(values.data, [first]), n.type(line * 8 // bits)
-        with cgutils.for_range_slice(builder, n.type(0), n, step, n.type) as (at, _):
-            prefetch(builder, builder.gep(start, [at]), nearness=2)
-        return context.get_dummy_value()
-
-    bits = values.dtype.bitwidth
-    return types.void(values, index, index), generate
-
-
 def function_of(module, name, arguments, generate, result=None):
     """Return the function of a name, which is generated when a module first uses it.
 

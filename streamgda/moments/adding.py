@@ -169,7 +169,7 @@ class Adding:
         """
         codes, n = rows.codes, len(rows.codes)
         order, starts = in_class_order(codes, sums.count.size)
-        most = max(PRODUCT_ROWS, _TASK_VALUES // self.n_features)
+        most = max(4 * PRODUCT_ROWS, _TASK_VALUES // self.n_features)
         cuts = _even(n, min(most, max(_TASK_ROWS, -(-n // 8))))
 
         def task(first: int, last: int) -> tuple[int, Any]:
