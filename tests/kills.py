@@ -145,7 +145,7 @@ def resuming(run: Callable[[Path], Any], name: str, read: Callable[[Path], Any])
 
 def recipe(folder: Path) -> np.ndarray:
     """Learn a file of text by the loop that the documentation shows; return what was learnt."""
-    page = (Path(__file__).parents[1] / "docs/guide/checkpoints.md").read_text()
+    page = (Path(__file__).parents[1] / "docs/guide/streams.md").read_text()
     block = next(part for part in page.split("```python")[1:] if "def learn(" in part)
     code = block[: block.index("\n\n\nnp.savetxt")].replace("every=60", "every=0")
     names = {"GaussianNB": GaussianNB, "load": load}
