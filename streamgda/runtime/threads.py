@@ -191,7 +191,7 @@ def _finished(waiting: deque[Future[Result]]) -> list[Result]:
     """
     with deferred_interrupts():
         wait([waiting[0]], _PAUSE)
-        found = []
+        found: list[Any] = []
         while waiting and waiting[0].done():
             if found and waiting[0].exception() is not None:
                 break
