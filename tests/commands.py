@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from streamgda.rows.sources import RowSource
+from streamgda.rows.source import RowSource
 
 NAMES = np.array(["eggs", "ham", "spam & [bold]beans"])
 PROGRAM = "from streamgda.cli import main; main()"

@@ -105,7 +105,7 @@ def _blocks(X: Any, y: Any) -> tuple[int | None, Any, Iterator[dict[str, np.ndar
         batches = as_batches(X)
         return None, batches.feature_names, (_checked(Slab.of_batch(batch)) for batch in batches)
     rows = Rows.of(X, y).opened().checked()
-    unit = rows.X.unit  # chunks of a store are read once
+    unit = rows.X.chunk_rows  # chunks of a store are read once
     n_rows = -(-_CHUNK_BYTES // max(1, rows.X.row_bytes) // unit) * unit
     return rows.X.n_rows, rows.X.feature_names, map(_checked, rows.slabs(n_rows))
 

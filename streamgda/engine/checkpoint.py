@@ -30,7 +30,7 @@ from streamgda.errors import (
 from streamgda.moments import ClassMoments, GroupedMoments, Moments, PairwiseMoments
 from streamgda.rows.counting import Slab
 from streamgda.rows.names import ATTRIBUTE
-from streamgda.rows.sources import RowSource, as_array
+from streamgda.rows.source import RowSource, as_array
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime.parameters import as_number, shown
 from streamgda.storage.files import check_place, local_path

@@ -12,7 +12,7 @@ import numpy as np
 from streamgda.errors import InvalidParameterError
 from streamgda.rows import Rows, beside
 from streamgda.rows.labels import code
-from streamgda.rows.sources import RowSource
+from streamgda.rows.source import RowSource
 from streamgda.runtime.parameters import as_integer, refuse, shown
 
 _EXPECTED = (

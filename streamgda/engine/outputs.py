@@ -28,7 +28,7 @@ from streamgda.errors import (
 )
 from streamgda.rows.counting import Slab
 from streamgda.rows.opening import is_table_path, table_files
-from streamgda.rows.sources import RowSource
+from streamgda.rows.source import RowSource
 from streamgda.rows.zarr import StoredRows
 from streamgda.runtime.parameters import refuse, shown
 from streamgda.storage.files import is_free, local_path

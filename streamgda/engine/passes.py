@@ -41,7 +41,7 @@ from streamgda.rows import Rows, as_batches
 from streamgda.rows.batches import Batches
 from streamgda.rows.counting import ACCUMULATING, Slab, row_rule
 from streamgda.rows.labels import as_labels
-from streamgda.rows.sources import as_source, placing
+from streamgda.rows.source import as_source, placing
 from streamgda.runtime.memory import allowed_bytes
 from streamgda.runtime.parameters import refuse
 

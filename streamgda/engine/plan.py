@@ -19,7 +19,7 @@ from streamgda.moments.covariance_types import Structure
 from streamgda.rows import Rows
 from streamgda.rows.counting import CHECK_SUMS, RowRule, Slab
 from streamgda.rows.labels import NONE
-from streamgda.rows.sources import RowSource, as_source
+from streamgda.rows.source import RowSource, as_source
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes, readable
 
@@ -125,9 +125,9 @@ def _wanted(rows: RowSource, out_row_bytes: int) -> tuple[int, int]:
     in_place = rows.read_as_views and not out_row_bytes
     most = _slab_bytes.get() or (_SLAB_BYTES if in_place else min(_SLAB_BYTES, _READ_BYTES))
     n_rows = min(_SLAB_ROWS, most // max(_ROW_BYTES // 2, rows.row_bytes, out_row_bytes))
-    unit = rows.unit if rows.shard > n_rows else rows.shard
+    unit = rows.chunk_rows
     if rows.columns:
-        n_rows = min(n_rows, max(1, _SLAB_CHUNKS // rows.columns) * rows.unit)
+        n_rows = min(n_rows, max(1, _SLAB_CHUNKS // rows.columns) * unit)
         best = max(1, n_rows // unit)
     else:  # not in chunks: a number that can be halved, so that chunks of the scores fit in slabs
         step = 1 << max(0, (n_rows // unit).bit_length() - 7)
@@ -189,7 +189,7 @@ def plan_labelled(
 def distinct_labels(labels: RowSource, rule: RowRule = CHECK_SUMS) -> np.ndarray:
     """Return the different labels of rows that may count, sorted; all of them are read."""
     classes = NONE
-    for slab in Rows(None, labels).slabs(-(-_LABEL_ROWS // labels.unit) * labels.unit):
+    for slab in Rows(None, labels).slabs(-(-_LABEL_ROWS // labels.chunk_rows) * labels.chunk_rows):
         classes = rule.class_labels(slab.y, classes, slab.first_row)
     return classes
 
@@ -282,7 +282,7 @@ def plan_moments(
     expected = MomentsBudget(allowed, model).needed(moments, n_classes, n_features)
     scratch = moments._scratch_bytes(n_features)
     copies = int(rows.rule.selects)
-    if rows.y is not None and rows.y.unit > _wanted(rows.X, 0)[1]:
+    if rows.y is not None and rows.y.chunk_rows > _wanted(rows.X, 0)[1]:
         rows, labels_held = decoded_once(rows, allowed)
     held = expected + labels_held
     slab_rows = plan_rows(rows, allowed, held, copies=copies, scratch=scratch)

@@ -10,7 +10,7 @@ from typing import Any
 from streamgda.engine.progress import Progress, reporter
 from streamgda.rows import Rows
 from streamgda.rows.counting import Slab
-from streamgda.rows.sources import as_source, check_lengths, placing
+from streamgda.rows.source import as_source, check_lengths, placing
 from streamgda.rows.targets import RowsWithTargets
 
 

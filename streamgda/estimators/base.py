@@ -28,6 +28,7 @@ from streamgda.errors import (
 from streamgda.models.covariances import NO_ROWS
 from streamgda.moments import ClassMoments
 from streamgda.moments.feature_maps import Lifting, Transformer
+from streamgda.moments.lifted import lifted
 from streamgda.rows import Rows
 from streamgda.rows.counting import CHECK_SUMS, SCORING, RowRule, as_matrix, as_weights
 from streamgda.rows.labels import (
@@ -35,9 +36,8 @@ from streamgda.rows.labels import (
     find,
     with_label,
 )
-from streamgda.rows.lifted import lifted
 from streamgda.rows.names import restored_names
-from streamgda.rows.sources import RowSource, as_source, how_to_count, refuse_shape
+from streamgda.rows.source import RowSource, as_source, how_to_count, refuse_shape
 from streamgda.rows.sparse import CompressedRows, SparseRows
 from streamgda.runtime.parameters import LEAST, as_number, as_numbers, check_type, refuse, shown
 from streamgda.storage.format import check_whole, pack_labels, unpack_labels

@@ -19,7 +19,7 @@ from streamgda.moments import ClassMoments
 from streamgda.moments.feature_maps import Binarize, Lifting
 from streamgda.rows import Rows
 from streamgda.rows.counting import CHECK_SUMS
-from streamgda.rows.sources import as_source
+from streamgda.rows.source import as_source
 from streamgda.rows.sparse import SparseRows
 from streamgda.runtime.parameters import as_flag, as_number, as_numbers, refuse, shown
 

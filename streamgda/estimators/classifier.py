@@ -35,11 +35,11 @@ from streamgda.models.covariances import (
 from streamgda.models.gaussians import Gaussians
 from streamgda.models.loo import leave_one_out
 from streamgda.moments import ClassMoments
+from streamgda.moments.lifted import lifted
 from streamgda.rows import Rows
 from streamgda.rows.counting import CHECK_SUMS, SKIP_OR_FILL, Slab, as_matrix
 from streamgda.rows.labels import as_labels, find, join_labels, label_of_none
-from streamgda.rows.lifted import lifted
-from streamgda.rows.sources import as_source, check_lengths
+from streamgda.rows.source import as_source, check_lengths
 from streamgda.runtime.memory import allowed_bytes, readable, spare_memory
 from streamgda.runtime.parameters import (
     BELOW_ONE,

@@ -45,11 +45,11 @@ from streamgda.models.sampling import Sampler, codes_to_sample, sample
 from streamgda.moments import ClassMoments
 from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.grouped import OtherParts
+from streamgda.moments.lifted import lifted
 from streamgda.rows import Rows
 from streamgda.rows.counting import Slab, as_matrix, as_weights
 from streamgda.rows.labels import as_labels, find, with_label
-from streamgda.rows.lifted import lifted
-from streamgda.rows.sources import RowSource, as_source, check_lengths
+from streamgda.rows.source import RowSource, as_source, check_lengths
 from streamgda.runtime.parameters import BELOW_ONE, as_flag, as_number, refuse, shown
 from streamgda.storage.saved import State, state_of
 

@@ -16,7 +16,7 @@ from streamgda.models.calibration import N_SUMS, SHARPNESS, likelihoods
 from streamgda.rows import Rows
 from streamgda.rows.counting import CHECK_SUMS, SKIP_OR_FILL, RowRule, Slab
 from streamgda.rows.labels import check_expected, find, label_of_none
-from streamgda.rows.sources import as_source
+from streamgda.rows.source import as_source
 from streamgda.runtime import threads
 
 _BLOCK_ELEMENTS = 1 << 15  # scores that stay in the cache while their powers are summed

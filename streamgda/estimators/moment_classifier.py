@@ -58,7 +58,7 @@ from streamgda.rows.labels import (
     sorted_labels,
 )
 from streamgda.rows.names import ATTRIBUTE, Names, restored_names
-from streamgda.rows.sources import as_source, check_lengths, how_to_count
+from streamgda.rows.source import as_source, check_lengths, how_to_count
 from streamgda.runtime.interruption import Lock
 from streamgda.runtime.memory import readable, spare_memory
 from streamgda.runtime.parameters import LEAST, as_integer, as_number, as_numbers, check_type, shown

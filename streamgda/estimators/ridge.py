@@ -38,7 +38,7 @@ from streamgda.moments.grouped import each_held_out
 from streamgda.rows import Rows
 from streamgda.rows.labels import as_labels, find
 from streamgda.rows.names import feature_numbers
-from streamgda.rows.sources import as_source
+from streamgda.rows.source import as_source
 from streamgda.rows.targets import targets_of
 from streamgda.runtime.parameters import as_flag, as_numbers, check_type, refuse, shown
 from streamgda.storage.format import check_array, check_whole

@@ -24,7 +24,7 @@ from streamgda.rows.labels import (
     with_label,
 )
 from streamgda.rows.names import Names
-from streamgda.rows.sources import RowSource, as_source, refuse_shape
+from streamgda.rows.source import RowSource, as_source, refuse_shape
 from streamgda.rows.sparse import SparseRows
 from streamgda.runtime.parameters import as_numbers, refuse, shown
 from streamgda.storage.saved import Saved

@@ -38,11 +38,11 @@ from streamgda.moments import ClassMoments, GroupedMoments
 from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.feature_maps import Lifting
 from streamgda.moments.grouped import each_held_out
+from streamgda.moments.lifted import lifted
 from streamgda.rows import Rows
 from streamgda.rows.counting import Slab
 from streamgda.rows.labels import find
-from streamgda.rows.lifted import lifted
-from streamgda.rows.sources import RowSource, placing
+from streamgda.rows.source import RowSource, placing
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes
 from streamgda.runtime.parameters import as_flag, as_integer, refuse, shown

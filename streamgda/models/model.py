@@ -19,10 +19,10 @@ from streamgda.kernels import scoring
 from streamgda.kernels.scoring import normalise
 from streamgda.models.calibration import likelihoods
 from streamgda.moments.feature_maps import Lifting, restored_map
+from streamgda.moments.lifted import LiftedRows, lifted
 from streamgda.moments.roots import NO_LABELS, NO_SCORES, Answers
 from streamgda.rows.arrays import as_kernel_rows, read_only, row_type
 from streamgda.rows.counting import all_finite, as_matrix, refuse_not_finite
-from streamgda.rows.lifted import LiftedRows, lifted
 from streamgda.rows.names import join_names, named_rows, restored_names, saved_names
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads

@@ -18,7 +18,7 @@ from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.models.covariance import Covariances
 from streamgda.moments.covariance_types import Structure
 from streamgda.rows.labels import find
-from streamgda.rows.sources import as_source
+from streamgda.rows.source import as_source
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import refuse
 from streamgda.storage.opening import WHOLE, as_target, check_new, creating
@@ -186,7 +186,7 @@ def sample(
     shape = (n_rows, sampler.means.shape[1])
     slab_rows = max(1, _SLAB_BYTES // (8 * _BLOCK * shape[1])) * _BLOCK
     X, y = _targets(out, shape, sampler.classes.dtype, slab_rows)
-    unit = as_source(X).shard  # whole chunks or shards are written once
+    unit = as_source(X).chunk_rows  # whole chunks are written once
     entropy = random.randint(0, 1 << 32, 4, np.uint64).tolist()
     step = -(-slab_rows // unit) * unit
 

@@ -15,12 +15,12 @@ from streamgda.moments.adding import Adding, Rows, scratch_bytes, sums_of
 from streamgda.moments.base import Moments, held_sums
 from streamgda.moments.covariance_types import Structure, check_covers, structure_of, symmetric
 from streamgda.moments.feature_maps import Lifting, restored_map
+from streamgda.moments.lifted import LiftedRows, lifted
 from streamgda.moments.statistics import statistics_of
 from streamgda.moments.sums import OVERFLOW, ExactSums, Sums, principal_axes
 from streamgda.rows import labels as label_codes
-from streamgda.rows.arrays import NO_WEIGHTS, as_slab, row_type
+from streamgda.rows.arrays import NO_WEIGHTS, row_type
 from streamgda.rows.counting import CHECK_SUMS, RowRule, Slab, refuse_not_finite
-from streamgda.rows.lifted import LiftedRows, lifted
 from streamgda.rows.names import (
     Names,
     as_names,
@@ -29,6 +29,7 @@ from streamgda.rows.names import (
     restored_names,
     saved_names,
 )
+from streamgda.rows.source import as_slab
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime.display import frame_of
 from streamgda.runtime.interruption import uninterrupted

@@ -18,11 +18,11 @@ from streamgda.errors import InvalidDataError
 from streamgda.kernels.leave_one_out import own_squares
 from streamgda.moments.base import held_sums
 from streamgda.moments.feature_maps import Lifting
+from streamgda.moments.lifted import lifted
 from streamgda.moments.sums import Sums, between_means, class_variance, pooled_variance
 from streamgda.rows import labels as label_codes
 from streamgda.rows.arrays import as_kernel_rows, row_type
 from streamgda.rows.counting import RowRule, Slab
-from streamgda.rows.lifted import lifted
 from streamgda.runtime import threads
 
 if TYPE_CHECKING:

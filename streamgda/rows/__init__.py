@@ -14,17 +14,18 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError
-from streamgda.rows.arrays import as_numpy, as_slab, is_plain
+from streamgda.rows.arrays import ArrayRows, is_plain
 from streamgda.rows.batches import BatchColumns, Batches, Partitions
 from streamgda.rows.counting import CHECK_SUMS, LEARNING, RowRule, Slab, row_rule
 from streamgda.rows.dask import DaskRows
 from streamgda.rows.frames import FrameRows
-from streamgda.rows.in_memory import ArrayRows
 from streamgda.rows.labels import code
-from streamgda.rows.sources import (
+from streamgda.rows.source import (
     ADAPTERS,
     RowSource,
     adapter_of,
+    as_numpy,
+    as_slab,
     as_source,
     check_rows,
     refuse_delayed,
@@ -184,9 +185,7 @@ class Rows:
         return Slab(X, y, groups, weight, start)
 
     def slabs(self, n_rows: int, first: int = 0, wanted: Wanted | None = None) -> Generator[Slab]:
-        """Yield slabs of `n_rows`; read one slab ahead, and labels that are apart beside it.
-
-        Each slab is released when the next one is requested; at the end the sources are closed.
+        """Yield slabs of `n_rows`, one of which is read ahead; at the end the sources are closed.
 
         Parameters
         ----------
@@ -200,28 +199,17 @@ class Rows:
         """
         sources = self.sources
         starts = range(first, sources[0].n_rows, n_rows)
-        apart = self.X is not None and wanted is None and self.y is not None and self.y.apart
-        apart = apart and self.executor != "dask"
-        together = replace(self, y=None) if apart else self
         with contextlib.ExitStack() as stack:
             for source in sources:
                 stack.callback(source.close)
 
-            def ahead(read: Callable[..., Any], *more: Any) -> Generator[Any]:
-                calls = ((start, start + n_rows, *more) for start in starts)
-                return stack.enter_context(contextlib.closing(threads.one_ahead(read, calls)))
-
             # Dask reads ahead itself, and inside of a task for the thread of the task only.
             at_hand = self.executor == "dask" or all(source.read_as_views for source in sources)
-            read: Any = (self.read(start, start + n_rows, wanted) for start in starts)
-            if starts and not at_hand:
-                read = ahead(together.read, wanted)
-            if apart:
-                read = (s._replace(y=y) for s, y in zip(read, ahead(self.y.read), strict=True))
-            for slab in read:
-                yield slab
-                for source in sources:
-                    source.release()
+            calls = ((start, start + n_rows, wanted) for start in starts)
+            if not starts or at_hand:
+                yield from (self.read(*call) for call in calls)
+                return
+            yield from stack.enter_context(contextlib.closing(threads.one_ahead(self.read, calls)))
 
 
 def _recognised(values: Any, name: str) -> Any:

@@ -1,15 +1,18 @@
-"""Arrays in memory as kernels read them: tensors, types, blocks."""
+"""Arrays in memory and memory maps: their rows, data types, and blocks of rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from streamgda.errors import InvalidDataError
+from streamgda.rows.labels import CodedLabels
+from streamgda.rows.source import RowSource, as_slab, refuse_delayed, refuse_records
 
 
 def read_only(values: np.ndarray) -> np.ndarray:
@@ -17,63 +20,6 @@ def read_only(values: np.ndarray) -> np.ndarray:
     view = values.view()
     view.flags.writeable = False
     return view
-
-
-def as_numpy(values: Any) -> Any:
-    """Return a tensor as an array, copied from its device; return anything else unchanged.
-
-    bfloat16 of PyTorch, which NumPy does not have, becomes float32.
-
-    Raises
-    ------
-    InvalidDataError
-        For tensors that no array can hold, such as sparse ones.
-    """
-    if isinstance(values, np.ndarray | np.generic):
-        return values
-    try:
-        if hasattr(values, "detach"):
-            values = values.detach().cpu()
-            return (values.float() if "bfloat16" in str(values.dtype) else values).numpy()
-        if hasattr(values, "__dlpack__") and hasattr(values, "get"):  # of CuPy
-            return values.get()
-        if hasattr(values, "__dlpack__") and not hasattr(values, "__array__"):
-            return np.from_dlpack(values)
-        return values.numpy() if callable(getattr(values, "numpy", None)) else values
-    except (BufferError, RuntimeError, TypeError) as error:
-        raise InvalidDataError(
-            f"a {type(values).__name__} cannot be converted to an array: {error}"
-        ) from None
-
-
-def as_slab(values: Any, name: str = "X") -> Any:
-    """Return an array-like in memory as an array; masked values of rows become NaN.
-
-    Collections of dask are evaluated, tensors are copied from their device.
-
-    Raises
-    ------
-    InvalidDataError
-        If NumPy cannot convert them, and for masked labels, groups and weights.
-    """
-    if type(values) in (np.ndarray, np.memmap):
-        return values
-    if hasattr(values, "__dask_graph__"):
-        values = values.compute()
-    values = as_numpy(values)
-    if isinstance(values, np.ma.MaskedArray):
-        if np.ma.getmaskarray(values).any() and name != "X":
-            raise InvalidDataError(
-                f"{name} is a masked array; give the masked entries a value (filled(...)), or "
-                f"leave their rows out"
-            )
-        floats = values.dtype if values.dtype.kind == "f" else np.float64
-        masked = np.ma.is_masked(values)
-        return np.ma.filled(values.astype(floats), np.nan) if masked else values.data
-    try:
-        return np.asarray(values)
-    except ValueError as error:
-        raise InvalidDataError(f"{name} cannot be converted to an array: {error}") from None
 
 
 # --- data types -----------------------------------------------------------------------------------
@@ -165,9 +111,43 @@ def as_kernel_rows(X: Any, dtype: np.dtype) -> Any:
     return np.ascontiguousarray(X, dtype) if hasattr(X, "__array__") else X.astype(dtype)
 
 
-def of_columns(columns: Sequence[np.ndarray], dtype: np.dtype) -> np.ndarray:
-    """Return the rows of columns that are separate arrays, in a data type."""
-    rows = np.empty((len(columns[0]), len(columns)), dtype)
-    for j, column in enumerate(columns):
-        rows[:, j] = column
-    return rows
+# --- rows of arrays -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ArrayRows(RowSource):
+    """Rows of an array in memory, or of a memory map."""
+
+    in_memory = True
+
+    @classmethod
+    def accepts(cls, X: Any) -> bool:
+        """Accept everything: this is the last adapter to be asked."""
+        return True
+
+    @classmethod
+    def of(cls, X: Any, name: str) -> Self:
+        """Convert `X` to an array; raise `InvalidDataError` for a scalar and for records."""
+        refuse_delayed(X, name)
+        refuse_records(X, name)
+        X = X if isinstance(X, CodedLabels) else as_slab(X, name)
+        if not X.ndim:
+            found, advice = type(X.item()).__name__, "; open files first: X, y = open_store(path)"
+            raise InvalidDataError(
+                f"{name} has no rows: it is {found}{advice if found == 'str' else ''}"
+            )
+        return cls(X, X.shape, X.dtype, name)
+
+    def _slice(self, start: int, stop: int) -> Any:
+        rows = self.values[start:stop]
+        return rows if isinstance(rows, CodedLabels) else np.asarray(rows)
+
+    @property
+    def read_as_views(self) -> bool:
+        """True unless rows are transformed."""
+        return self.mapping is None
+
+    @property
+    def copied_bytes(self) -> float:
+        """Bytes of the array, infinity if they are in a memory map."""
+        return float(self.values.nbytes) if is_plain(self.values) else math.inf

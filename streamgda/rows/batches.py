@@ -13,9 +13,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.rows.arrays import as_numpy, as_slab
 from streamgda.rows.frames import FrameRows
-from streamgda.rows.sources import as_array
+from streamgda.rows.source import as_array, as_numpy, as_slab
 from streamgda.rows.zarr import is_group
 
 _EXPECTED = "columns=('image', 'label'), columns=(['a', 'b'], 'label'), or a third name of weights"

@@ -19,7 +19,7 @@ from streamgda.rows.labels import (
     find,
     refuse_missing,
 )
-from streamgda.rows.sources import as_array, refuse_shape, refuse_type
+from streamgda.rows.source import as_array, refuse_shape, refuse_type
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime.parameters import as_numbers, refuse, shown
 

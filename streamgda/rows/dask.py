@@ -8,9 +8,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamgda.rows.arrays import as_slab
 from streamgda.rows.names import as_names
-from streamgda.rows.sources import RowSource
+from streamgda.rows.source import RowSource, as_slab
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,8 @@ class DaskRows(RowSource):
                 X = X[X.columns[0]]
             return cls(X, (math.nan, *X.shape[1:]), None, name)  # type: ignore[arg-type]
         sizes = X.chunks[0] if X.chunks else ()
-        unit = 1 if any(math.isnan(n) for n in sizes) else max([1, *sizes])
-        return cls(X, tuple(X.shape), X.dtype, name, unit, unit, math.prod(X.numblocks[1:]))
+        chunk_rows = 1 if any(math.isnan(n) for n in sizes) else max([1, *sizes])
+        return cls(X, tuple(X.shape), X.dtype, name, chunk_rows, math.prod(X.numblocks[1:]))
 
     def whole(self) -> np.ndarray:
         """Return all rows, whose number may be unknown."""

@@ -29,7 +29,7 @@ from streamgda.errors import (
     raised_as,
 )
 from streamgda.rows.opening import format_of
-from streamgda.rows.sources import RowSource
+from streamgda.rows.source import RowSource
 from streamgda.storage.files import aside
 
 _BATCH_BYTES = 1 << 22  # of rows that are decoded at a time, unless they are a whole row group

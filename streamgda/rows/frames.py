@@ -13,7 +13,7 @@ from narwhals.exceptions import DuplicateError
 from streamgda.errors import InvalidDataError, brief
 from streamgda.rows.labels import CodedLabels, code
 from streamgda.rows.names import as_names
-from streamgda.rows.sources import RowSource
+from streamgda.rows.source import RowSource
 
 _OBJECT, _FLOAT = np.dtype(object), np.dtype(np.float64)
 _REMEDY = (

@@ -13,7 +13,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.kernels.sums import encode_labels
-from streamgda.rows.sources import as_array
+from streamgda.rows.source import as_array
 from streamgda.runtime.parameters import refuse, shown
 
 NONE = np.empty(0, np.int64)  # no classes

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.errors import InvalidParameterError
-from streamgda.rows.sources import as_source
+from streamgda.rows.source import as_source
 from streamgda.runtime.parameters import shown
 from streamgda.storage.format import check_texts
 

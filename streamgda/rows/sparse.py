@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from streamgda.errors import InvalidDataError
-from streamgda.rows.sources import RowSource, refuse_type
+from streamgda.rows.source import RowSource, refuse_type
 
 _MOST_FEATURES = np.iinfo(np.int32).max
 

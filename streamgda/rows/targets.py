@@ -10,9 +10,8 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError
 from streamgda.rows import beside
-from streamgda.rows.arrays import as_slab
 from streamgda.rows.counting import as_matrix
-from streamgda.rows.sources import RowSource, check_lengths
+from streamgda.rows.source import RowSource, as_slab, check_lengths
 from streamgda.runtime.parameters import shown
 
 
@@ -65,8 +64,15 @@ class RowsWithTargets(RowSource):
     def beside(cls, X: RowSource, y: RowSource) -> Self:
         """Return a source of rows and targets of the same length."""
         shape = X.n_rows, X.shape[1] + math.prod(y.shape[1:])
-        stored: Any = {"unit": X.unit, "shard": X.shard, "columns": X.columns}
-        return cls(X.values, shape, np.dtype(np.float64), X=X, y=y, **stored)
+        return cls(
+            X.values,
+            shape,
+            np.dtype(np.float64),
+            chunk_rows=X.chunk_rows,
+            columns=X.columns,
+            X=X,
+            y=y,
+        )
 
     def _slice(self, start: int, stop: int) -> Any:
         return side_by_side(self.X.read(start, stop), self.y.read(start, stop))
@@ -85,11 +91,6 @@ class RowsWithTargets(RowSource):
         """Return the array and the chunk or block that hold a row."""
         of_target = column is not None and column >= self.X.shape[1]
         return str(self.y.place(row) if of_target else self.X.place(row, column))
-
-    def release(self) -> None:
-        """Release memory that reading has taken and that can be read again."""
-        self.X.release()
-        self.y.release()
 
     def close(self) -> None:
         """Close what reading has opened."""

@@ -13,10 +13,10 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError
+from streamgda.rows.arrays import ArrayRows
 from streamgda.rows.dask import DaskRows
-from streamgda.rows.in_memory import ArrayRows
 from streamgda.rows.names import as_names
-from streamgda.rows.sources import RowSource
+from streamgda.rows.source import RowSource
 from streamgda.runtime.parameters import refuse
 
 # Attributes that describe the values of the rows, and not those of their scores.

@@ -12,9 +12,8 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError, ReadError, SourceError, brief, cause_of
-from streamgda.rows.arrays import as_slab
 from streamgda.rows.names import ATTRIBUTE, as_names
-from streamgda.rows.sources import RowSource
+from streamgda.rows.source import RowSource, as_slab
 from streamgda.storage.opening import is_remote, named
 
 _CONCURRENCY, _ZARRS_OWN = "async.concurrency", 10  # zarr's configuration, and its default
@@ -47,11 +46,9 @@ class StoredRows(RowSource):
         if not X.chunks:  # contiguous HDF5
             return cls(X, shape, dtype, name)
         n_rows = max([1, *shape[:1]])
-        unit = min(X.chunks[0], n_rows)
-        shard = min(max(unit, *(getattr(X, "shards", None) or X.chunks)[:1]), n_rows)
         pairs = zip(shape[1:], X.chunks[1:], strict=True)
         columns = math.prod(max(1, -(-size // chunk)) for size, chunk in pairs)
-        return cls(X, shape, dtype, name, unit, shard, columns)
+        return cls(X, shape, dtype, name, min(X.chunks[0], n_rows), columns)
 
     @property
     def title(self) -> str:
@@ -81,7 +78,7 @@ class StoredRows(RowSource):
         """Return the title and the chunk that holds the row."""
         if not self.values.chunks:
             return self.title
-        chunk = (row // self.unit, *((column or 0) // n for n in self.values.chunks[1:]))
+        chunk = (row // self.chunk_rows, *((column or 0) // n for n in self.values.chunks[1:]))
         return f"{self.title}: chunk {chunk}"
 
     def _slice(self, start: int, stop: int) -> np.ndarray:
@@ -107,7 +104,7 @@ class StoredRows(RowSource):
         """
         where = f"rows {start} to {stop - 1}"
         if self.values.chunks:
-            height, width = self.unit, [*self.values.chunks, 1][1]
+            height, width = self.chunk_rows, [*self.values.chunks, 1][1]
 
             def lines(some: range) -> Any:
                 return slice(some.start * height, min(some.stop * height, self.values.shape[0]))

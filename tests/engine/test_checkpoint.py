@@ -3,7 +3,6 @@
 import itertools
 import subprocess
 import sys
-from dataclasses import dataclass
 
 import dask.array as da
 import numpy as np
@@ -28,10 +27,8 @@ from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,
     MemoryBudgetError,
-    ReadError,
     SourceError,
 )
-from streamgda.rows.sources import ForwardRows
 from streamgda.storage.opening import mark_of
 
 pytestmark = pytest.mark.usefixtures("small_slabs")
@@ -284,32 +281,6 @@ def test_other_batches_are_refused(tmp_path, given, message):
         accumulate(given, checkpoint=tmp_path / "kept")
     with pytest.raises(CheckpointError, match="started with X: batches"):
         accumulate(X, Y, checkpoint=tmp_path / "kept")
-
-
-@pytest.mark.parametrize("at", [40, 500, 1100, 1700])
-def test_a_scan_resumes_at_its_row_across_blocks(tmp_path, at):
-    """Rows that can only be read forwards, from the start of a file, in blocks of other sizes."""
-    rows, y = np.tile(X, (6, 1)) + np.arange(6 * N_ROWS)[:, None], np.tile(Y, 6)
-
-    @dataclass(frozen=True)
-    class Scan(ForwardRows):
-        fails: int = -1
-
-        def _origin(self, row):
-            return row - row % 110  # the first row of a file
-
-        def _blocks(self, start):
-            for first in range(start, len(rows), 70):
-                if first <= self.fails < first + 70:
-                    raise OSError("the stream broke off")
-                yield self.values[first : first + 70]
-
-    path, header = tmp_path / "kept", (rows.shape, rows.dtype)
-    for fails in (at, at + 95):
-        with pytest.raises(ReadError, match="broke off"):
-            accumulate(Scan(rows, *header, fails=fails), y, checkpoint=path)
-    found = accumulate(Scan(rows, *header), y, checkpoint=path)
-    assert bits(found) == bits(accumulate(Scan(rows, *header), y))
 
 
 # --- scores ---------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from streamgda import rows as containers
 from streamgda.datasets import convert
 from streamgda.engine import plan
 from streamgda.errors import InvalidDataError, InvalidParameterError, SourceError, StreamGDAError
-from streamgda.rows.sources import as_source
+from streamgda.rows.source import as_source
 
 MIB = 1 << 20
 
@@ -173,7 +173,6 @@ def outputs(shape, dtype):
         ([0, 200, 400], "U2", "200"),
         ([0, 2**53 + 1, 2], "f8", "9007199254740993"),
         (["setosa", "b", "c"], "U2", "setosa"),
-        ([b"setosa", b"b", b"c"], "S2", "b'setosa'"),
         (["a", "b", "c"], "i8", "a"),
     ],
 )

@@ -171,8 +171,8 @@ def test_a_checkpoint_is_of_one_map(tmp_path):
 
 
 def test_lifted_rows_are_in_memory_window_by_window(monkeypatch):
-    monkeypatch.setattr(streamgda.rows.lifted, "_WINDOW_BYTES", 1)
-    monkeypatch.setattr(streamgda.rows.lifted, "_LEAST_ROWS", 100)
+    monkeypatch.setattr(streamgda.moments.lifted, "_WINDOW_BYTES", 1)
+    monkeypatch.setattr(streamgda.moments.lifted, "_LEAST_ROWS", 100)
     windows = []
     apply = RandomFeatures._apply
     monkeypatch.setattr(

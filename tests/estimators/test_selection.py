@@ -47,7 +47,7 @@ from streamgda.errors import (
 from streamgda.estimators import discriminant, selection
 from streamgda.models.gaussian import joint_log_likelihood
 from streamgda.moments.grouped import OtherParts
-from streamgda.rows.sources import as_source
+from streamgda.rows.source import as_source
 from streamgda.storage.saved import restore, state_of
 
 GRID = [

@@ -21,7 +21,7 @@ from sklearn.linear_model import Ridge as SklearnRidge
 
 from streamgda import PCA, ClassMoments, GaussianNB, Ridge, accumulate, open_store
 from streamgda.errors import InvalidDataError
-from streamgda.rows.sources import as_array
+from streamgda.rows.source import as_array
 
 pa = pytest.importorskip("pyarrow")
 dd = pytest.importorskip("dask.dataframe")

@@ -11,7 +11,7 @@ import pytest
 
 from streamgda import GaussianNB, accumulate
 from streamgda.errors import InvalidDataError
-from streamgda.rows.sources import as_array, as_source
+from streamgda.rows.source import as_array, as_source
 
 pa = pytest.importorskip("pyarrow")
 FRAMES = {

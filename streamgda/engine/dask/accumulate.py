@@ -218,7 +218,7 @@ def _planned(asked: Accumulation, rows: Rows | None, n_blocks: int) -> tuple[Acc
     if asked.max_memory is None or rows is None:
         return work, n_blocks
     allowed, X, empty = allowed_bytes(asked.max_memory), rows.X, asked.empty()
-    d, n_rows = X.shape[1], X.unit if X.unit > 1 else 1 << 20
+    d, n_rows = X.shape[1], X.chunk_rows if X.chunk_rows > 1 else 1 << 20
     task = MomentsBudget(allowed).needed(empty, CLASSES_EXPECTED, d)
     scratch = min(empty._scratch_bytes(d), cast_bytes(n_rows, d))
     waiting = min(n_blocks, SPLIT + ROUND // SPLIT + 2)  # states, of about half a task

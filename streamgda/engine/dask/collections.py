@@ -16,7 +16,7 @@ from dask.highlevelgraph import HighLevelGraph
 from streamgda.errors import InvalidDataError, sendable
 from streamgda.rows import FIELDS, Rows
 from streamgda.rows.labels import CodedLabels
-from streamgda.rows.sources import (
+from streamgda.rows.source import (
     RowSource,
     Transformation,
     as_source,

@@ -14,7 +14,7 @@ from streamgda.engine.outputs import Output, Scoring
 from streamgda.engine.progress import reporter
 from streamgda.errors import InvalidDataError
 from streamgda.rows.counting import Slab
-from streamgda.rows.sources import RowSource, how_to_count
+from streamgda.rows.source import RowSource, how_to_count
 
 _ROUND = 64  # blocks that are computed before their scores are written
 _ROUND_BYTES = 1 << 28  # of their scores, at most

@@ -1,12 +1,11 @@
-"""`RowSource` and `ForwardRows`: the bases of all adapters, one for each container; `Slab`."""
+"""`RowSource`: the base of all adapters, one for each container; and any container as an array."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, Self
 
 import numpy as np
@@ -14,11 +13,7 @@ import numpy as np
 from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,
-    ReadError,
-    raised_as,
 )
-from streamgda.rows.arrays import as_slab
-from streamgda.runtime.interruption import Lock
 from streamgda.runtime.parameters import shown
 from streamgda.storage.opening import refuse_half_written
 
@@ -50,8 +45,10 @@ class Transformation(NamedTuple):
 class RowSource:
     """Rows that are read block by block and never as a whole.
 
-    An adapter for a container is a subclass in a separate file, registered in
-    `streamgda.rows.ADAPTERS`. It implements `accepts` and `of`, and overrides what differs.
+    An adapter for a container is a subclass in a separate file, named in `ADAPTERS` of
+    `streamgda.rows`. `accepts` recognises a container, `of` returns a source with its shape, data
+    type and `chunk_rows`, and `_slice` reads rows. It overrides `feature_names` and `place`, which
+    names the chunk of a row in errors, if the container has names or chunks.
 
     Attributes
     ----------
@@ -63,10 +60,8 @@ class RowSource:
         None if columns have different types.
     name : str
         Name of the array in error messages.
-    unit : int
+    chunk_rows : int
         Rows that are stored together: reading fewer decodes as many.
-    shard : int
-        Rows of a shard, which holds whole chunks; of a chunk if there are no shards.
     columns : int
         Chunks side by side, for rows that are split along the features too; none for rows that
         are not stored in chunks.
@@ -79,8 +74,7 @@ class RowSource:
     shape: tuple[int, ...]
     dtype: np.dtype | None
     name: str = "X"
-    unit: int = 1
-    shard: int = 1
+    chunk_rows: int = 1
     columns: int = 0
     mapping: Transformation | None = None
 
@@ -90,10 +84,6 @@ class RowSource:
 
     # True if this process holds the rows.
     in_memory: ClassVar[bool] = False
-    # True if slices of the container are views, which cost neither time nor memory.
-    sliced_as_views: ClassVar[bool] = False
-    # True if rows may be read while another source, of the same container, is read, too.
-    apart: ClassVar[bool] = False
     # The executor of a pass over the rows: this process, or dask, which evaluates them.
     executor: ClassVar[Literal["process", "dask"]] = "process"
 
@@ -173,9 +163,6 @@ class RowSource:
         """Return the array and the chunk or block that hold a row, or an empty string."""
         return ""
 
-    def release(self) -> None:
-        """Release memory that reading has taken and that can be read again."""
-
     def close(self) -> None:
         """Close what reading has opened, such as files; it is opened again when needed."""
 
@@ -208,7 +195,7 @@ class RowSource:
     @property
     def read_as_views(self) -> bool:
         """True if reading costs neither time nor memory."""
-        return self.sliced_as_views and self.mapping is None
+        return False
 
     def reading_bytes(self, n_rows: int) -> int:
         """Return the bytes in flight while `n_rows` are processed and as many are read ahead."""
@@ -217,12 +204,10 @@ class RowSource:
         copies = self.row_bytes * (2 if n_rows < self.n_rows else 1) * n_rows
         if self.in_memory:
             return 2 * copies
-        touched = min(
-            -(-n_rows // self.unit) + (n_rows % self.unit > 0), -(-self.n_rows // self.unit)
-        )
-        chunks = touched * self.columns
-        decoded = self.row_bytes * touched * self.unit
-        return copies + 2 * decoded + _CHUNK_TASK_BYTES * chunks
+        size = self.chunk_rows
+        lines = min(-(-n_rows // size) + (n_rows % size > 0), -(-self.n_rows // size))
+        tasks = _CHUNK_TASK_BYTES * lines * self.columns
+        return copies + 2 * self.row_bytes * size * lines + tasks
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Return rows ``start:stop``.
@@ -252,150 +237,65 @@ class RowSource:
         return replace(self, mapping=Transformation(function, np.dtype(dtype), columns))
 
 
-# --- rows that are read in order ------------------------------------------------------------------
-
-
-Blocks = Iterator[np.ndarray]
-
-
-class Cursor:
-    """An open iterator over blocks of rows, and the last block that it yielded.
-
-    Copies and pickles are cursors that have not been opened. A forked child opens another
-    iterator: that of its parent may be at work, and its files have one position for both.
-    """
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._forget()
-
-    def __reduce__(self) -> tuple[type[Cursor], tuple[()]]:
-        return Cursor, ()
-
-    def _forget(self) -> None:
-        self._blocks: Blocks | None = None
-        self._block: Any = ()
-        self._first = 0  # number of the first row of the block
-        self._process = os.getpid()
-
-    @property
-    def _inherited(self) -> bool:
-        return self._process != os.getpid()
-
-    @property
-    def _stop(self) -> int:
-        return self._first + len(self._block)
-
-    def read(
-        self, start: int, stop: int, origin: int, restart: Callable[[int], Blocks]
-    ) -> list[np.ndarray]:
-        """Return rows ``start:stop`` in parts; fewer if the rows end before.
-
-        Parameters
-        ----------
-        start, stop : int
-        origin : int
-            First row that has to be read to get at row `start`.
-        restart : callable
-            Called with the origin; returns an iterator over the blocks from this row on. It is
-            called unless the row is in the last block, or rows that follow lead to it.
-        """
-        with self._lock:
-            try:
-                usable = not self._inherited and start >= self._first and origin <= self._stop
-                if self._blocks is None or not usable:
-                    self._close()
-                    self._blocks, self._first = restart(origin), origin
-                return list(self._parts(self._blocks, start, stop))
-            except BaseException:
-                self._close()
-                raise
-
-    def _parts(self, blocks: Blocks, start: int, stop: int) -> Iterator[np.ndarray]:
-        while True:
-            if start < self._stop:
-                yield self._block[start - self._first : stop - self._first]
-            start = max(start, self._stop)
-            if start >= stop:
-                return
-            self._first, self._block = self._stop, ()  # not held while the next one is read
-            block = next(blocks, None)
-            if block is None:
-                return
-            self._block = block
-            del block
-
-    def close(self) -> None:
-        """Close the iterator, unless a thread reads from it."""
-        if self._lock.acquire(blocking=False):
-            try:
-                self._close()
-            finally:
-                self._lock.release()
-
-    def _close(self) -> None:
-        close = None if self._inherited else getattr(self._blocks, "close", None)  # of a generator
-        self._forget()
-        if close is not None:
-            close()
-
-
-@dataclass(frozen=True)
-class ForwardRows(RowSource):
-    """Base of adapters for rows that are read forwards, block by block.
-
-    A subclass implements `_blocks`. Reading resumes where the last read ended, and starts again
-    at the `_origin` of any other row, except for rows of the last block. `close` closes the
-    iterator.
-
-    Sources made by `map` and `window`, copies and pickles have separate iterators.
-    """
-
-    _cursor: Cursor = field(default_factory=Cursor, init=False, repr=False, compare=False)
-
-    def _blocks(self, start: int) -> Blocks:
-        """Return an iterator over consecutive blocks of rows, of any length, from a row on."""
-        raise NotImplementedError
-
-    def _origin(self, row: int) -> int:
-        """Return the first row that has to be read to get at a row, such as that of its file."""
-        return row
-
-    def _slice(self, start: int, stop: int) -> np.ndarray:
-        origin = self._origin(start) if start < stop else start
-        with raised_as(ReadError, f"{self.title}: rows {start} to {stop - 1} cannot be read"):
-            parts = self._cursor.read(start, stop, origin, self._blocks)
-        n_rows = sum(map(len, parts))
-        if n_rows < stop - start:
-            raise ReadError(
-                f"{self.title} ends after {start + n_rows} rows; at least {stop} were expected: "
-                f"it changed while it was read"
-            )
-        return self._joined(parts)
-
-    def _joined(self, parts: list[Any]) -> Any:
-        if not parts:
-            return np.empty((0, *self.shape[1:]), self.dtype)
-        return np.concatenate(parts)
-
-    def whole(self) -> np.ndarray:
-        """Return all rows."""
-        try:
-            return super().whole()
-        finally:
-            self.close()
-
-    def close(self) -> None:
-        """Close the iterator over blocks; the next read opens another one."""
-        self._cursor.close()
-
-    def reading_bytes(self, n_rows: int) -> int:
-        """Return the bytes in flight while `n_rows` are processed and as many are read ahead."""
-        # The last block is held, too, and parts of a slab are copied into it.
-        return self.row_bytes * (3 * n_rows + self.unit)
-
-
 # --- any container --------------------------------------------------------------------------------
+
+
+def as_numpy(values: Any) -> Any:
+    """Return a tensor as an array, copied from its device; return anything else unchanged.
+
+    bfloat16 of PyTorch, which NumPy does not have, becomes float32.
+
+    Raises
+    ------
+    InvalidDataError
+        For tensors that no array can hold, such as sparse ones.
+    """
+    if isinstance(values, np.ndarray | np.generic):
+        return values
+    try:
+        if hasattr(values, "detach"):
+            values = values.detach().cpu()
+            return (values.float() if "bfloat16" in str(values.dtype) else values).numpy()
+        if hasattr(values, "__dlpack__") and hasattr(values, "get"):  # of CuPy
+            return values.get()
+        if hasattr(values, "__dlpack__") and not hasattr(values, "__array__"):
+            return np.from_dlpack(values)
+        return values.numpy() if callable(getattr(values, "numpy", None)) else values
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise InvalidDataError(
+            f"a {type(values).__name__} cannot be converted to an array: {error}"
+        ) from None
+
+
+def as_slab(values: Any, name: str = "X") -> Any:
+    """Return an array-like in memory as an array; masked values of rows become NaN.
+
+    Collections of dask are evaluated, tensors are copied from their device.
+
+    Raises
+    ------
+    InvalidDataError
+        If NumPy cannot convert them, and for masked labels, groups and weights.
+    """
+    if type(values) in (np.ndarray, np.memmap):
+        return values
+    if hasattr(values, "__dask_graph__"):
+        values = values.compute()
+    values = as_numpy(values)
+    if isinstance(values, np.ma.MaskedArray):
+        if np.ma.getmaskarray(values).any() and name != "X":
+            raise InvalidDataError(
+                f"{name} is a masked array; give the masked entries a value (filled(...)), or "
+                f"leave their rows out"
+            )
+        floats = values.dtype if values.dtype.kind == "f" else np.float64
+        masked = np.ma.is_masked(values)
+        return np.ma.filled(values.astype(floats), np.nan) if masked else values.data
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise InvalidDataError(f"{name} cannot be converted to an array: {error}") from None
+
 
 # In the order in which they are asked; `streamgda.rows` fills the list.
 ADAPTERS: list[type[RowSource]] = []
