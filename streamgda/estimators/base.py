@@ -6,9 +6,10 @@ import contextlib
 import inspect
 import pickle
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, TypedDict, Unpack
+from functools import wraps
+from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 import numpy as np
 from joblib import hash as hashed  # type: ignore[import-untyped]
@@ -39,6 +40,7 @@ from streamgda.rows.labels import (
 from streamgda.rows.names import restored_names
 from streamgda.rows.source import RowSource, as_source, how_to_count, refuse_shape
 from streamgda.rows.sparse import CompressedRows, SparseRows
+from streamgda.runtime.interruption import Lock
 from streamgda.runtime.parameters import LEAST, as_number, as_numbers, check_type, refuse, shown
 from streamgda.storage.format import check_whole, pack_labels, unpack_labels
 from streamgda.storage.saved import Saved, State, arrays_within, class_named, nested, restore
@@ -215,6 +217,20 @@ def as_map(feature_map: Any) -> Lifting | None:
     return found
 
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def in_turn(method: Function) -> Function:
+    """Let threads that call such methods of one estimator take turns."""
+
+    @wraps(method)
+    def call(self: MomentEstimator, *arguments: Any, **options: Any) -> Any:
+        with self._lock:
+            return method(self, *arguments, **options)
+
+    return call  # type: ignore[return-value]
+
+
 class MomentEstimator(Saved, BaseEstimator):
     """Base of the estimators: parameters, the moments of rows, and a model that follows from both.
 
@@ -223,6 +239,7 @@ class MomentEstimator(Saved, BaseEstimator):
     used after a change of the moments or of a parameter. `fit` works on an unfitted copy and ends
     in one assignment, so that an interruption leaves the old estimator or the new one.
     `partial_fit` and `forget` change nothing but the moments, which are whole by themselves.
+    Threads that call methods that change the estimator take turns.
 
     A subclass defines
 
@@ -294,6 +311,7 @@ class MomentEstimator(Saved, BaseEstimator):
 
     # --- learning -----------------------------------------------------------------------------
 
+    @in_turn
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, **reading: Unpack[Reading]
     ) -> Self:
@@ -343,6 +361,7 @@ class MomentEstimator(Saved, BaseEstimator):
         self.__dict__ = vars(new)
         return self
 
+    @in_turn
     def partial_fit(
         self,
         X: Any,
@@ -418,6 +437,7 @@ class MomentEstimator(Saved, BaseEstimator):
         self.__dict__ = vars(new)
         return self
 
+    @in_turn
     def forget(
         self, X: Any, y: Any = None, sample_weight: Any = None, **reading: Unpack[Reading]
     ) -> Self:
@@ -596,21 +616,26 @@ class MomentEstimator(Saved, BaseEstimator):
     @property
     def model_(self) -> Any:
         """The model of the moments and the parameters as they are."""
-        held = self.__dict__
+        return self._model_and_map()[0]
+
+    def _model_and_map(self) -> tuple[Any, Lifting | None]:
+        """Return the model, and the map of the rows that it scores."""
+        held = self.__dict__  # Another thread may replace it.
         if "moments_" not in held:
             check_is_fitted(self)
         if "_only_shown" in held:
             raise AttributeError("the model is computed when it is used")
-        changes, model, _ = held.get("_model", (None, None, None))
-        if changes != self.moments_.changes:
-            with self.moments_._lock:  # Another thread may be adding rows.
-                changes = self.moments_.changes
+        moments = held["moments_"]
+        changes, model, lifting = held.get("_model", (None, None, None))
+        if changes != moments.changes:
+            with moments._lock:  # Another thread may be adding rows.
+                changes = moments.changes
                 try:
                     model, lifting = self._compute_model()
                 except StreamGDAError as error:  # Attributes that follow from it are missing.
                     raise as_attribute_error(error) from None
-            self._model = changes, model, lifting
-        return model
+            held["_model"] = changes, model, lifting
+        return model, lifting
 
     def _compute_model(self) -> tuple[Any, Lifting | None]:
         """Return the model, and the map of the rows that it scores."""
@@ -635,6 +660,7 @@ class MomentEstimator(Saved, BaseEstimator):
         except MergeError as error:
             raise InvalidParameterError(f"{error}; call fit") from None
 
+    @in_turn
     def set_params(self, **params: Any) -> Self:
         """Set parameters, which count from now on, without reading rows again.
 
@@ -666,6 +692,12 @@ class MomentEstimator(Saved, BaseEstimator):
             self._found = None
         return self
 
+    @property
+    def _lock(self) -> Lock:
+        """The lock of methods that change the estimator, made when it is first used."""
+        lock: Lock = vars(self).setdefault("_lock", Lock())  # atomic
+        return lock
+
     def __sklearn_is_fitted__(self) -> bool:
         return "moments_" in vars(self)
 
@@ -677,6 +709,7 @@ class MomentEstimator(Saved, BaseEstimator):
         """Return the attributes for copies and pickles, with a copy of the moments."""
         state = dict(super(Saved, self).__getstate__())
         state.pop("_model", None)
+        state.pop("_lock", None)
         if "moments_" in state:
             state["moments_"] = state["moments_"].copy()
         return state
@@ -737,8 +770,8 @@ class MomentEstimator(Saved, BaseEstimator):
         **options
             Options of the method.
         """
-        model = self.model_
-        maps = self._model[2] if of_features else None
+        model, lifting = self._model_and_map()
+        maps = lifting if of_features else None
         answer = Answer(model, method, options, maps, codes=codes)
         if not reading and of_features and self._fits(X):
             return answer(X)

@@ -1017,7 +1017,7 @@ class GaussianClassifier(MomentClassifier):
     def _log_proba_without(self, X: Any, y: Any, priors: str) -> np.ndarray:
         if priors not in ("counted", "fixed"):
             raise refuse("priors", priors, "'counted' or 'fixed'")
-        model = self.model_
+        model, lifting = self._model_and_map()
         self._check_removable()
         codes, summary = self._codes_of(X, y), Summary.of(self._moments_of_kind())
         given = np.bincount(codes, minlength=summary.classes.size)
@@ -1029,7 +1029,6 @@ class GaussianClassifier(MomentClassifier):
             )
         rows = as_source(validated_rows(self, Rows.of(X).X)).whole()
         rows = as_matrix(rows)
-        lifting = self._model[2]
         rows = np.asarray(rows if lifting is None else lifted(rows, lifting)[:], np.float64)
         if not np.isfinite(rows).all():
             raise InvalidDataError("X holds NaN or infinity, which no rows of a fit have")

@@ -24,6 +24,7 @@ from streamgda.errors import (
 from streamgda.estimators.base import (
     MomentEstimator,
     Reading,
+    in_turn,
     joined_maps,
     validated_rows,
     warn,
@@ -99,6 +100,7 @@ class PenalisedLeastSquares(MomentEstimator):
 
     # --- learning -----------------------------------------------------------------------------
 
+    @in_turn
     def fit(
         self,
         X: Any,

@@ -362,7 +362,8 @@ def test_threads_that_share_a_state_lose_no_rows(state, weighted):
     assert count_of(state) == pytest.approx(60 * (WEIGHTS[:9].sum() if weighted else 9))
 
 
-def test_rows_are_scored_while_others_are_added():
+@pytest.mark.parametrize("options", [{}, {"half_life": 1e12}], ids=["in place", "aside"])
+def test_rows_are_scored_while_others_are_added(options):
     nb = GaussianNB().partial_fit(X, Y)
     done = threading.Event()
 
@@ -377,11 +378,11 @@ def test_rows_are_scored_while_others_are_added():
         scored = other.submit(score)
         try:
             for i in range(60):
-                nb.partial_fit(X, Y + i % 5)  # classes appear, too
+                nb.partial_fit(X, Y + i % 5, **options)  # classes appear, too
         finally:
             done.set()
         assert scored.result(60)
-    assert nb.class_count_.sum() == 61 * 60
+    assert nb.class_count_.sum() == pytest.approx(61 * 60)
 
 
 @pytest.mark.parametrize("state", SHARED, ids=lambda state: type(state).__name__)
