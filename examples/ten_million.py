@@ -19,7 +19,6 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-import zarr
 from distributed import Client, LocalCluster
 
 from streamgda import ClassMoments, QuadraticDiscriminantAnalysis, accumulate, open_store
@@ -61,15 +60,15 @@ checkpoint, result = folder / "moments.checkpoint", folder / "moments.npz"
 command = [sys.executable, "-c", PROGRAM, str(store), str(checkpoint), str(result), MEMORY]
 
 # %%
-# A checkpoint is a zarr group in a zip file, so that anybody can look how far it is.
+# A checkpoint is an npz file, so that anybody can look how far it is.
 
 
 def rows_in(path: Path) -> int:
     """Return the number of rows whose moments are in a checkpoint."""
     if not path.exists():
         return 0
-    with zarr.storage.ZipStore(path, mode="r") as opened:
-        return int(zarr.open_group(opened, mode="r")["rows/count"][:].sum())
+    with np.load(path) as arrays:
+        return int(arrays["count"].sum())
 
 
 history, killed = [(0.0, 0)], []

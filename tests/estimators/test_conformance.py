@@ -254,7 +254,7 @@ def test_parameters_count_at_once():
         (LinearDiscriminantAnalysis(), {"n_components": 3}),
         (LinearDiscriminantAnalysis(), {"solver": "qr"}),
         (BernoulliNB(), {"alpha": -1}),
-        (GaussianDiscriminantAnalysis(), {"covariance_type": "fulll"}),
+        (GaussianDiscriminantAnalysis(), {"covariance_type": "round"}),
         (GaussianDiscriminantAnalysis(), {"shrinkage": "ledoit_wolf"}),
         (GaussianDiscriminantAnalysis(), {"temperature": 0}),
     ],
