@@ -358,7 +358,7 @@ class MomentEstimator(Saved, BaseEstimator):
             raise InvalidDataError(NO_ROWS)
         new._found = new._find(rows)
         new._check_fit(new.model_)
-        self.__dict__ = vars(new)
+        self.__dict__ = new.__dict__
         return self
 
     @in_turn
@@ -434,7 +434,7 @@ class MomentEstimator(Saved, BaseEstimator):
         if declares and moments.n_features is not None:
             moments = moments.declare(new._declared)
         new.moments_, new._found = moments, None
-        self.__dict__ = vars(new)
+        self.__dict__ = new.__dict__
         return self
 
     @in_turn
@@ -480,7 +480,7 @@ class MomentEstimator(Saved, BaseEstimator):
         rows = new._read(X, y, sample_weight, reading)
         empty = new._empty(new.moments_.covariance_type)
         new.moments_, new._found = new.moments_ - new._added(empty, rows), None
-        self.__dict__ = vars(new)
+        self.__dict__ = new.__dict__
         return self
 
     def _copy_to_learn(self, reset: bool = False) -> Self:
@@ -695,7 +695,7 @@ class MomentEstimator(Saved, BaseEstimator):
     @property
     def _lock(self) -> Lock:
         """The lock of methods that change the estimator, made when it is first used."""
-        lock: Lock = vars(self).setdefault("_lock", Lock())  # atomic
+        lock: Lock = self.__dict__.setdefault("_lock", Lock())  # atomic
         return lock
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -722,7 +722,7 @@ class MomentEstimator(Saved, BaseEstimator):
 
     def _warn_once(self, category: type[Warning], about: Any, message: str) -> None:
         """Warn of a property of the model, unless the last warning was of the same."""
-        told = vars(self).setdefault("_told", {})
+        told = self.__dict__.setdefault("_told", {})
         if told.get(category.__name__) != about:
             told[category.__name__] = about
             warn(message, category)

@@ -380,8 +380,11 @@ class ClassMoments(Moments):
         Returns
         -------
         weight : float
+            Number of rows, or their weight.
         mean : ndarray, shape (n_features,)
+            Mean of each feature.
         scatter : ndarray, shape (n_features, n_features), or (n_features,) without covariances
+            Sums of squares and products of differences from the mean.
 
         Examples
         --------

@@ -99,8 +99,8 @@ class Saved(ABC):
         >>> with TemporaryDirectory() as folder:
         ...     moments.save(f"{folder}/moments.npz", offset=2)
         ...     loaded = ClassMoments.load(f"{folder}/moments.npz")
-        >>> print(loaded, loaded.offset_)
-        ClassMoments('full'): 2 rows x 1 features in 1 classes, 3.05e-05 MiB 2
+        >>> loaded.class_count, loaded.offset_
+        (array([2]), 2)
         """
         check_offset(offset)
         with self._locked():

@@ -55,7 +55,7 @@ LABELS = {
     "int64": np.array([3, -1, 3, 7]),
     "uint8": np.array([3, 200, 3, 7], np.uint8),
     "uint64": np.array([2**64 - 1, 0, 5, 5], np.uint64),
-    "float": np.array([1.0, -2.0, 0.0, 1e300]),
+    "float": np.array([1.0, -2.0, 0.0, 1e9]),
     "bool": np.array([True, False, True, True]),
     "strings": np.array(["b", "ä\n\0c", "", "\U0001f600"]),
     "objects": np.array(["b", "abc", "", "b"], object),
