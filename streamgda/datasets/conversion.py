@@ -113,7 +113,10 @@ def _blocks(X: Any, y: Any) -> tuple[int | None, Any, Iterator[dict[str, np.ndar
 def _checked(slab: Any) -> dict[str, np.ndarray]:
     """Return the arrays of a slab; raise InvalidDataError unless zarr can hold them."""
     from streamgda.rows.labels import as_labels  # noqa: PLC0415
+    from streamgda.rows.sparse import SparseRows  # noqa: PLC0415
 
+    if SparseRows.accepts(slab.X):
+        raise InvalidDataError("X is a sparse matrix; expected dense rows of numbers")
     block = {"X": np.asarray(slab.X)}
     if slab.y is not None:
         y = np.asarray(slab.y)  # numbers may be targets of a regression

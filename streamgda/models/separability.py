@@ -128,7 +128,9 @@ def separability(
         raise refuse("method", method, f"one of {', '.join(METHODS)}")
     how = Regularisation(ddof, pooling, shrinkage, reg_param, var_smoothing)
     if isinstance(model_or_moments, ClassMoments):
-        kind = covariance_type or model_or_moments.covariance_type
+        kind = covariance_type
+        if kind is None:
+            kind = model_or_moments.covariance_type
         alive, centres, roots = _of_moments(model_or_moments, kind, how.check(kind))
         n_classes = model_or_moments.classes.size
     else:

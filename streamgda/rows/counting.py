@@ -424,8 +424,8 @@ def row_rule(
             raise refuse("nodata", nodata, expected)
         nodata = value.item()  # compared in the type of the rows: 0.1 equals its float32 value
     if unlabelled is not None:
-        given = [unlabelled] if np.ndim(unlabelled) == 0 else unlabelled
         try:
+            given = [unlabelled] if np.ndim(unlabelled) == 0 else unlabelled
             unlabelled = np.unique(as_labels(given, "unlabelled"))
         except ValueError as error:
             raise InvalidParameterError(f"unlabelled={shown(unlabelled)}: {error}") from None
