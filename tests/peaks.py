@@ -11,13 +11,11 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from copy import copy
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import dask
 import dask.array as da
 import numpy as np
 import pyarrow as pa
@@ -27,7 +25,6 @@ from pyarrow import feather
 
 from streamgda import (
     GaussianDiscriminantAnalysis,
-    GaussianNB,
     RandomFeatures,
     accumulate,
     engine,
@@ -183,16 +180,6 @@ def blocks_in(folder: Path) -> tuple[Any, Any]:
     return da.from_zarr(stored), da.arange(200_000, chunks=5000) % 3
 
 
-def measured_methods(name: str, fitted: Any, X: Any, y: Any, measure: Callable[..., None]) -> None:
-    """Measure methods that compare rows in a store with their labels."""
-    measure(f"share of {name}", lambda m: fitted.score(X, y, max_memory=m))
-    measure(f"temperature by {name}", lambda m: copy(fitted).calibrate(X, y, max_memory=m))
-    if name == "chunks":
-        nb = GaussianNB().fit(X, y)
-        nb.leave_one_out_score(X[:500], y[:500])  # compiles
-        measure(f"left out of {name}", lambda m: nb.leave_one_out_score(X, y, max_memory=m))
-
-
 def main() -> None:
     measured: dict[str, tuple[int, int]] = {}
 
@@ -204,7 +191,6 @@ def main() -> None:
     warm_up = np.random.default_rng(0).integers(0, 256, (5000, D), np.uint8)
     fitted = GaussianDiscriminantAnalysis("tied").fit(warm_up, np.arange(5000) % 3)
     fitted.predict_proba(warm_up)
-    copy(fitted).calibrate(warm_up, np.arange(5000) % 3)  # loads scipy.optimize
     diag = {"covariance_type": "diag"}
     for dtype in (np.uint8, np.float32, np.float64):  # compiling takes memory of its own
         for width in (8, D):
@@ -227,7 +213,8 @@ def main() -> None:
 
             measure(scored, score)
             labels = zarr.create_array(folder / f"labels of {name}", data=y, chunks=y.shape)
-            measured_methods(name, fitted, X, labels, measure)
+            share = partial(fitted.score, X, labels)
+            measure(f"share of {name}", lambda m, share=share: share(max_memory=m))
     # All lifted rows would be 320 MB.
     mapped: dict[str, Any] = {"covariance_type": "tied", "feature_map": RandomFeatures(1000)}
     behind = GaussianDiscriminantAnalysis("tied", shrinkage=0.1, feature_map=RandomFeatures(1000))
@@ -235,8 +222,7 @@ def main() -> None:
     y = np.arange(80_000) % 3
     X = zarr.create_array(folder / "lifted", data=np.tile(warm_up, (16, 1)), chunks=(y.size, D))
     measure("rows behind a map", lambda m: accumulate(X, y, max_memory=m, **mapped))
-    scorer = behind._scorer("predict")
-    measure("scores behind a map", lambda m: scorer.score(X, max_memory=m))
+    measure("scores behind a map", lambda m: behind.predict(X, max_memory=m))
     gaps = np.where(warm_up < 60, np.nan, warm_up)
     pairs: dict[str, Any] = {"on_invalid": "pairwise"}
     for name, k in (("pairs of two classes", 2), ("pairs of many classes", 30)):
@@ -255,11 +241,9 @@ def main() -> None:
         measure(f"{n_rows} rows", lambda m, X=X, y=y: accumulate(X, y, max_memory=m))
     X, y = blocks_in(folder)
     accumulate(X[:5000], y[:5000], **diag)
-    # A thread holds a block, its encoded form, its copy in dask, and the previous block. Tasks that
-    # evaluate slow blocks may hold a whole part: parts are smaller than that.
+    # A thread holds a block, its encoded form, its copy in dask, and the previous block.
     allowed = threads.n_threads() * 4 * X.blocks[0].nbytes + SLACK
-    with dask.config.set({"streamgda.part-bytes": "4 MiB"}):
-        measured["dask blocks"] = allowed, peak_above(lambda: accumulate(X, y, **diag))
+    measured["dask blocks"] = allowed, peak_above(lambda: accumulate(X, y, **diag))
     print(json.dumps(measured))
 
 

@@ -135,7 +135,7 @@ class Answer:
         """Return the results of rows; errors number them from `first_row`."""
         if self.marginal:
             return self._with_gaps(X, first_row)
-        if self.rule is CHECK_SUMS:
+        if self.rule.checks_sums:
             return self._of(self.model, X, first_row, slice(None), X.shape[0])
         X = as_matrix(X, sparse=True)
         bad, n_rows = self.rule.rows(X), X.shape[0]
@@ -796,7 +796,7 @@ class MomentEstimator(Saved, BaseEstimator):
                 "estimator does not have; fill in the values that are missing, or pass "
                 "on_invalid='fill'"
             )
-        if marginal or rule is not CHECK_SUMS:
+        if marginal or not rule.checks_sums:
             value = np.zeros((), float if labels is None else labels.dtype)
             if rule.action == "fill" and labels is None:
                 value = as_numbers("fill", np.nan if fill is None else fill, "one number")

@@ -514,7 +514,7 @@ class ClassMoments(Moments):
         decay: float | None = None,
     ) -> Self:
         X, y = slab.X, slab.y
-        usual = rule is CHECK_SUMS and slab.weight is None and decay is None
+        usual = rule.checks_sums and slab.weight is None and decay is None
         if usual and type(X) is np.ndarray and type(y) is np.ndarray and self._add_at_once(X, y):
             return self
         rows = self._counted(slab, rule, self._classes)

@@ -247,6 +247,11 @@ class RowRule:
     unlabelled: np.ndarray | None = None
 
     @property
+    def checks_sums(self) -> bool:
+        """True if rows are not searched: a sum that is not finite is an error."""
+        return self.action == "raise" and self.nodata is None and self.unlabelled is None
+
+    @property
     def selects(self) -> bool:
         """True if rows may be left out, and those that count are copied."""
         return self.action == "skip" or self.may_be_unlabelled
@@ -392,7 +397,7 @@ class RowRule:
         return Counted(X[numbers], y[numbers].used(known), weights, numbers, n_skipped)
 
 
-CHECK_SUMS = RowRule()  # rows are not searched: a sum that is not finite is an error
+CHECK_SUMS = RowRule()
 
 
 def row_rule(

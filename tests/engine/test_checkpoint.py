@@ -361,7 +361,7 @@ def test_half_written_scores_of_something_else_are_refused(tmp_path, fitted):
     other = Rows(np.roll(X, 30, axis=0))
     for work, message in (
         (lambda: make("LDA").fit(X, Y).predict(X, out=out), "started with model: checksum"),
-        (lambda: fitted.score_samples(X, out=out), "method: predict; now it is log_density"),
+        (lambda: fitted.score_samples(X, out=out), "method: predict; now it is score_samples"),
         (lambda: fitted.predict(X[:200], out=out), r"X: shape \(300, 4\)"),
         (lambda: fitted.predict(other, out=out), "rows 0 to 29 have changed"),
     ):

@@ -362,11 +362,19 @@ def test_scores_are_lazy(method, names):
     meta = da.utils.meta_from_array(lazy)
     assert (type(meta), meta.dtype, meta.ndim) == (np.ndarray, expected.dtype, expected.ndim)
     assert not computed
-    np.testing.assert_array_equal(lazy.compute(), expected, strict=True)
+    assert_same(lazy.compute(), expected)
     assert sorted(computed) == sorted(CHUNKS["uneven"])
     computed.clear()
-    np.testing.assert_array_equal(lazy[:7].compute(), expected[:7], strict=True)
+    assert_same(lazy[:7].compute(), expected[:7])
     assert computed == [7]
+
+
+def assert_same(found, expected):
+    """Labels are equal; scores of rows in other blocks may differ in the last bits."""
+    if expected.dtype.kind == "f":
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12, strict=True)
+    else:
+        np.testing.assert_array_equal(found, expected, strict=True)
 
 
 OUT = {
@@ -391,7 +399,7 @@ def test_scores_are_resumed_to_the_same_values(scheduler, tmp_path, out):
     assert "keeps what was done, the first 192 rows" in refusal.value.__notes__[0]
     half = zarr.open_array(path)
     assert mark_of(half)["done"] == 192
-    np.testing.assert_array_equal(half[:192], expected[:192])
+    assert_same(half[:192], expected[:192])
     with pytest.raises(SourceError, match="half-written"):
         accumulate(half, y)
     with pytest.raises(CheckpointError, match="started with model"):
@@ -410,7 +418,7 @@ def test_scores_are_resumed_to_the_same_values(scheduler, tmp_path, out):
     if scheduler == "threads":
         blocks = blocks.map_blocks(touch, dtype=X.dtype, meta=np.empty((0, 4)))
     written = fitted.predict_proba(blocks, out=place if out == "a new array" else half)
-    np.testing.assert_array_equal(written[...], expected)
+    assert_same(written[...], expected)
     assert not touched or {*touched} == {0, *range(63, 100)}  # those compared, and the rest
     assert mark_of(zarr.open_array(path, mode="r"))["complete"]
 

@@ -108,7 +108,6 @@ def test_blocks_without_rows_and_blocks_of_masked_values():
         (np.array([1.0, 2.0, 3.0]), 255, 255),
         (np.array(["a", "b", "c"]), None, ""),
         (np.array(["a", "b", "c"]), "no data", "no data"),
-        (np.array([b"a", b"b", b"c"]), None, b""),
         (np.array(["2020", "2021", "2022"], "M8[Y]"), None, np.datetime64("NaT", "D")),
         (np.array(["2020", "2021", "2022"], "M8[Y]"), np.datetime64("1999"), np.datetime64("1999")),
     ],

@@ -317,5 +317,5 @@ def test_partitions_without_rows_hold_no_targets():
     frame = dask_frames.concat([frame.partitions[:1], frame[frame.a > 9], frame.partitions[1:]])
     found = Ridge().fit(frame[["a", "b"]], frame["c"])
     np.testing.assert_allclose(found.coef_, Ridge().fit(X[:, :2], X[:, 2]).coef_)
-    with pytest.raises(InvalidDataError, match=r"X.to_dask_array\(lengths=True\) of a frame"):
+    with pytest.raises(InvalidDataError, match=r"X.to_dask_array\(\).compute_chunk_sizes"):
         found.predict(frame[["a", "b"]], out={})
