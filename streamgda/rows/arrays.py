@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -139,6 +140,7 @@ class ArrayRows(RowSource):
         return cls(X, X.shape, X.dtype, name)
 
     def _slice(self, start: int, stop: int) -> Any:
+        _drop_pages(self.values)
         rows = self.values[start:stop]
         return rows if isinstance(rows, CodedLabels) else np.asarray(rows)
 
@@ -151,3 +153,15 @@ class ArrayRows(RowSource):
     def copied_bytes(self) -> float:
         """Bytes of the array, infinity if they are in a memory map."""
         return float(self.values.nbytes) if is_plain(self.values) else math.inf
+
+
+def _drop_pages(values: Any) -> None:
+    """Drop the pages of a memory map from this process; the operating system caches them.
+
+    Changes to a private map are in its pages only, and stay.
+    """
+    mode = ""
+    while isinstance(values, np.ndarray):
+        mode, values = getattr(values, "mode", mode), values.base
+    if isinstance(values, mmap.mmap) and mode != "c" and hasattr(mmap, "MADV_DONTNEED"):
+        values.madvise(mmap.MADV_DONTNEED)

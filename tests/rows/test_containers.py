@@ -21,7 +21,7 @@ from sklearn.linear_model import Ridge as SklearnRidge
 
 from streamgda import PCA, ClassMoments, GaussianNB, Ridge, accumulate, open_store
 from streamgda.errors import InvalidDataError
-from streamgda.rows.source import as_array
+from streamgda.rows.source import as_array, as_source
 
 pa = pytest.importorskip("pyarrow")
 dd = pytest.importorskip("dask.dataframe")
@@ -347,3 +347,16 @@ def test_rows_and_labels_of_different_kinds(kind: str, labels: str, tmp_path: Pa
         return
     same(accumulate(rows, y, covariance_type="diag", sample_weight=WEIGHTS), expected)
     assert GaussianNB().fit(rows, y).score(rows, y) == GaussianNB().fit(X, TEXTS).score(X, TEXTS)
+
+
+def test_pages_of_a_memory_map_are_dropped(tmp_path: Path) -> None:
+    """Those of a private map hold its changes."""
+    for mode in ("r", "c"):
+        np.save(tmp_path / "X.npy", X)
+        rows = np.load(tmp_path / "X.npy", mmap_mode=mode)
+        if mode == "c":
+            rows[5] = 7
+        source = as_source(rows)
+        expected = np.array(rows)
+        found = [source.read(start, start + 10) for start in range(0, N, 10)]
+        np.testing.assert_array_equal(np.vstack(found), expected)
