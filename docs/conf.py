@@ -77,7 +77,18 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": ["theme-version"],
 }
-ALONE = ("index", "start", "commands", "mathematics", "documents", "architecture")
+ALONE = (
+    "index",
+    "start",
+    "concepts",
+    "commands",
+    "mathematics",
+    "documents",
+    "differences",
+    "troubleshooting",
+    "platforms",
+    "architecture",
+)
 _BETWEEN = (("start-after", "start"), ("end-before", "end"))
 html_sidebars = {page: [] for page in ALONE}  # pages without others below them
 
