@@ -2,12 +2,12 @@ from . import datasets as datasets
 from . import errors as errors
 from . import plots as plots
 from .engine import accumulate as accumulate
-from .estimators.bayes import BernoulliNB as BernoulliNB
-from .estimators.bayes import GaussianNB as GaussianNB
-from .estimators.discriminants import GaussianDiscriminantAnalysis as GaussianDiscriminantAnalysis
-from .estimators.discriminants import LinearDiscriminantAnalysis as LinearDiscriminantAnalysis
-from .estimators.discriminants import QuadraticDiscriminantAnalysis as QuadraticDiscriminantAnalysis
+from .estimators.discriminant import GaussianDiscriminantAnalysis as GaussianDiscriminantAnalysis
+from .estimators.discriminant import LinearDiscriminantAnalysis as LinearDiscriminantAnalysis
+from .estimators.discriminant import QuadraticDiscriminantAnalysis as QuadraticDiscriminantAnalysis
 from .estimators.drift import DriftMonitor as DriftMonitor
+from .estimators.naive_bayes import BernoulliNB as BernoulliNB
+from .estimators.naive_bayes import GaussianNB as GaussianNB
 from .estimators.pca import PCA as PCA
 from .estimators.ridge import Ridge as Ridge
 from .estimators.ridge import RidgeClassifier as RidgeClassifier

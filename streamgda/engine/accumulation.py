@@ -12,7 +12,7 @@ from streamgda.engine.checkpoint import REMEDY, Journal, check_interval
 from streamgda.engine.plan import MomentsBudget
 from streamgda.engine.progress import Progress
 from streamgda.errors import CheckpointError, InvalidParameterError
-from streamgda.moments import ClassMoments, GroupedMoments, Moments, PairwiseMoments, ScaledRows
+from streamgda.moments import ClassMoments, GroupedMoments, Moments, PairwiseMoments
 from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.feature_maps import Lifting
 from streamgda.rows.counting import CHECK_SUMS, RowRule, Slab
@@ -34,8 +34,6 @@ class Accumulation:
     progress : bool or callable
     checkpoint : path, optional
     checkpoint_every : float
-    again : ScaledRows, optional
-        Scaled rows, of which a second pass takes the squared lengths.
     feature_names : tuple of str, optional
         Names of the features of the rows.
     grouped : bool
@@ -54,7 +52,6 @@ class Accumulation:
     progress: Progress = False
     checkpoint: Any = None
     checkpoint_every: float = 60.0
-    again: ScaledRows | None = None
     feature_names: tuple[str, ...] | None = None
     grouped: bool = False
     feature_map: Lifting | None = None
@@ -89,9 +86,6 @@ class Accumulation:
 
     def add(self, moments: Moments, slab: Slab) -> None:
         """Add rows to moments."""
-        if self.again is not None:
-            moments.update(*self.again.squares(slab, self.rule))
-            return
         if slab.y is None:
             slab = slab._replace(y=one_class(slab.X))
         if self.budget is not None:

@@ -22,7 +22,6 @@ of workers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, overload
 
@@ -34,7 +33,7 @@ from streamgda.engine.plan import plan_moments
 from streamgda.engine.progress import Progress, reporter
 from streamgda.engine.reading import on_dask, reading
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.moments import ClassMoments, GroupedMoments, Moments, PairwiseMoments, ScaledRows
+from streamgda.moments import ClassMoments, GroupedMoments, Moments, PairwiseMoments
 from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.feature_maps import Lifting
 from streamgda.rows import Rows, as_batches
@@ -218,38 +217,6 @@ def accumulate_into(
     if decay is not None:
         added *= decay
     return added
-
-
-def accumulate_again(
-    moments: ClassMoments, scalings: Sequence[str], rows: Rows, **options: Any
-) -> None:
-    """Read rows again to sum fourth powers of scaled rows, and keep these with the moments.
-
-    Parameters
-    ----------
-    moments : ClassMoments
-        Moments of the rows.
-    scalings : sequence of str
-        Names of the scalings; see `streamgda.moments.fourth`.
-    rows : Rows
-        The rows that the moments are of.
-    **options
-        Fields of `Accumulation`.
-
-    Raises
-    ------
-    InvalidDataError
-        If the rows changed since they were read before.
-    """
-    again = ScaledRows.of(moments, scalings)
-    asked = Accumulation("diag", rule=rows.rule, again=again, **options)
-    X = None if options else rows.at_once
-    if X is None:
-        squares: Any = _accumulated(asked, rows)
-    else:
-        squares = asked.empty()
-        asked.add(squares, Slab(X, rows.y, weight=rows.weight))
-    again.keep(squares, moments)
 
 
 def _accumulated(asked: Accumulation, rows: Rows) -> Moments:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.errors import MemoryBudgetError
-from streamgda.models.model import scratch_bytes
+from streamgda.models.scoring import scratch_bytes
 from streamgda.moments import GroupedMoments, Moments, group_labels
 from streamgda.moments.covariance_types import Structure
 from streamgda.rows import Rows

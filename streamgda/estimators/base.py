@@ -26,7 +26,7 @@ from streamgda.errors import (
     UnsupportedError,
     as_attribute_error,
 )
-from streamgda.models.covariances import NO_ROWS
+from streamgda.models.covariance import NO_ROWS
 from streamgda.moments import ClassMoments
 from streamgda.moments.feature_maps import Lifting, Transformer
 from streamgda.moments.lifted import lifted

@@ -22,7 +22,7 @@ from streamgda.errors import (
     UnsupportedError,
 )
 from streamgda.estimators.base import MomentEstimator, Reading, validated_rows
-from streamgda.models.covariances import (
+from streamgda.models.covariance import (
     NO_ROWS,
     Covariances,
     Regularisation,
@@ -32,8 +32,8 @@ from streamgda.models.covariances import (
     estimate,
     inverse_roots,
 )
-from streamgda.models.gaussians import Gaussians
-from streamgda.models.loo import leave_one_out
+from streamgda.models.gaussian import Gaussians
+from streamgda.models.leave_one_out import leave_one_out
 from streamgda.moments import ClassMoments
 from streamgda.moments.lifted import lifted
 from streamgda.rows import Rows
@@ -670,6 +670,12 @@ class GaussianClassifier(MomentClassifier):
         if without.size:
             message += ". To sample such classes, call partial_fit(X, y) in place of fit"
             raise SingularCovarianceError(message, self.classes_[without].tolist())
+        never = (model.priors > 0) & (self.class_count_ == 0)
+        if self.priors is not None and never.any():
+            raise InvalidParameterError(
+                f"priors above zero of classes without rows: {self.classes_[never].tolist()}. Give "
+                f"their priors as zero, or rows of theirs"
+            )
 
     @property
     def constant_features_(self) -> np.ndarray:

@@ -1,33 +1,204 @@
-"""Discriminant analysis with any covariance type, and quadratic discriminant analysis."""
+"""Discriminant analysis: with any covariance type, quadratic, and linear."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Unpack
 
 import numpy as np
 from scipy import linalg
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.errors import UnsupportedError
-from streamgda.estimators import export
-from streamgda.estimators.gaussian import GaussianClassifier
-from streamgda.estimators.moment_classifier import fitted
-from streamgda.estimators.row_estimator import GapScoring, takes
-from streamgda.models.covariance import Covariances, Regularisation
-from streamgda.models.discriminants import discriminant_directions
+from streamgda.errors import CollinearityWarning, InvalidDataError, UnsupportedError
+from streamgda.estimators.base import Reading, warn
+from streamgda.estimators.classifier import GaussianClassifier
+from streamgda.models.covariance import (
+    Covariances,
+    Regularisation,
+    Roots,
+    Summary,
+    check_priors,
+    estimate,
+    inverse_roots,
+    is_pooled,
+    pseudo_root,
+)
+from streamgda.models.gaussian import Gaussians
 from streamgda.moments import ClassMoments
-from streamgda.runtime import threads
-from streamgda.runtime.parameters import as_number
+from streamgda.runtime.parameters import as_integer, as_number, refuse
 
-_ADVICE = {
-    "svd": "Increase reg_param, or use solver='eigen' with shrinkage",
-    "eigen": "Increase shrinkage",
+_TYPES = ("full", "tied", "diag", "tied_diag", "spherical", "tied_spherical")
+_SIMPLER = {
+    "full": "'tied' or 'diag'",
+    "tied": "'tied_diag'",
+    "diag": "'tied_diag' or 'spherical'",
+    "tied_diag": "'tied_spherical'",
 }
 
 
-class GaussianDiscriminantAnalysis(GaussianClassifier):
+class DiscriminantAnalysis(GaussianClassifier):
+    """Base of the discriminant analyses: the attributes that all of them have."""
+
+    _least_classes = 2
+    _centred = True  # Linear discriminants are those of rows less the mean of the class means.
+
+    @property
+    def priors_(self) -> np.ndarray:
+        """Class priors, shape (n_classes,)."""
+        return self.model_.priors
+
+    @property
+    def means_(self) -> np.ndarray:
+        """Class means, shape (n_classes, n_features); NaN for a class without rows."""
+        check_is_fitted(self)
+        return self.moments_.means
+
+    @property
+    def shrinkage_(self) -> np.ndarray:
+        """Amount of shrinkage of each covariance.
+
+        Shape (n_classes,), or (1,) for a pooled one; with ``"auto"``, the amounts of the classes,
+        whose covariances are averaged.
+        """
+        return self._all_covariances().shrinkage
+
+    def _xbar(self) -> np.ndarray:
+        """Mean of the class means, weighted with the priors."""
+        return np.asarray(self.model_.priors @ np.nan_to_num(self.means_))
+
+    def decision_function(self, X: Any, **reading: Unpack[Reading]) -> Any:
+        """Return the discriminants of the classes, or the log-odds of the second of two.
+
+        Parameters
+        ----------
+        X, **reading : see `predict`
+            Rows.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, n_classes), or (n_rows,) for one or two; or as for `predict`
+            Discriminants.
+
+        Raises
+        ------
+        InvalidDataError, InvalidParameterError
+            As for `predict`.
+
+        Examples
+        --------
+        >>> from streamgda import LinearDiscriminantAnalysis
+        >>> lda = LinearDiscriminantAnalysis().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1])
+        >>> lda.decision_function([[2.0], [5.0], [7.0]]).round(3)
+        array([-12.5,   2.5,  12.5])
+        """
+        if self.model_.classes.size <= 2:
+            return self._map("decision_function", "log_odds", X, reading)
+        options = {"centred": self._centred}
+        return self._by_class("decision_function", "discriminants", X, reading, **options)
+
+    def _stored_covariances(self, needed: bool) -> Covariances:
+        """Return the covariances; raise AttributeError if they had to be asked for."""
+        check_is_fitted(self)
+        if needed and not self.store_covariance:
+            raise AttributeError(
+                f"{type(self).__name__} has covariance_ with store_covariance=True only"
+            )
+        return self._all_covariances()
+
+    def _coefficients(self) -> tuple[np.ndarray, np.ndarray]:
+        """Weights of all features, and intercepts at zero; of two classes, of the log-odds."""
+        model = self.model_
+        own, at_origin = model.linear_functions(model.zero(self._centred))
+        weights = np.zeros((model.classes.size, model.n_features))
+        intercepts = np.full(model.classes.size, -np.inf)
+        weights[np.ix_(model.alive, model.features)] = own
+        intercepts[model.alive] = at_origin - own @ model.origin
+        if model.classes.size == 2:
+            return weights[1:] - weights[:1], intercepts[1:] - intercepts[:1]
+        return weights, intercepts
+
+    def _quadratic_counterpart(self, **attributes: Any) -> tuple[Any, dict[str, Any]]:
+        """Return the QDA of scikit-learn.
+
+        Its rotations have a column for each feature that varies: what the features before do not
+        predict of it; the scaling is the variance of that. Principal axes would give the same
+        scores, but mix features of different scales, and so lose digits.
+        """
+        from sklearn import discriminant_analysis  # noqa: PLC0415
+        from sklearn.covariance import OAS  # noqa: PLC0415
+
+        model, rotations, scalings = self.model_, [], []
+        d, roots = model.features.size, dict(zip(model.alive, model.roots, strict=False))
+        for k in range(model.classes.size):
+            root = roots.get(k, np.eye(d))  # A class without rows has a prior of zero.
+            rotation = np.zeros((model.n_features, d))
+            rotation[model.features] = root.T / root.diagonal()
+            rotations.append(rotation)
+            scalings.append(root.diagonal() ** -2.0)
+        if self.shrinkage == "oas":  # which scikit-learn does not know by name
+            attributes |= {"shrinkage": None, "covariance_estimator": OAS()}
+        means = np.nan_to_num(self.means_)
+        found = {"priors_": model.priors, "means_": means, "rotations_": rotations}
+        return discriminant_analysis.QuadraticDiscriminantAnalysis(), {
+            **found,
+            "scalings_": scalings,
+            **attributes,
+        }
+
+    def _linear_counterpart(
+        self, scalings: np.ndarray | None, shares: Any, n_components: int, **attributes: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        """Return the LDA of scikit-learn."""
+        from sklearn import discriminant_analysis  # noqa: PLC0415
+
+        model, (weights, intercepts) = self.model_, self._coefficients()
+        if model.classes.size == 1:  # The score of a single class would be read as log-odds.
+            weights, intercepts = np.zeros_like(weights), np.zeros(1)
+        found = {
+            "priors_": model.priors,
+            "means_": self.means_,
+            "coef_": weights,
+            "intercept_": intercepts,
+            "xbar_": self._xbar(),
+            "_max_components": n_components,
+            "_n_features_out": n_components,
+        }
+        if scalings is not None:
+            found |= {"scalings_": scalings, "explained_variance_ratio_": shares[:n_components]}
+        return discriminant_analysis.LinearDiscriminantAnalysis(), {**found, **attributes}
+
+
+def independent_counterpart(estimator: Any, epsilon: float) -> tuple[Any, dict[str, Any]]:
+    """Return the GaussianNB of scikit-learn that predicts as a model of variances."""
+    from sklearn.naive_bayes import GaussianNB  # noqa: PLC0415
+
+    model, means = estimator.model_, np.nan_to_num(estimator.moments_.means)
+    # The log-density of a constant feature is zero at its mean with this variance.
+    variances = np.full(means.shape, 1 / (2 * np.pi))
+    variances[np.ix_(model.alive, model.features)] = 1 / model.roots
+    constant = np.setdiff1d(np.arange(model.n_features), model.features)
+    means[:, constant] = means[model.priors.argmax(), constant]
+    found = {"theta_": means, "var_": variances, "class_prior_": model.priors}
+    return GaussianNB(), {**found, "class_count_": estimator.class_count_, "epsilon_": epsilon}
+
+
+def _directions(model: Gaussians, tol: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return directions that separate the class means, and the variance between along each.
+
+    They are columns by falling variance, along which the covariance within classes is the unit
+    matrix; those of singular values of at most `tol` times the largest are dropped.
+    """
+    root, seen = model.roots[0], model.alive
+    gaps = (model.centres - model.priors @ model.centres)[seen]
+    white = np.sqrt(model.priors[seen])[:, None] * (gaps @ root.T)
+    _, singular, axes = linalg.svd(white, full_matrices=False)
+    rank = int(np.count_nonzero(singular > tol * singular.max(initial=0.0)))
+    scalings = np.zeros((model.n_features, rank))
+    scalings[model.features] = root.T @ axes[:rank].T
+    return scalings, singular**2
+
+
+class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
     r"""Gaussian discriminant analysis with any covariance type, from one pass over the rows.
 
     It predicts the class with the largest :math:`\ln \pi_k + \ln N(x; m_k, \Sigma_k)`: that is
@@ -43,12 +214,10 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
     shrinkage : float in [0, 1], {"auto", "oas"}, optional
         Amount :math:`a` of :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`. ``"auto"`` is
         scikit-learn's: each class is standardised, shrunk by Ledoit and Wolf's amount and scaled
-        back; for a pooled covariance, these are averaged, weighted with the priors. It needs a
-        cheap second pass over the rows, so that only `fit` can compute it. ``"oas"``
-        follows from one pass. It is that of `sklearn.covariance.oas` for the rows as they are, less
-        their class means: if units or scales of features differ, standardise the rows first, or set
-        `standardize`. The number of weighted rows in its formula is the effective one
-        :math:`(\sum w)^2 / \sum w^2`: only ratios of weights matter.
+        back; for a pooled covariance, these are averaged, weighted with the priors. It needs all
+        rows at once, so that only `fit` can compute it, of rows that fit in memory. ``"oas"``, that
+        of `sklearn.covariance.oas` for the rows less their class means, follows from one pass. The
+        number of weighted rows in its formula is the effective one :math:`(\sum w)^2 / \sum w^2`.
     pooling : float in [0, 1]
         Friedman's :math:`\lambda`, from a covariance for each class (0) to one for all (1).
     reg_param : float in [0, 1]
@@ -61,7 +230,7 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
         A covariance is singular if, scaled to unit variances, it has an eigenvalue of at most
         ``tol ** 2``.
     store_covariance : bool
-        Keep `covariance_` after its first use, instead of computing it each time.
+        Has no effect: `covariance_` is computed when it is used.
     temperature : float > 0
         Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
     feature_map : RandomFeatures, Standardize, transformer, or list; optional
@@ -91,8 +260,6 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
     array([0.08, 0.15, 0.22])
     """
 
-    _float32_of_float32 = False
-
     def __init__(
         self,
         covariance_type: str = "full",
@@ -120,115 +287,70 @@ class GaussianDiscriminantAnalysis(GaussianClassifier):
         self.temperature = temperature
         self.feature_map = feature_map
 
-    _least_classes = 2
+    def _shown_type(self) -> str:
+        if not isinstance(self.covariance_type, str) or self.covariance_type not in _TYPES:
+            raise refuse("covariance_type", self.covariance_type, f"one of {', '.join(_TYPES)}")
+        return self.covariance_type
 
     def _covariance_type(self) -> str:
-        return self.covariance_type
+        kind = self._shown_type()
+        return "full" if kind == "tied" and self._needs_all_rows() else kind
 
     def _regularisation(self) -> Regularisation:
         return Regularisation(
-            ddof=self.ddof,
-            pooling=self.pooling,
-            shrinkage=self.shrinkage,
-            reg_param=self.reg_param,
-            var_smoothing=self.var_smoothing,
-            tol=self.tol,
+            self.ddof, self.pooling, self.shrinkage, self.reg_param, self.var_smoothing
         )
 
-    @fitted
-    def priors_(self) -> np.ndarray:
-        """Class priors, shape (n_classes,)."""
-        return self.model_.priors
+    @property
+    def _advice(self) -> str:  # type: ignore[override]
+        simpler = _SIMPLER.get(self.covariance_type)
+        return GaussianClassifier._advice + (f", use covariance_type={simpler}" if simpler else "")
 
-    @fitted
-    def means_(self) -> np.ndarray:
-        """Class means, shape (n_classes, n_features); NaN for a class without rows."""
-        check_is_fitted(self)
-        return self._in_type(self._held.means)
+    def _weights(self, summary: Summary) -> np.ndarray | None:
+        averaged = self.covariance_type == "tied" and self._needs_all_rows()
+        return self._priors_of(summary) if averaged else None
 
-    @takes(GapScoring)
-    def decision_function(self, X: Any, **scoring: Unpack[GapScoring]) -> Any:
-        """Return the discriminants of the classes, or the log-odds of the second of two.
-
-        Parameters
-        ----------
-        X, out, features, nodata, on_invalid, fill, keys, max_memory, on_missing : see `predict`
-            Rows, the destination of the result, and how rows are read.
-
-        Returns
-        -------
-        ndarray, shape (n_rows, n_classes), or (n_rows,) for one or two; or as for `predict`
-            Discriminants.
-
-        Raises
-        ------
-        NotFittedError
-            If the estimator is not fitted.
-        InvalidDataError, InvalidParameterError
-            As for `predict`.
-
-        Examples
-        --------
-        >>> from streamgda import LinearDiscriminantAnalysis
-        >>> lda = LinearDiscriminantAnalysis().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1])
-        >>> lda.decision_function([[2.0], [4.5], [7.0]]).round(3)
-        array([-12.5,   0. ,  12.5])
-        """
-        return self._scored("decision_function", X, scoring)
-
-    @fitted
+    @property
     def covariance_(self) -> np.ndarray:
         """Regularised covariances of all features, in the shape of the covariance type.
 
-        (K, d, d), (d, d), (K, d), (d,), (K,) or (); with `standardize`, ``"spherical"`` has a
-        variance for each feature: (K, d) or (d,).
+        (K, d, d), (d, d), (K, d), (d,), (K,) or ().
         """
-        covariances = self._covariances
-        structure, values = covariances.structure, covariances.values
-        values = structure.shown(values)
-        return structure.ungroup(values)
+        values, kind = self._all_covariances().values, self.covariance_type
+        values = values[:, 0] if "spherical" in kind else values
+        return values[0] if is_pooled(kind) else values
 
-    @fitted
-    def shrinkage_(self) -> np.ndarray:
-        """Amount of shrinkage of each covariance, shape (n_classes,), or (1,) where tied.
-
-        With ``"auto"`` it is that of each class: a tied covariance is their average.
-        """
-        return self._amounts[0]
-
-    @fitted
+    @property
     def epsilon_(self) -> float:
-        """Value that `var_smoothing` adds to the variances, scaled ones with `standardize`."""
-        return self._amounts[1]
+        """Value that `var_smoothing` adds to the variances."""
+        return self._all_covariances().epsilon
 
-    def _counterpart(self) -> export.Counterpart:
-        settings, model = self._settings, self.model_
-        shrunk = settings.shrinkage is not None
-        match settings.covariance_type:
+    def _counterpart(self) -> tuple[Any, dict[str, Any]]:
+        shrunk, kept = self.shrinkage is not None, self.store_covariance
+        match self.covariance_type:
             case "full":
-                solver = "eigen" if shrunk else "svd"
-                found = export.quadratic(model, settings.shrinkage, solver=solver)
-                if settings.store_covariance:
-                    found.attributes["covariance_"] = list(self.covariance_)
-                return found
+                more: dict[str, Any] = {"solver": "eigen" if shrunk else "svd"}
+                more |= {"covariance_": list(self.covariance_)} if kept else {}
+                return self._quadratic_counterpart(**more)
             case "tied":
-                amount = export.amount(settings.shrinkage, self.shrinkage_)
+                amount = self.shrinkage
+                amount = float(self.shrinkage_[0]) if shrunk and amount != "auto" else amount
                 more = {"solver": "lsqr" if shrunk else "svd", "shrinkage": amount}
-                n_components = min(model.classes.size - 1, model.n_features)
-                directions = discriminant_directions(model, settings.tol)
-                found = export.linear(model, model.linear, directions, n_components, **more)
-                if shrunk or settings.store_covariance:
-                    found.attributes["covariance_"] = self.covariance_
-                return found
+                more |= {"covariance_": self.covariance_} if kept or shrunk else {}
+                model = self.model_
+                scalings, variances = _directions(model, self.tol)
+                n = min(model.classes.size - 1, model.n_features)
+                shares = variances / (variances.sum() or 1)
+                return self._linear_counterpart(scalings, shares, n, **more)
             case "diag":
-                return export.independent(model, self.class_count_, self.epsilon_)
+                return independent_counterpart(self, self.epsilon_)
         raise UnsupportedError(
-            f"scikit-learn has no estimator of covariance type {settings.covariance_type!r}; "
+            f"scikit-learn has no estimator of covariance type {self.covariance_type!r}; "
             f"'full', 'tied' and 'diag' are converted"
         )
 
 
-class QuadraticDiscriminantAnalysis(GaussianClassifier):
+class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
     r"""Quadratic discriminant analysis: a covariance matrix for each class.
 
     It corresponds to `sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis`, but needs only
@@ -240,13 +362,8 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier):
         Both find the same model from the same moments. ``"svd"`` takes a `reg_param`, and
         ``"eigen"`` shrinkage or a `covariance_estimator`, as in scikit-learn.
     shrinkage : float in [0, 1], {"auto", "oas"}, optional
-        Amount :math:`a` of :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`. ``"auto"`` is
-        scikit-learn's: each class is standardised, shrunk by Ledoit and Wolf's amount and scaled
-        back. It needs a cheap second pass over the rows, so that only `fit` can compute it.
-        ``"oas"`` follows from one pass. It is that of `sklearn.covariance.oas` for the rows as they
-        are, less their class means: if units or scales of features differ, standardise the rows
-        first. The number of weighted rows in its formula is the effective one :math:`(\sum w)^2 /
-        \sum w^2`: only ratios of weights matter.
+        Amount :math:`a` of :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`, or a rule for it;
+        see `GaussianDiscriminantAnalysis`.
     priors : array-like, shape (n_classes,), optional
         Priors of the sorted classes, used as they are; by default their shares of the rows.
     reg_param : float in [0, 1]
@@ -260,7 +377,7 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier):
     covariance_estimator : object, optional
         Estimates the covariance of the rows of each class in place of a shrinkage: an object with
         a method ``fit`` and then an attribute ``covariance_``, such as those of
-        `sklearn.covariance`. It needs the rows themselves: arrays in memory, in `fit`.
+        `sklearn.covariance`. It needs all rows at once, in `fit`, which keeps the covariances.
     temperature : float > 0
         Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
     feature_map : RandomFeatures, Standardize, transformer, or list; optional
@@ -293,7 +410,6 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier):
 
     _any_sum_of_priors = True
     _SOLVERS = "svd", "eigen"
-    _NOT_WITH_SVD = "covariance_estimator is not supported with solver='svd'"
 
     def __init__(
         self,
@@ -318,62 +434,38 @@ class QuadraticDiscriminantAnalysis(GaussianClassifier):
         self.temperature = temperature
         self.feature_map = feature_map
 
-    _least_classes = 2
-
     def _covariance_type(self) -> str:
         return "full"
 
     def _regularisation(self) -> Regularisation:
-        svd = self.solver == "svd"
-        reg_param = as_number("reg_param", self.reg_param, "a number between 0 and 1", 0, 1)
-        return Regularisation(
-            shrinkage=self.shrinkage,
-            reg_param=reg_param if svd else 0.0,
-            tol=self.tol,
-            advice=_ADVICE[self.solver],
-        )
-
-    def _estimate(
-        self, moments: ClassMoments, how: Regularisation, beside: Any = None, **options: Any
-    ) -> Covariances:
-        if beside is None:
-            return super()._estimate(moments, how, **options)
-        return replace(beside.each, values=beside.each.values.copy())
-
-    decision_function = GaussianDiscriminantAnalysis.decision_function
-    priors_ = GaussianDiscriminantAnalysis.priors_
-    means_ = GaussianDiscriminantAnalysis.means_
-    shrinkage_ = GaussianDiscriminantAnalysis.shrinkage_
-
-    @fitted
-    def covariance_(self) -> np.ndarray:
-        """Regularised class covariances, shape (n_classes, n_features, n_features)."""
-        self._needs_stored_covariance()
-        return self._in_type(self._covariances.values)
-
-    def _counterpart(self) -> export.Counterpart:
-        found = export.quadratic(self.model_, self._settings.shrinkage)
-        if self._settings.store_covariance:
-            found.attributes["covariance_"] = list(self._covariances.values)
-        return found
+        as_number("reg_param", self.reg_param, "a number between 0 and 1", 0, 1)
+        reg_param = self.reg_param if self.solver == "svd" else 0.0
+        return Regularisation(shrinkage=self.shrinkage, reg_param=reg_param)
 
     @property
-    def _axes(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Variances and principal axes of each class, by falling variance."""
-        return self._once("axes", self._compute_axes)
+    def _advice(self) -> str:  # type: ignore[override]
+        if self.solver == "svd":
+            return "Increase reg_param, or use solver='eigen' with shrinkage"
+        return "Increase shrinkage"
 
-    def _compute_axes(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        return threads.run_serial_blas(_principal_axes, ((c,) for c in self._covariances.values))
+    @property
+    def covariance_(self) -> np.ndarray:
+        """Regularised class covariances, shape (n_classes, n_features, n_features)."""
+        return self._stored_covariances(needed=True).values
 
-    @fitted
-    def rotations_(self) -> Sequence[np.ndarray]:
+    @property
+    def rotations_(self) -> list[np.ndarray]:
         """Principal axes of each class as columns by falling variance, (n_features, n_features)."""
-        return [self._in_type(vectors) for _, vectors in self._axes]
+        return [_principal_axes(each)[1] for each in self._all_covariances().values]
 
-    @fitted
-    def scalings_(self) -> Sequence[np.ndarray]:
+    @property
+    def scalings_(self) -> list[np.ndarray]:
         """Variances along the principal axes of each class, in falling order, (n_features,)."""
-        return [self._in_type(values) for values, _ in self._axes]
+        return [_principal_axes(each)[0] for each in self._all_covariances().values]
+
+    def _counterpart(self) -> tuple[Any, dict[str, Any]]:
+        more = {"covariance_": list(self.covariance_)} if self.store_covariance else {}
+        return self._quadratic_counterpart(**more)
 
 
 def _principal_axes(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -382,3 +474,308 @@ def _principal_axes(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return covariance.diagonal().copy(), covariance
     values, vectors = linalg.eigh(covariance)
     return values[::-1], vectors[:, ::-1]
+
+
+class LinearDiscriminantAnalysis(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, DiscriminantAnalysis
+):
+    r"""Linear discriminant analysis: one covariance matrix, pooled within classes.
+
+    It corresponds to `sklearn.discriminant_analysis.LinearDiscriminantAnalysis`, but needs only one
+    pass over the rows. The covariance is :math:`\sum_k \pi_k S_k / n_k`, which without `priors` is
+    :math:`\sum_k S_k / n` (document 002, eq. 10); with solver ``"svd"`` it is the latter for any
+    priors.
+
+    Parameters
+    ----------
+    solver : {"svd", "lsqr", "eigen"}
+        All solvers find the same model from the same moments, and score rows in the same way. They
+        differ as those of scikit-learn do:
+
+        - ``"svd"`` drops directions of the features that do not vary within the classes, such as
+          those of collinear features, and warns (see `tol`). It takes no shrinkage.
+        - ``"lsqr"`` takes shrinkage or a `covariance_estimator`. It has no `transform`. If the
+          covariance is singular, its Moore-Penrose inverse is used.
+        - ``"eigen"`` takes shrinkage or a `covariance_estimator` too. Rows are transformed without
+          subtracting a mean. A singular covariance is an error.
+
+    shrinkage : float in [0, 1], {"auto", "oas"}, optional
+        Amount :math:`a` of :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`, or a rule for it;
+        see `GaussianDiscriminantAnalysis`. With ``"auto"``, the covariances of the classes are
+        shrunk one by one, and averaged with the priors as weights.
+    priors : array-like, shape (n_classes,), optional
+        Priors of the sorted classes; by default their shares of the rows. If their sum is not one,
+        they are divided by it, with a warning. With the solvers ``"lsqr"`` and ``"eigen"`` they
+        also weight the covariances of the classes, which needs a matrix for each class rather than
+        one for all.
+    n_components : int, optional
+        Number of columns of `transform`, by default the most: min(n_classes - 1, n_features).
+    store_covariance : bool
+        Whether solver ``"svd"`` gives the estimator a `covariance_`; the other solvers always do.
+    tol : float
+        With solver ``"svd"``, directions are dropped along which, with the features scaled to unit
+        variances within classes, the variance is at most ``tol ** 2``, and discriminant directions
+        if their singular value is at most `tol` times the largest.
+    covariance_estimator : object, optional
+        Estimates the covariance of the rows of each class in place of a shrinkage: an object with
+        a method ``fit`` and then an attribute ``covariance_``, such as those of
+        `sklearn.covariance`. It needs all rows at once, in `fit`, which keeps the covariances.
+    temperature : float > 0
+        Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
+    feature_map : RandomFeatures, Standardize, transformer, or list; optional
+        Map that is applied to rows before the model; see `GaussianDiscriminantAnalysis`.
+
+    Attributes
+    ----------
+    classes_, class_count_, priors_, means_, coef_, intercept_
+    covariance_, shrinkage_
+    xbar_ : ndarray, shape (n_features,)
+        With solver ``"svd"``.
+    scalings_, explained_variance_ratio_
+        With the solvers ``"svd"`` and ``"eigen"``.
+    constant_features_, moments_, n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from streamgda import LinearDiscriminantAnalysis
+    >>> X, y = load_iris(return_X_y=True)
+    >>> lda = LinearDiscriminantAnalysis(n_components=1).fit(X, y)
+    >>> lda.score(X, y), lda.transform(X).shape
+    (0.98, (150, 1))
+
+    Shrinkage, and any covariance estimator, need another solver:
+
+    >>> from sklearn.covariance import OAS
+    >>> LinearDiscriminantAnalysis("lsqr", shrinkage=0.1).fit(X, y).score(X, y)
+    0.98
+    >>> LinearDiscriminantAnalysis("eigen", covariance_estimator=OAS()).fit(X, y).score(X, y)
+    0.98
+    """
+
+    _any_sum_of_priors = True
+    _least_classes = 1  # as in scikit-learn
+    _SOLVERS = "svd", "lsqr", "eigen"
+    _advice = "Set shrinkage above 0, or use solver='svd', which drops directions"
+
+    def __init__(
+        self,
+        solver: str = "svd",
+        shrinkage: float | str | None = None,
+        priors: Any = None,
+        n_components: int | None = None,
+        store_covariance: bool = False,
+        tol: float = 1e-4,
+        covariance_estimator: Any = None,
+        *,
+        temperature: float = 1.0,
+        feature_map: Any = None,
+    ) -> None:
+        self.solver = solver
+        self.shrinkage = shrinkage
+        self.priors = priors
+        self.n_components = n_components
+        self.store_covariance = store_covariance
+        self.tol = tol
+        self.covariance_estimator = covariance_estimator
+        self.temperature = temperature
+        self.feature_map = feature_map
+
+    # --- the model ----------------------------------------------------------------------------
+
+    def _shown_type(self) -> str:
+        return "tied"
+
+    def _covariance_type(self) -> str:
+        weighted = self.solver != "svd" or self.store_covariance
+        each = self._needs_all_rows() or (weighted and self.priors is not None)
+        return "full" if each else "tied"
+
+    def _regularisation(self) -> Regularisation:
+        return Regularisation(shrinkage=self.shrinkage)
+
+    def _priors_of(self, summary: Summary) -> np.ndarray:
+        priors = check_priors(self.priors, summary.classes, summary.count, normalised=False)
+        total = priors.sum()
+        return priors / total if abs(total - 1) > 1e-5 else priors
+
+    def _weights(self, summary: Summary) -> np.ndarray | None:
+        return None if self.solver == "svd" or self.priors is None else self._priors_of(summary)
+
+    def _make_model(self, moments: ClassMoments, found: Any) -> Gaussians:
+        count = moments.class_count
+        if count.dtype.kind == "i" and (count <= 1).all():
+            raise InvalidDataError(
+                f"The number of samples must be more than the number of classes; got one sample of "
+                f"each of {(count > 0).sum()} classes. Give more rows"
+            )
+        model = super()._make_model(moments, found)
+        if self.priors is not None and abs(np.sum(self.priors) - 1) > 1e-5:
+            warn("The priors do not sum to 1. Renormalizing")
+        self._check_components(model)
+        return model
+
+    def _of_covariances(
+        self,
+        summary: Summary,
+        features: np.ndarray,
+        priors: np.ndarray,
+        covariances: Covariances,
+    ) -> Gaussians:
+        if self.solver == "eigen":
+            return super()._of_covariances(summary, features, priors, covariances)
+        S, divisors = covariances.values, covariances.divisors
+        tol = self.tol if self.solver == "svd" else 0.0
+        roots = inverse_roots(S, tol)
+        if roots.ranks[0] < features.size:
+            root, logs = pseudo_root(S[0], tol, scaled=self.solver == "svd")
+            roots = Roots(root[None], np.array([logs]), np.array([len(root)]))
+            dropped = features.size - len(root)
+            self._warn_once(
+                CollinearityWarning,
+                dropped,
+                f"{dropped} of {features.size} directions of the features do not vary within the "
+                f"classes, as features are collinear or there are few rows, and are dropped",
+            )
+        return Gaussians.of(summary, features, priors, roots, divisors)
+
+    def _check_removable(self) -> None:
+        super()._check_removable()
+        if self.solver != "svd" and self.priors is not None:
+            raise UnsupportedError(
+                f"leave-one-out has no formula for solver={self.solver!r} with priors, which "
+                f"weight the covariances of the classes; use solver='svd'"
+            )
+        if self.model_.rank < self.model_.features.size:
+            raise UnsupportedError(
+                "leave-one-out has no formula for directions that are dropped; leave out features "
+                "that depend on others, or use a shrinkage"
+            )
+
+    # --- fitted attributes --------------------------------------------------------------------
+
+    def _needs_solver(self, name: str, *solvers: str) -> None:
+        """Raise AttributeError unless the estimator has one of the solvers."""
+        check_is_fitted(self)
+        if self.solver not in solvers:
+            raise AttributeError(
+                f"{type(self).__name__} has {name} with solver={' or '.join(map(repr, solvers))} "
+                f"only; it has {self.solver!r}"
+            )
+
+    @property
+    def covariance_(self) -> np.ndarray:
+        """Regularised pooled covariance, shape (n_features, n_features)."""
+        found = self._stored_covariances(needed=self.solver == "svd")
+        if self.solver == "svd" and self.priors is not None:  # As scikit-learn weights it.
+            summary = Summary.of(self._moments_of_kind())
+            how, weights = self._regularisation(), self._priors_of(summary)
+            found = estimate(summary, "tied", how, priors=weights)
+        return found.values[0]
+
+    @property
+    def xbar_(self) -> np.ndarray:
+        """Mean of the class means, weighted with the priors, shape (n_features,)."""
+        self._needs_solver("xbar_", "svd")
+        return self._xbar()
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """Weights of the features, (n_classes, n_features), or (1, n_features) for two classes."""
+        return self._coefficients()[0]
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """Offsets of the weighted features, shape (n_classes,), or (1,) for two classes."""
+        return self._coefficients()[1]
+
+    @property
+    def scalings_(self) -> np.ndarray:
+        r"""Discriminant directions, columns by falling between-class variance.
+
+        The shape is (n_features, rank). Along them the within-class covariance is the unit matrix.
+        """
+        self._needs_solver("scalings_", "svd", "eigen")
+        return _directions(self.model_, self.tol)[0]
+
+    @property
+    def explained_variance_ratio_(self) -> np.ndarray:
+        """Share of the between-class variance along each direction, shape (n_components,)."""
+        self._needs_solver("explained_variance_ratio_", "svd", "eigen")
+        variances = _directions(self.model_, self.tol)[1]
+        return (variances / (variances.sum() or 1))[: self._max_components]
+
+    @property
+    def _centred(self) -> bool:  # type: ignore[override]
+        return self.solver == "svd"
+
+    def _check_components(self, model: Gaussians) -> int:
+        """Return the number of components, which subclasses of scikit-learn's class read."""
+        most = min(model.classes.size - 1, model.n_features)
+        if self.n_components is None:
+            return most
+        limit = f"min(n_features, n_classes - 1) = {most}"
+        expected = f"an integer >= 1; n_components cannot be larger than {limit}"
+        return as_integer("n_components", self.n_components, expected, 1, most)
+
+    @property
+    def _max_components(self) -> int:
+        return self._check_components(self.model_)
+
+    @property
+    def _n_features_out(self) -> int:
+        if self.solver == "lsqr":
+            return self._max_components
+        return min(self._max_components, _directions(self.model_, self.tol)[0].shape[1])
+
+    def _counterpart(self) -> tuple[Any, dict[str, Any]]:
+        amount: Any = self.shrinkage
+        if amount is not None and amount != "auto":
+            amount = float(self.shrinkage_[0])
+        more: dict[str, Any] = {"shrinkage": amount}
+        if self.solver != "svd" or self.store_covariance:
+            more["covariance_"] = self.covariance_
+        if self.solver == "lsqr":
+            return self._linear_counterpart(None, None, self._max_components, **more)
+        scalings, shares = self.scalings_, self.explained_variance_ratio_
+        return self._linear_counterpart(scalings, shares, self._max_components, **more)
+
+    def transform(self, X: Any, **reading: Unpack[Reading]) -> Any:
+        """Project rows on the directions that separate the classes best.
+
+        Parameters
+        ----------
+        X, **reading : see `predict`
+            Rows.
+
+        Returns
+        -------
+        ndarray, shape (n_rows, min(n_components, rank)); or as for `predict`
+            Projected rows; with solver ``"svd"``, less `xbar_`.
+
+        Raises
+        ------
+        UnsupportedError
+            With solver ``"lsqr"``, which finds no directions.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import LinearDiscriminantAnalysis
+        >>> X, y = load_iris(return_X_y=True)
+        >>> LinearDiscriminantAnalysis(n_components=1).fit(X, y).transform(X[:3]).round(2)
+        array([[8.14],
+               [7.2 ],
+               [7.57]])
+        """
+        model = self.model_
+        if self.solver == "lsqr":
+            raise UnsupportedError(
+                "transform not implemented for 'lsqr' solver (use 'svd' or 'eigen')."
+            )
+        directions = _directions(model, self.tol)[0][model.features, : self._max_components]
+        offsets = model.zero(self._centred) @ directions
+        options = {"directions": directions, "offsets": offsets}
+        return self._map(
+            "transform", "transform", X, reading, columns=directions.shape[1], **options
+        )

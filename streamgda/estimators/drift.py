@@ -11,7 +11,7 @@ from streamgda import engine
 from streamgda.engine.reading import in_process
 from streamgda.errors import InvalidDataError
 from streamgda.estimators.base import Reading
-from streamgda.models.covariances import Summary
+from streamgda.models.covariance import Summary
 from streamgda.models.drift import DriftReport, compare
 from streamgda.moments import ClassMoments
 from streamgda.rows import Rows

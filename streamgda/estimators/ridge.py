@@ -31,7 +31,7 @@ from streamgda.estimators.base import (
 )
 from streamgda.estimators.classifier import MomentClassifier
 from streamgda.estimators.selection import compared
-from streamgda.models.covariances import NO_ROWS
+from streamgda.models.covariance import NO_ROWS
 from streamgda.models.ridge import Columns, RidgeModel
 from streamgda.moments import ClassMoments, GroupedMoments
 from streamgda.moments.feature_maps import Lifting

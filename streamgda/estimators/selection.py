@@ -7,7 +7,8 @@ from contextlib import AbstractContextManager
 from typing import Any, Self, Unpack
 
 import numpy as np
-from sklearn.base import ClassifierMixin
+from scipy.special import log_softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import FitFailedWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
@@ -21,19 +22,17 @@ from streamgda.errors import (
     SingularCovarianceError,
     StreamGDAError,
 )
-from streamgda.estimators import discriminants
+from streamgda.estimators.base import Reading, names_in, warn
 from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
-from streamgda.estimators.moment_classifier import NO_ROWS
-from streamgda.estimators.row_estimator import (
-    Reading,
-    RowEstimator,
-    names_in,
-    takes,
-    warn,
+from streamgda.models.calibration import (
+    N_SUMS,
+    SHARPNESS,
+    best_temperature,
+    likelihood_at,
+    likelihoods,
 )
-from streamgda.models.calibration import N_SUMS, SHARPNESS, best_temperature, likelihood_at
-from streamgda.models.gaussian import GaussianModel, joint_log_likelihood
-from streamgda.models.model import check_classes
+from streamgda.models.covariance import NO_ROWS, Summary
+from streamgda.models.gaussian import Gaussians
 from streamgda.moments import ClassMoments, GroupedMoments
 from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.feature_maps import Lifting
@@ -46,7 +45,7 @@ from streamgda.rows.source import RowSource, placing
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes
 from streamgda.runtime.parameters import as_flag, as_integer, refuse, shown
-from streamgda.storage.saved import State, arrays_within, restore
+from streamgda.storage.saved import Saved, State, arrays_within, restore
 
 LIKELIHOOD, ACCURACY, LOG_LOSS = "joint_log_likelihood", "accuracy", "neg_log_loss"
 SCORINGS = (ACCURACY, LOG_LOSS, LIKELIHOOD)
@@ -76,7 +75,7 @@ GRID: tuple[dict[str, list[Any]], ...] = (
 )
 
 
-class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
+class GaussianDiscriminantCV(ClassifierMixin, Saved, BaseEstimator):
     """Choose the parameters of `GaussianDiscriminantAnalysis` by cross-validation.
 
     It corresponds to `sklearn.model_selection.GridSearchCV`, but one pass over the rows yields the
@@ -206,7 +205,6 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
         self.calibrate = calibrate
         self.refit = refit
 
-    @takes(Reading)
     def fit(
         self,
         X: Any,
@@ -224,8 +222,9 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
             Rows, labels and weights.
         groups : array-like, shape (n_rows,), optional
             Groups of the rows, for a splitter that uses them, such as `GroupKFold`.
-        features, unlabelled, nodata, on_invalid : see `GaussianDiscriminantAnalysis.fit`
-            How rows are read, and which of them count, both in training and in test sets.
+        **reading
+            How rows are read, and which of them count, both in training and in test sets; see
+            `GaussianDiscriminantAnalysis.fit`.
 
         Returns
         -------
@@ -254,17 +253,21 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
         """
         candidates = self._candidates()
         template = GaussianDiscriminantAnalysis()
-        given = self._read("fit", X, y, sample_weight, reading)
+        given = template._read(X, y, sample_weight, reading, reset=True)
         if isinstance(given.X, RowSource):
             groups = given.X.laid_out(groups, "groups")
-        rows = in_process(template._validated(given, reset=True))
+        rows = in_process(given)
         rows, held = decoded_once(rows, allowed_bytes(self.max_memory))
         folds = as_folds(self.cv, self.random_state, groups, rows.X, rows.y)
         scores = _Scores(self, candidates, folds.beside(rows), folds, held)
         total = scores.accumulate()
         if total.n_features is None:
             raise InvalidDataError(NO_ROWS)
-        check_classes(total.classes, total.class_count, least=2)
+        if np.count_nonzero(total.class_count) < 2:
+            raise InvalidDataError(
+                "The number of classes has to be greater than one; got 1 class with rows. Give "
+                "rows of at least one other class"
+            )
         total._name_features(names_in(template))
         scores.score()
         return self._choose(scores, total, template)
@@ -305,9 +308,11 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
                         f"GaussianDiscriminantAnalysis are {', '.join(known)}; choose among them"
                     )
                 candidate = GaussianDiscriminantAnalysis(**params)
-                candidate._kept()
-                candidate._check_supported()
-                candidate._check_one_pass()
+                candidate._check_parameters()
+                if needed := candidate._needs_all_rows():
+                    raise InvalidParameterError(
+                        f"{needed} needs all rows at once; expected 'oas' or a number"
+                    )
         except InvalidParameterError:
             raise
         except (TypeError, ValueError) as error:
@@ -359,7 +364,7 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
             params = results["params"][best]
             if self.calibrate:
                 params = params | {"temperature": float(results["temperature"][best])}
-            chosen = discriminants.GaussianDiscriminantAnalysis.from_moments(total, **params)
+            chosen = GaussianDiscriminantAnalysis.from_moments(total, **params)
             learnt["best_estimator_"] = chosen
         if hasattr(template, "feature_names_in_"):
             learnt["feature_names_in_"] = template.feature_names_in_
@@ -519,6 +524,11 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
         """
         return self._best.score(X, y, sample_weight, **reading)
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     @property
     def _best(self) -> Any:
         if hasattr(self, "cv_results_") and not hasattr(self, "best_estimator_"):
@@ -536,7 +546,7 @@ class GaussianDiscriminantCV(ClassifierMixin, RowEstimator):
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
         """Return the best estimator of a search that an earlier version saved."""
         best = attributes["best_estimator"], arrays_within(arrays, "best_estimator")
-        return restore(discriminants.GaussianDiscriminantAnalysis, *best)
+        return restore(GaussianDiscriminantAnalysis, *best)
 
 
 class _Scores:
@@ -564,8 +574,8 @@ class _Scores:
     ) -> None:
         self.search, self.candidates = search, candidates
         self.rows, self.folds = rows, folds
-        kept = [GaussianDiscriminantAnalysis(**params)._kept() for params in candidates]
-        matrix = any(structure_of(each["covariance_type"]).matrix for each in kept)
+        kinds = {GaussianDiscriminantAnalysis(**params)._covariance_type() for params in candidates}
+        matrix = bool(kinds & {"full", "tied"})
         self.lifting, self.n_features = Lifting.of(search.feature_map), int(rows.X.shape[1])
         self.lifted_bytes = 0
         if self.lifting is not None:
@@ -644,7 +654,7 @@ class _Scores:
             left -= needed
         yield range(first, len(self.candidates))
 
-    def _models_of(self, numbers: Sequence[int]) -> Iterator[tuple[int, dict[int, GaussianModel]]]:
+    def _models_of(self, numbers: Sequence[int]) -> Iterator[tuple[int, dict[int, Gaussians]]]:
         """Yield each split and the models of candidates, whose likelihoods are then known."""
         last, kept = self.folds.n_folds, self.kept.covariance_type
         never = ClassMoments(kept, feature_map=self.lifting)
@@ -655,25 +665,28 @@ class _Scores:
             held_out, models = self.parts[s], {}
             train = others * 1.0 if others.exact else others  # centred once, not for each candidate
             for c in numbers:
-                candidate = GaussianDiscriminantAnalysis(**self.candidates[c])
+                given = {**self.candidates[c], "feature_map": self.search.feature_map}
+                candidate = GaussianDiscriminantAnalysis(**given)
+                candidate.moments_, candidate._reported = train, True
                 try:
-                    model = candidate._make_model(train)  # of lifted rows, once for all
+                    model = candidate._compute_model()[0]  # of mapped rows, once for all
+                    candidate._check_fit(model)
                 except (InvalidDataError, InvalidParameterError, SingularCovarianceError) as error:
                     self.failures[c] = error
                     continue
-                total, weight = joint_log_likelihood(model, held_out)
+                total, weight = model.joint_log_likelihood(Summary.of(held_out))
                 self.scores[LIKELIHOOD][c, s] = total / weight if weight else np.nan
                 models[c] = model
             if models:
                 yield s, models
 
-    def _score_rows(self, models: dict[int, dict[int, GaussianModel]], sums: np.ndarray) -> None:
+    def _score_rows(self, models: dict[int, dict[int, Gaussians]], sums: np.ndarray) -> None:
         """Add the scores of the rows held out of each split by its models, from one pass.
 
         Every block of rows is scored by all models while it is in the cache.
         """
         every = [model for split in models.values() for model in split.values()]
-        held = sum(2 * model.roots.nbytes + 2 * model.means.nbytes for model in every)
+        held = sum(model.nbytes for model in every)
         step = _BLOCK_ELEMENTS // (self.classes.size + self.n_features)
         step = max(step, _FEWEST_ROWS * (1 if self.lifting else self.folds.n_folds))
         with self._read(self.held + held, "scoring") as slabs:
@@ -696,7 +709,7 @@ class _Scores:
 
     def _scores_of(
         self,
-        models: dict[int, dict[int, GaussianModel]],
+        models: dict[int, dict[int, Gaussians]],
         shape: tuple[int, ...],
         X: np.ndarray,
         codes: np.ndarray,
@@ -709,7 +722,7 @@ class _Scores:
         for s, split in models.items():
             some = next(iter(split.values()))
             truths = find(self.classes, some.classes)
-            truths[np.isnan(some.means[truths, 0])] = -1  # classes without rows to learn from
+            truths[~np.isin(truths, some.alive)] = -1  # classes without rows to learn from
             truths = np.append(truths, -1)[codes]
             held = (folds == s) & (codes >= 0)
             sums[3, [*split], s] = weights[held & (truths < 0)].sum()
@@ -721,7 +734,7 @@ class _Scores:
             for c, model in split.items():
                 temperature = self.candidates[c].get("temperature", 1.0)
                 own = None if tempered is None else tempered[c, s]
-                found = model.held_out(held_out, truth, w, temperature, own)
+                found = _held_out(model, held_out, truth, w, temperature, own)
                 sums[:3, c, s] = *found, w.sum()
         return sums, tempered
 
@@ -733,6 +746,27 @@ class _Scores:
         for name, table in {"score": self.scores[self.search.scoring], **self.scores}.items():
             results |= compared(name, table)
         return results
+
+
+def _held_out(
+    model: Gaussians,
+    X: np.ndarray,
+    truth: np.ndarray,
+    weights: np.ndarray,
+    temperature: float,
+    tempered: np.ndarray | None,
+) -> tuple[float, float]:
+    """Return the weight of rows whose class is predicted, and the log-likelihood of the classes.
+
+    The logarithms are clipped as `sklearn.metrics.log_loss` clips them: a single impossible row
+    leaves them finite. `tempered` is added to, see `streamgda.models.calibration.likelihoods`.
+    """
+    scores = model._relative(model._rows(X, 0))
+    if tempered is not None:
+        tempered += likelihoods(scores.copy(), truth, weights)
+    logs = log_softmax(scores / temperature, axis=0)[truth, np.arange(truth.size)]
+    np.maximum(logs, np.log(np.finfo(np.float64).eps), out=logs)
+    return float(weights @ (scores.argmax(axis=0) == truth)), float(weights @ logs)
 
 
 def compared(name: str, table: np.ndarray) -> dict[str, Any]:

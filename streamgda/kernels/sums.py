@@ -4,8 +4,6 @@ The same source sums floating point (about float64 centres) and exact integers (
 Counts, means and scatters are merged by the formula of Chan, Golub and LeVeque.
 """
 
-import numpy as np
-
 from streamgda.kernels import inline_kernel, kernel
 
 WORD = 8  # bytes
@@ -77,32 +75,3 @@ def copy_symmetric(triangles, features, out):
                     row = triangles[g, row_start(features[i]) :]
                     for j in range(j_block, min(j_block + _BLOCK, i + 1)):
                         out[g, i, j] = out[g, j, i] = row[features[j]]
-
-
-@kernel
-def remove_directions(root, images):
-    """Replace a lower triangle W by a root of ``W' (I - S S') W``.
-
-    `images` holds S, whose columns are orthonormal, shape (d, k), and is overwritten. Rows are
-    rotated with one that starts as zero and takes up a direction; for each direction, a row of the
-    triangle becomes zero.
-    """
-    d, k = images.shape
-    for c in range(k):
-        taken, overlap, length = np.zeros(d), np.zeros(k), 0.0
-        for i in range(d):
-            if images[i, c] == 0.0:
-                continue
-            whole = np.hypot(length, images[i, c])
-            cosine, sine, length = length / whole, images[i, c] / whole, whole
-            row, image = root[i], images[i]
-            for j in range(i + 1):
-                taken[j], row[j] = (
-                    cosine * taken[j] + sine * row[j],
-                    cosine * row[j] - sine * taken[j],
-                )
-            for j in range(c, k):
-                overlap[j], image[j] = (
-                    cosine * overlap[j] + sine * image[j],
-                    cosine * image[j] - sine * overlap[j],
-                )

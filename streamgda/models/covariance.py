@@ -1,39 +1,24 @@
-"""Regularised covariances estimated from moments, and the factors that scoring needs."""
+"""Covariances of classes from their moments: pooling, shrinkage, smoothing, and inverses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import chain
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from scipy import linalg
 
-from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
-from streamgda.models.model import check_priors
-from streamgda.models.shrinkage import (
-    AUTO,
-    RULES,
-    check_rule,
-    scaling_of,
-    shrinkage_of,
-)
+from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.moments import ClassMoments, held_sums
-from streamgda.moments.covariance_types import Structure, structure_of
-from streamgda.moments.sums import (
-    Sums,
-    class_variance,
-    constant_features,
-    pooled_variance,
-    total_variance,
-)
 from streamgda.runtime import lapack, threads
-from streamgda.runtime.parameters import as_flag, as_number, refuse
+from streamgda.runtime.parameters import as_number, as_numbers, refuse
 
-_SHRINKAGE = "a number between 0 and 1, or one of " + ", ".join(RULES)
-_ASYMMETRY = 1e-6  # of covariances that are given, relative to standard deviations
-_PART = 1 << 18  # values of the covariances that are treated at a time
+_MATRICES = ("full", "tied")
+
+
+def is_pooled(covariance_type: str) -> bool:
+    """Return True if all classes share one covariance."""
+    return covariance_type.startswith("tied")
 
 
 @dataclass(frozen=True)
@@ -46,312 +31,206 @@ class Regularisation:
         Subtracted from the count of each class.
     pooling : float in [0, 1]
         Friedman's :math:`\lambda`: :math:`((1-\lambda) S_k + \lambda S_w) / ((1-\lambda) n_k +
-        \lambda n)` (Regularized discriminant analysis, JASA 1989).
-    shrinkage : float in [0, 1], {"auto", "oas"} or None
-        :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`; a name stands for a rule that
-        computes the amount from the data, see `shrinkage_of`. ``"auto"`` shrinks the covariance
-        of each class, with its features scaled to unit variance; a pooled covariance is then the
-        average of these, weighted with the priors.
+        \lambda n)`, with scatters S (Regularized discriminant analysis, JASA 1989).
+    shrinkage : float in [0, 1], "auto", "oas" or None
+        Amount a of :math:`(1-a) \Sigma + a\,\mathrm{tr}(\Sigma)/d\,I`, or a rule for it. With
+        ``"auto"``, the features of each class are scaled to unit variance meanwhile.
     reg_param : float in [0, 1]
-        :math:`(1-r) \Sigma + r I`.
+        Amount r of :math:`(1-r) \Sigma + r I`.
     var_smoothing : float >= 0
-        Fraction of the largest variance of a feature over all rows that is added to every
-        variance.
-    tol : float >= 0
-        A covariance is singular if, scaled to unit variances, it has an eigenvalue of at most
-        ``tol ** 2`` (scikit-learn's LDA compares ``tol`` with singular values).
-    standardize : bool
-        Regularise the covariances of features that are scaled by their pooled standard deviations
-        (see `pooled_variance`), and scale the result back.
-    singular : {"refuse", "scaled", "features"}
-        Treatment of a singular pooled covariance: an error, or the directions without variance
-        are dropped; see `streamgda.moments.roots.invert`.
-    advice : str
-        Remedies that the error for a singular covariance names; by default all parameters here.
-    largest_variance : float, optional
-        The variance that `var_smoothing` is a fraction of; by default that of the moments.
+        Fraction of the largest variance of a feature over all rows, added to every variance.
     """
 
-    ddof: int = 0
+    ddof: float = 0
     pooling: float = 0.0
     shrinkage: float | str | None = None
     reg_param: float = 0.0
     var_smoothing: float = 0.0
-    tol: float = 1e-4
-    standardize: bool = False
-    singular: str = "refuse"
-    advice: str = ""
-    largest_variance: float | None = None
 
-    def __post_init__(self) -> None:
+    def check(self, covariance_type: str) -> Self:
+        """Raise `InvalidParameterError` for values out of range; return these parameters."""
         for name in ("pooling", "reg_param"):
             as_number(name, getattr(self, name), "a number between 0 and 1", 0, 1)
-        if self.shrinkage is not None and not self.shrinkage_rule:
-            as_number("shrinkage", self.shrinkage, _SHRINKAGE, 0, 1)
-        for name in ("var_smoothing", "tol", "ddof"):
+        for name in ("var_smoothing", "ddof"):
             as_number(name, getattr(self, name), "a number >= 0", 0)
-        as_flag("standardize", self.standardize)
-
-    @property
-    def shrinkage_rule(self) -> str | None:
-        """Rule that computes the amount of shrinkage from the data; None if it is a number."""
-        known = isinstance(self.shrinkage, str) and self.shrinkage in RULES
-        return str(self.shrinkage) if known else None
-
-    def needs(self, covariance_type: str) -> dict[str, Any]:
-        """Return the parameters of the `ClassMoments` that such covariances are estimated from.
-
-        Raises
-        ------
-        InvalidParameterError
-            If the shrinkage does not apply to such covariances.
-        """
-        structure, rule = structure_of(covariance_type), self.shrinkage_rule
-        if rule:
-            check_rule(rule, structure, self.pooling)
-        return {"covariance_type": "full" if rule == AUTO else covariance_type}
-
-    @property
-    def scalings(self) -> tuple[str, ...]:
-        """Scalings of the rows that a second pass reads; see `streamgda.moments.fourth`."""
-        rule = self.shrinkage_rule
-        scaling = scaling_of(rule) if rule else None
-        return (scaling,) if scaling else ()
+        rule = self.shrinkage
+        if not isinstance(rule, str):
+            expected = "a number between 0 and 1, 'auto' or 'oas'"
+            as_number("shrinkage", 0 if rule is None else rule, expected, 0, 1)
+        elif rule not in ("auto", "oas"):
+            raise refuse("shrinkage", rule, "a number between 0 and 1, 'auto' or 'oas'")
+        elif covariance_type not in _MATRICES:
+            raise InvalidParameterError(
+                f"shrinkage={rule!r} is computed from covariances between features, which "
+                f"covariance_type={covariance_type!r} does not have; use 'full' or 'tied', or a "
+                f"number"
+            )
+        elif self.pooling and covariance_type == "full":
+            raise InvalidParameterError(
+                f"shrinkage={rule!r} is that of a class's own covariance, and "
+                f"pooling={self.pooling} mixes it with the others'; use one of them, or a number "
+                f"for shrinkage"
+            )
+        return self
 
 
-class Precision(NamedTuple):
-    """Precision of estimated means and covariances, which the distances of rows depend on.
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """Moments as arrays, with means that are exact at any distance from zero.
 
     Attributes
     ----------
-    rows : ndarray, shape (n_classes,)
-        Rows of each class, or their effective number.
-    degrees : ndarray, shape (groups,)
-        Degrees of freedom of each covariance. Those of a mean of covariances are Satterthwaite's;
-        what is added to regularise counts as known, and what it is shrunk towards as estimated.
-    bias : ndarray, shape (groups,)
-        The covariance divided by one without bias.
+    classes, count : ndarray, shape (n_classes,)
+    rows : ndarray of float64, shape (n_classes,)
+        Effective numbers of rows, the counts where nothing is weighted.
+    origin : ndarray, shape (n_features,)
+    offsets : ndarray, shape (n_classes, n_features)
+        Means less the origin; zero for classes without rows.
+    scatter : ndarray
+        Shape (groups, n_features, n_features), or (groups, n_features) without covariances.
+    variances : ndarray, shape (n_features,)
+        Variances over all rows; zero for features with one value.
     """
 
-    rows: np.ndarray
-    degrees: np.ndarray
-    bias: np.ndarray
-
-    def of_classes(self, structure: Structure) -> tuple[np.ndarray, np.ndarray]:
-        """Return degrees of freedom, and the factors that make squared distances unbiased.
-
-        With such a factor, the squared distance of a fresh row is Hotelling's :math:`T^2`.
-        """
-        degrees, bias = self.degrees, self.bias
-        if not structure.per_class:
-            groups = structure.groups(self.rows.size)
-            degrees, bias = degrees[groups], bias[groups]
-        return degrees, bias * (self.rows / (self.rows + 1))
-
-
-@dataclass(frozen=True)
-class Covariances:
-    """Regularised covariances of the features that vary.
-
-    Attributes
-    ----------
-    structure : Structure
-    classes : ndarray, shape (n_classes,)
-    count : ndarray, shape (n_classes,)
-    features : ndarray of int, shape (d,)
-        Numbers of the features that are not constant over all rows.
-    values : ndarray of float64, shape (groups, d, d), or (groups, d) of variances
-        NaN for classes without rows.
-    epsilon : float
-        Amount that ``var_smoothing`` added to the variances, those of scaled features if they
-        were standardised.
-    shrinkage : ndarray, shape (groups,), or (n_classes,) if class covariances are averaged
-        The amount of shrinkage of each covariance.
-    means_low : ndarray, shape (n_classes, n_features)
-        Rounding errors of the class means; see `Sums`.
-    precision : callable or None
-        Computes the `Precision`, as predictions need none; None if nothing is known of the
-        estimator.
-    """
-
-    structure: Structure
     classes: np.ndarray
     count: np.ndarray
-    features: np.ndarray
+    rows: np.ndarray
+    origin: np.ndarray
+    offsets: np.ndarray
+    scatter: np.ndarray
+    variances: np.ndarray
+
+    @classmethod
+    def of(cls, moments: ClassMoments) -> Self:
+        """Return the summary of moments; raise `InvalidDataError` if they hold no rows."""
+        if moments.n_features is None:
+            raise InvalidDataError(NO_ROWS)
+        sums = held_sums(moments).centred()
+        count, seen = sums.count.astype(float), sums.count > 0
+        if not seen.any():
+            raise InvalidDataError(NO_ROWS)
+        origin = sums.mean[seen.argmax()]
+        offsets = np.where(seen[:, None], (sums.mean - origin) + sums.mean_low, 0.0)
+        scatter = sums.structure.whole(sums.packed)
+        within = scatter if scatter.ndim == 2 else np.einsum("gii->gi", scatter)
+        gaps = offsets[seen] - count[seen] @ offsets[seen] / count.sum()
+        gaps[:, (offsets[seen] == offsets[seen][0]).all(axis=0)] = 0.0
+        variances = (within.sum(axis=0) + count[seen] @ gaps**2) / count.sum()
+        rows = count if sums.squares is None else sums.effective_count(lambda each: each)
+        return cls(moments.classes, count, np.asarray(rows), origin, offsets, scatter, variances)
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Mean of all rows less the origin."""
+        return np.asarray(self.count @ self.offsets / self.count.sum())
+
+
+NO_ROWS = "every sample_weight is zero, or every row is unlabelled or invalid: no row is left"
+
+
+class Covariances(NamedTuple):
+    """Regularised covariances.
+
+    Attributes
+    ----------
+    values : ndarray
+        Shape (groups, d, d), or (groups, d) of variances; NaN for groups without rows.
+    divisors : ndarray, shape (groups,)
+        Numbers by which scatters were divided, on the way to these at most.
+    shrinkage : ndarray, shape (groups,), or (n_classes,) if class covariances are averaged
+    epsilon : float
+        Amount that `var_smoothing` added.
+    """
+
     values: np.ndarray
-    epsilon: float
+    divisors: np.ndarray
     shrinkage: np.ndarray
-    means_low: np.ndarray
-    precision: Callable[[], Precision] | None = None
+    epsilon: float
 
 
 def estimate(
-    moments: ClassMoments,
+    summary: Summary,
     covariance_type: str,
     how: Regularisation,
+    features: Any = None,
     *,
-    priors: Any = None,
-    drop_constant: bool = True,
+    amounts: np.ndarray | None = None,
+    priors: np.ndarray | None = None,
 ) -> Covariances:
-    """Estimate covariances from moments.
+    """Estimate regularised covariances from moments.
 
     Parameters
     ----------
-    moments : ClassMoments
-        Moments that determine `covariance_type`.
+    summary : Summary
+        Of moments that hold what `covariance_type` needs: a matrix for each class is enough for
+        all, and is needed for a pooled covariance with `amounts` or `priors`.
     covariance_type : str
-        Covariance type to estimate.
     how : Regularisation
-    priors : array-like, shape (n_classes,), optional
-        Weights of class covariances that are averaged; by default the classes' shares of the rows.
-    drop_constant : bool
-        Leave out the features that are constant over all rows.
+    features : ndarray of int, optional
+        Features of the result, by default all.
+    amounts : ndarray, shape (n_classes,), optional
+        Amounts that ``shrinkage="auto"`` found for the classes.
+    priors : ndarray, shape (n_classes,), optional
+        Weights of the classes' covariances in a pooled one, by default their shares of the rows.
 
     Returns
     -------
     Covariances
-
-    Raises
-    ------
-    MergeError
-        If the moments do not determine the covariance type.
-    InvalidDataError
-        If all features are constant.
-    InvalidParameterError
-        If the shrinkage does not apply to such covariances.
     """
-    structure = structure_of(covariance_type)
-    how.needs(covariance_type)
-    if how.shrinkage == AUTO and not structure.per_class:
-        return _averaged(moments, structure, how, priors, drop_constant)
-    held = moments
-    if moments.covariance_type != covariance_type:
-        moments = moments.reduce(covariance_type)
-    kept = held_sums(moments)
-    n_groups = len(kept.packed)
-    mixed = how.pooling > 0 and n_groups > 1
-    kept = kept.centred() if mixed else kept
-    sums = kept.without_products()
-    varying = np.flatnonzero(~constant_features(sums))
-    features = varying if drop_constant else np.arange(sums.n_features)
-    if not features.size:
-        raise InvalidDataError(
-            f"all {sums.n_features} features are constant over all rows, {sums.count.sum():g} "
-            f"sample(s); they do not distinguish the classes"
-        )
-    unit, epsilon = _unit(sums, how)
-    target = class_variance(sums) if how.shrinkage == AUTO else unit[None]
-    amounts = _amounts(held, structure, how, target)
-    shrinks = structure.one_variance or np.count_nonzero(amounts) > 0
-    unit = unit.take(features)
-    if shrinks:
-        target = target[:, features]
-    weights = _weights(sums, how, mixed)
-    n_averaged = structure.n_averaged(varying.size, sums.n_features)
-    values = np.empty((n_groups, *structure.shape(features.size)))
-    if mixed:
-        pooled = np.empty_like(values[:1])
-        whole = kept.packed.sum(axis=0, keepdims=True)
-        structure.select_varying(whole, features, pooled)
-
-    def fill(some: slice) -> None:
-        covariances = values[some]
-        kept.select_scatter(some, features, covariances)
-        if mixed:
-            covariances *= 1 - how.pooling
-            covariances += how.pooling * pooled
-        covariances /= _each(weights[some], covariances)
-        if shrinks:
-            towards = target if len(target) == 1 else target[some]
-            _shrink(covariances, structure, amounts[some], towards, n_averaged)
-        _regularise(covariances, structure, how, epsilon, unit)
-
-    threads.run(fill, _parts(values))
-    rows = structure.group_sums(sums.count)
-    if np.count_nonzero(rows) < rows.size:
-        values[rows == 0] = np.nan
-    added = (how.reg_param + epsilon) * unit if how.reg_param or epsilon else None
-    own = partial(_own_share, added, structure.diagonal(values).copy())
-    rows = sums.effective_count(lambda each: each)
-    part = how.pooling if mixed else 0.0
-    noise = _noise(structure, how, amounts, features.size, n_groups // len(target))
-    precision = partial(_precision, structure, rows, sums.count.copy(), part, weights, own, noise)
-    found = features, values, epsilon, amounts, sums.mean_low, precision
-    return Covariances(structure, moments.classes, sums.count, *found)
-
-
-def _noise(
-    structure: Structure, how: Regularisation, amounts: np.ndarray, d: int, n_common: int
-) -> np.ndarray | float:
-    r"""Return what shrinking leaves of the variances of estimates of d features.
-
-    Variances are shrunk towards the mean of d of them, or in scaled features towards those of
-    `n_common` groups, which are estimated from the same rows. Rows have a mean squared distance of
-    :math:`\mathrm{E}\, \mathrm{tr}\, S^{-1}`, to which d variances add 2 / nu, and a matrix of
-    Wishart's distribution (d + 1) / nu.
-    """
-    if structure.one_variance:
-        return 1.0
-    kept = (1 - amounts) ** 2
-    scaled = how.standardize or how.shrinkage == AUTO
-    others = (n_common if scaled else d) * ((d + 1) / 2 if structure.matrix else 1)
-    return np.asarray(kept + (1 - kept) / others)
-
-
-def _precision(
-    structure: Structure,
-    rows: np.ndarray,
-    count: np.ndarray,
-    part: float,
-    weights: np.ndarray,
-    own: Callable[[], np.ndarray],
-    noise: np.ndarray | float,
-) -> Precision:
-    """Return the precision of scatters that were divided by weights, pooled in `part`, and shrunk.
-
-    `own` returns the share of the covariances to which nothing was added, `noise` is what
-    shrinking leaves of their variances.
-    """
-    degrees = np.maximum(rows - 1, 0.0)
-    expected = structure.group_sums(count * (degrees / np.maximum(rows, 1)))
-    degrees = structure.group_sums(degrees)
-    if part:
-        whole = degrees.sum()
-        squares = (1 - part**2) * degrees + part**2 * whole
-        degrees = ((1 - part) * degrees + part * whole) ** 2 / np.where(squares > 0, squares, 1.0)
-        expected = (1 - part) * expected + part * expected.sum()
-    return _with_known(Precision(rows, degrees / noise, expected / weights), own())
-
-
-def _with_known(precision: Precision, own: np.ndarray) -> Precision:
-    """Return the precision of covariances of which a share `own` is kept, beside what is known."""
-    known = np.full(own.size, np.inf)
-    degrees = np.divide(precision.degrees, own * own, out=known, where=own > 0)
-    return Precision(precision.rows, degrees, 1 - own * (1 - precision.bias))
-
-
-def _own_share(added: np.ndarray | None, variances: np.ndarray) -> np.ndarray:
-    """Return the share of regularised covariances that was not added."""
-    if added is None:
-        return np.ones(len(variances))
-    shares = np.minimum(added / np.where(variances > 0, variances, np.inf), 1)
-    own: np.ndarray = 1 - shares.sum(axis=1) / shares.shape[1]
-    return own
-
-
-def _weights(sums: Sums, how: Regularisation, mixed: bool) -> np.ndarray:
-    """Return the divisors of the groups' scatters, infinite for groups without rows."""
-    weights = sums.structure.group_weights(sums.count, how.ddof)
-    if mixed:
+    n, S = summary.count, summary.scatter
+    matrix, pooled = covariance_type in _MATRICES, is_pooled(covariance_type)
+    n_features = S.shape[-1]
+    features = np.arange(n_features) if features is None else features
+    if S.ndim == 3 and not matrix:
+        S = np.einsum("gii->gi", S)[:, features]
+    elif features.size == n_features:
+        S = S.copy()
+    else:
+        S = S[np.ix_(np.arange(len(S)), *[features] * (S.ndim - 1))]
+    weights = np.where(n > 0, n - how.ddof, 0.0)
+    groups, rows = n, summary.rows
+    averaged = pooled and len(S) == n.size and (amounts is not None or priors is not None)
+    if pooled and not averaged:
+        S = S.sum(axis=0, keepdims=True) if len(S) > 1 else S
+        rows = groups.sum(keepdims=True) ** 2 / (n**2 / np.maximum(rows, 1e-300)).sum()
+        weights, groups = weights.sum(keepdims=True), n.sum(keepdims=True)
+    elif how.pooling and not pooled:
+        whole = S.sum(axis=0)
+        S *= 1 - how.pooling
+        S += how.pooling * whole
         weights = (1 - how.pooling) * weights + how.pooling * weights.sum()
-    weights[weights <= 0] = np.inf
-    return weights
-
-
-def _parts(values: np.ndarray) -> list[tuple[slice]]:
-    """Return the covariances that a thread treats at a time: several small ones, or a large one."""
-    step = max(1, _PART // values[0].size)
-    return [(slice(start, start + step),) for start in range(0, len(values), step)]
+    S /= _each(np.where(weights > 0, weights, np.inf), S)
+    S[groups == 0] = np.nan
+    one_variance = "spherical" in covariance_type
+    shrunk = amounts if amounts is not None else _amounts(S, rows, n_features, how.shrinkage)
+    variances = np.einsum("gii->gi", S) if matrix else S
+    d = np.count_nonzero(summary.variances[features]) if one_variance else n_features
+    if amounts is not None:  # of features that are scaled to unit variance
+        share = np.count_nonzero(variances, axis=1, keepdims=True) / d
+        sphere = share * np.where(variances == 0, 1.0, variances)
+    elif one_variance or shrunk.any():
+        sphere = np.repeat(variances.sum(axis=1, keepdims=True) / d, features.size, axis=1)
+    if one_variance:
+        S[...] = sphere
+    elif shrunk.any():
+        S *= _each(1 - shrunk, S)
+        variances += shrunk[:, None] * sphere
+    if averaged:
+        p = n / n.sum() if priors is None else priors / priors.sum()
+        seen = p > 0
+        S = np.tensordot(p[seen], S[seen], axes=1)[None]
+        variances = np.einsum("gii->gi", S) if matrix else S
+        weights = weights.sum(keepdims=True)
+    # Of the covariance itself, of which so much is kept, what is added makes distances smaller.
+    kept = (1 - how.reg_param) * (1 - (shrunk if shrunk.size == weights.size else shrunk.min()))
+    with np.errstate(divide="ignore"):
+        divisors = weights / kept
+    epsilon = float(how.var_smoothing * summary.variances.max())
+    if how.reg_param:
+        S *= 1 - how.reg_param
+        variances += how.reg_param
+    variances += epsilon
+    return Covariances(S, divisors, shrunk, epsilon)
 
 
 def _each(numbers: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -359,311 +238,199 @@ def _each(numbers: np.ndarray, values: np.ndarray) -> np.ndarray:
     return numbers.reshape(-1, *[1] * (values.ndim - 1))
 
 
-def _unit(sums: Sums, how: Regularisation) -> tuple[np.ndarray, float]:
-    """Return the variance of each feature that counts as one, and what smoothing adds, in units.
+def _amounts(S: np.ndarray, rows: np.ndarray, d: int, shrinkage: Any) -> np.ndarray:
+    """Return the amount of shrinkage of each covariance.
 
-    With these variances in place of the matrix I of the formulas, features that are standardised
-    do not have to be scaled, nor the result scaled back.
+    ``"oas"`` is that of Chen, Wiesel, Eldar and Hero (IEEE TSP 2010, eq. 23, less its 2/d), as in
+    `sklearn.covariance.oas`, with effective numbers of rows.
     """
-    unit = pooled_variance(sums) if how.standardize else np.ones(sums.n_features)
-    if not how.var_smoothing:
-        return unit, 0.0
-    largest = how.largest_variance
-    if largest is None:
-        largest = (total_variance(sums) / unit).max()
-    return unit, float(how.var_smoothing * largest)
+    if shrinkage != "oas":
+        return np.full(len(S), 0.0 if shrinkage is None else float(shrinkage))
+    squares, trace = np.einsum("gij,gij->g", S, S), np.einsum("gii->g", S) ** 2
+    spread = (rows + 1) * (squares - trace / d)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.where(spread > 0, np.minimum(1.0, (squares + trace) / spread), 1.0)
+    return np.where(np.isnan(squares), 0.0, found)
 
 
-def _amounts(
-    moments: ClassMoments, structure: Structure, how: Regularisation, target: np.ndarray
-) -> np.ndarray:
-    """Return the amount of shrinkage of each covariance."""
-    rule = how.shrinkage_rule
-    if rule is None:
-        return np.full(structure.n_groups(moments._classes.size), float(how.shrinkage or 0))
-    unit = target if how.standardize or rule == AUTO else None
-    return shrinkage_of(moments, rule, structure, unit, next(iter(how.scalings), None))
+def auto_amount(rows: np.ndarray, weights: np.ndarray) -> float:
+    """Return Ledoit and Wolf's amount of shrinkage for rows, scaled to unit variance.
 
-
-def _shrink(
-    covariances: np.ndarray,
-    structure: Structure,
-    amounts: np.ndarray,
-    target: np.ndarray,
-    n_averaged: int,
-) -> None:
-    """Shrink covariances in place, each by its amount, towards multiples of variances `target`.
-
-    In units of these, the multiples are the means of `n_averaged` variances.
+    It is that of `sklearn.covariance.ledoit_wolf_shrinkage` (Journal of Multivariate Analysis 88,
+    2004, lemma 3.2 to 3.5), with the effective number of rows.
     """
-    variances = structure.diagonal(covariances)
-    sphere = (variances / target).sum(axis=1, keepdims=True) / n_averaged * target
-    structure.constrain(covariances, sphere)
-    if amounts.any():
-        covariances *= _each(1 - amounts, covariances)
-        variances += amounts[:, None] * sphere
+    shares = weights / weights.sum()
+    t = rows - rows[0]  # Features that are constant have no rounding errors.
+    t -= shares @ t
+    scales = np.sqrt(shares @ t**2)
+    t /= np.where(scales > 0, scales, 1.0)
+    S, fourth = (t.T * shares) @ t, shares @ (t**2).sum(axis=1) ** 2
+    squares = np.vdot(S, S)
+    spread = squares - S.trace() ** 2 / len(S)
+    noise = (fourth - squares) * (shares @ shares)
+    return float(np.clip(noise / spread, 0, 1)) if spread > 0 else 0.0
 
 
-def _regularise(
-    covariances: np.ndarray,
-    structure: Structure,
-    how: Regularisation,
-    epsilon: float,
-    unit: np.ndarray,
-) -> None:
-    """Regularise covariances in place after they were shrunk."""
-    variances = structure.diagonal(covariances)
-    if how.reg_param:
-        covariances *= 1 - how.reg_param
-        variances += how.reg_param * unit
-    if epsilon:
-        variances += epsilon * unit
+# --- inverses ---------------------------------------------------------------------------------
 
 
-def _averaged(
-    moments: ClassMoments,
-    structure: Structure,
-    how: Regularisation,
-    priors: Any,
-    drop_constant: bool,
-) -> Covariances:
-    """Return the average of class covariances that are shrunk one by one, for a pooled one."""
-    alone = replace(how, pooling=0.0, reg_param=0.0, var_smoothing=0.0)
-    each = estimate(moments, moments.covariance_type, alone, drop_constant=drop_constant)
-    pooled = average(each, check_priors(priors, moments.classes, moments.class_count))
-    unit, epsilon = _unit(held_sums(moments).centred(), how)
-    unit = unit[each.features]
-    _regularise(pooled.values, structure, how, epsilon, unit)
-    added = (how.reg_param + epsilon) * unit
-    own = _own_share(added, structure.diagonal(pooled.values))
-    found = pooled.precision
-    precision = None if found is None else lambda: _with_known(found(), own)
-    return replace(pooled, epsilon=epsilon, precision=precision)
+class Roots(NamedTuple):
+    """Roots of inverse covariances.
 
-
-def estimate_total(moments: ClassMoments, covariance_type: str, how: Regularisation) -> Covariances:
-    """Estimate one covariance of all rows about their common mean, regularised as of one class.
-
-    Parameters
+    Attributes
     ----------
-    moments : ClassMoments
-        Moments that determine `covariance_type`.
-    covariance_type : str
-        Determines the kind of the covariance.
-    how : Regularisation
-        Where a rule for the shrinkage needs sums of rows that were scaled class by class, the
-        amount is the mean of those of the classes' covariances, weighted with their rows. With
-        ``"auto"``, features are scaled to unit variance over all rows.
-
-    Returns
-    -------
-    Covariances
-    """
-    together = moments.relabel(dict.fromkeys(moments.classes, moments.classes[0]))
-    if not how.scalings:
-        return estimate(together, covariance_type, how)
-    auto, sums = how.shrinkage == AUTO, held_sums(moments).centred()
-    structure = structure_of("full" if auto else covariance_type)
-    target = class_variance(sums) if auto else _unit(sums, how)[0][None]
-    amounts = _amounts(moments, structure, how, target)
-    amount = float(np.average(amounts, weights=structure.group_sums(sums.count)))
-    alone = replace(how, shrinkage=amount, standardize=True, reg_param=0.0, var_smoothing=0.0)
-    total = estimate(together, covariance_type, alone)
-    unit, epsilon = _unit(held_sums(together).centred(), how)
-    _regularise(total.values, total.structure, how, epsilon, unit[total.features])
-    return replace(total, epsilon=epsilon)
-
-
-def given_covariances(
-    structure: Structure, classes: np.ndarray, means: np.ndarray, values: np.ndarray
-) -> Covariances:
-    """Return covariances of all features from published numbers.
-
-    Parameters
-    ----------
-    structure : Structure
-    classes : ndarray, shape (n_classes,)
-    means : ndarray, shape (n_classes, n_features)
-        NaN for a class without rows.
     values : ndarray
-        Covariances in the shape that users see.
+        W of shape (groups, r, d), lower triangular where no direction was dropped, with W'W the
+        inverse; or one over the variances, shape (groups, d).
+    log_determinants : ndarray, shape (groups,)
+    ranks : ndarray of int, shape (groups,)
+        Ranks of the covariances, d where they have an inverse.
+    """
+
+    values: np.ndarray
+    log_determinants: np.ndarray
+    ranks: np.ndarray
+
+
+def inverse_roots(S: np.ndarray, tol: float, *, overwrite: bool = False) -> Roots:
+    """Return the roots of inverses; those of singular covariances have no meaning.
+
+    Parameters
+    ----------
+    S : ndarray, shape (groups, d, d) or (groups, d)
+    tol : float
+        A covariance is singular if, scaled to unit variances, it has an eigenvalue of at most
+        ``tol**2``, or of no more than rounding errors.
+    overwrite : bool
+        The roots replace the covariances.
+    """
+    d, roots = S.shape[-1], S if overwrite else S.copy()
+    if S.ndim == 2:
+        good = S >= _LEAST_VARIANCE
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            logs = np.log(S).sum(axis=1)
+            np.divide(1, S, out=roots)
+        return Roots(roots, logs, np.count_nonzero(good, axis=1))
+    logs, ranks = np.zeros(len(S)), np.full(len(S), d)
+
+    def invert(g: int) -> None:
+        roots[g], logs[g], ranks[g] = _inverse_root(S[g], tol)
+
+    if len(S) == 1:
+        threads.call_blas(d, invert, 0)
+    else:
+        threads.run_serial_blas(invert, ((g,) for g in range(len(S))))
+    return Roots(roots, logs, ranks)
+
+
+_LEAST_VARIANCE = np.finfo(np.float64).tiny
+
+
+def _scales(S: np.ndarray) -> np.ndarray:
+    """Return standard deviations, one where a variance is zero or has lost its digits."""
+    variances = S.diagonal()
+    return np.sqrt(np.where(variances >= _LEAST_VARIANCE, variances, 1.0))
+
+
+def _limit(tol: float, d: int) -> float:
+    """Return the largest eigenvalue of a correlation matrix that counts as zero."""
+    return max(tol**2, d * float(np.finfo(float).eps))
+
+
+def _inverse_root(S: np.ndarray, tol: float) -> tuple[np.ndarray, float, int]:
+    """Return the inverse of the Cholesky factor, the log-determinant and the rank."""
+    d, scales = len(S), _scales(S)
+    limit, root = _limit(tol, d), np.ascontiguousarray(S / scales[:, None])
+    root /= scales
+    if not np.isfinite(root).all():
+        return root, np.nan, 0
+    positive = lapack.cholesky(root)
+    if positive:
+        lapack.invert_lower(root)
+        root *= np.tri(d)
+    # The square of the 2-norm of the inverse is at most the sum of its squares; eigenvalues are
+    # only computed where that leaves a doubt.
+    if not (positive and np.vdot(root, root) * limit < 1):
+        correlation = S / scales[:, None] / scales
+        rank = int(np.count_nonzero(linalg.eigvalsh(correlation) > limit))
+        if not positive or rank < d:
+            return root, np.nan, min(rank, d - 1)
+    logs = 2 * np.log(scales).sum() - 2 * np.log(root.diagonal()).sum()
+    root /= scales
+    return root, float(logs), d
+
+
+def pseudo_root(S: np.ndarray, tol: float, scaled: bool) -> tuple[np.ndarray, float]:
+    """Return W, shape (rank, d), with W'W a pseudo-inverse, and its log-determinant.
+
+    Parameters
+    ----------
+    S : ndarray, shape (d, d)
+    tol : float
+        See `inverse_roots`.
+    scaled : bool
+        Drop directions of features that are scaled to unit variance, as scikit-learn's solver
+        ``"svd"``; otherwise of the features as they are, which is the Moore-Penrose inverse.
+    """
+    scales = _scales(S) if scaled else np.ones(len(S))
+    values, axes = linalg.eigh(S / scales[:, None] / scales)
+    kept = values > _limit(tol, len(S)) * (1.0 if scaled else max(values[-1], 0.0))
+    axes = axes[:, kept]
+    root = (axes / np.sqrt(values[kept])).T / scales
+    root[:, S.diagonal() == 0] = 0.0  # Their means may be far apart.
+    with np.errstate(divide="ignore"):
+        return root, float(-2 * np.log(linalg.svdvals(root)).sum())
+
+
+def describe_singular(
+    classes: np.ndarray, ranks: np.ndarray, d: int, count: np.ndarray, advice: str
+) -> str:
+    """Return the message for class covariances that are singular, of these classes and ranks."""
+    named = [
+        f"class {label!s} (rank {rank} of {d}, {n:g} {'row' if n == 1 else 'rows'})"
+        for label, rank, n in zip(classes[:10], ranks, count, strict=False)
+    ]
+    more = f" and {classes.size - 10} more" if classes.size > 10 else ""
+    alone = f"; y has only 1 sample in class {classes[count == 1][0]!s}" if 1 in count else ""
+    return f"singular: {', '.join(named)}{more}{alone}. {advice}"
+
+
+def check_priors(
+    priors: Any,
+    classes: np.ndarray,
+    count: np.ndarray,
+    name: str = "priors",
+    *,
+    normalised: bool = True,
+) -> np.ndarray:
+    """Return the priors of the classes, by default their shares of the rows.
 
     Raises
     ------
     InvalidParameterError
-        For other shapes, numbers that are not finite, and matrices that are not symmetric or have
-        negative variances.
+        For priors of another number of classes, negative ones, and a sum that is not one if they
+        are to be normalised, or else not positive and finite.
     """
-    k = classes.size
-    if means.shape[:1] != (k,) or means.ndim != 2 or not means.size:
+    if priors is None:
+        return np.asarray(count / count.sum())
+    values = as_numbers(name, priors, "one number for each class")
+    if values.shape != classes.shape:
         raise InvalidParameterError(
-            f"means have shape {means.shape}; expected one row for each of the {k} classes"
+            f"{name} has shape {values.shape}; expected one for each of the {classes.size} classes "
+            f"{classes.tolist()[:20]}. Number of priors must match number of classes"
         )
-    d = means.shape[1]
-    shape = structure.n_groups(k), *structure.shape(d)
-    shown = structure.ungroup(np.empty(shape))
-    if values.shape == structure.ungroup(structure.shown(np.empty(shape))).shape != shown.shape:
-        values = np.repeat(values[..., None], d, axis=-1)
-    if values.shape != shown.shape:
+    if not (values >= 0).all():
         raise InvalidParameterError(
-            f"covariances have shape {values.shape}; expected {shown.shape} for {k} classes, {d} "
-            f"features and covariance_type={structure.name!r}"
+            f"{name} must be non-negative; got {values.tolist()}. Priors must be non-negative and "
+            f"sum to one"
         )
-    values = values.reshape(shape).copy()
-    count = (~np.isnan(means).all(axis=1)).astype(np.int64)
-    with_rows = values[structure.group_sums(count) > 0]
-    if not np.isfinite(means[count > 0]).all() or not np.isfinite(with_rows).all():
-        raise InvalidParameterError("means and covariances have to be finite numbers")
-    variances = structure.diagonal(with_rows)
-    if structure.matrix:
-        scale = np.sqrt(np.abs(variances[:, :, None] * variances[:, None]))
-        gaps = np.abs(with_rows - with_rows.swapaxes(1, 2))
-        if (gaps > _ASYMMETRY * (scale + np.abs(with_rows))).any():
-            raise InvalidParameterError("covariances have to be symmetric matrices")
-    if (variances < 0).any():
-        raise InvalidParameterError("covariances have negative variances")
-    features = np.arange(d)
-    none = np.zeros(len(values))
-    return Covariances(
-        structure, classes, count, features, values, 0.0, none, np.zeros(means.shape)
-    )
-
-
-def without_features(covariances: Covariances, constant: np.ndarray | None) -> Covariances:
-    """Return covariances of all features but the constant ones: by default, without variance."""
-    structure, values = covariances.structure, covariances.values
-    d, seen = covariances.features.size, structure.group_sums(covariances.count) > 0
-    if constant is None:
-        left_out = (structure.diagonal(values)[seen] == 0).all(axis=0)
-    else:
-        left_out = np.isin(np.arange(d), constant)
-        if left_out.sum() != constant.size:
-            raise refuse("constant_features", constant.tolist(), f"numbers from 0 to {d - 1}, once")
-    features = np.flatnonzero(~left_out)
-    if not features.size:
-        raise InvalidDataError(
-            f"all {d} features are constant; they do not distinguish the classes"
+    total = values.sum()
+    if normalised and not np.isclose(total, 1.0):
+        raise InvalidParameterError(
+            f"The sum of the priors should be 1; got {total:.6g}. Divide them by their sum"
         )
-    axes = (features, features) if structure.matrix else (features,)
-    values = values[np.ix_(np.arange(len(values)), *axes)]
-    return replace(covariances, features=features, values=values)
-
-
-def average(each: Covariances, priors: np.ndarray) -> Covariances:
-    """Return the mean of class covariances, weighted with the priors, as a pooled covariance."""
-    seen = priors > 0
-    values, of_each = np.tensordot(priors[seen], each.values[seen], axes=1), each.precision
-
-    def precision() -> Precision:
-        assert of_each is not None
-        rows, degrees, bias = of_each()
-        parts = priors[seen] * bias[seen]
-        squares = (parts**2 / np.maximum(degrees[seen], 1e-300)).sum(keepdims=True)
-        bias = parts.sum(keepdims=True)
-        with np.errstate(divide="ignore"):  # covariances that are known have infinite degrees
-            return Precision(rows, bias**2 / squares, bias)
-
-    known = None if of_each is None else precision
-    return replace(each, structure=structure_of("tied"), values=values[None], precision=known)
-
-
-def factorise(
-    covariances: Covariances, how: Regularisation, *, overwrite: bool = False
-) -> tuple[np.ndarray, np.ndarray]:
-    r"""Return the roots of the inverse covariances, and the log-determinants.
-
-    Parameters
-    ----------
-    covariances : Covariances
-    how : Regularisation
-        Determines which covariances are singular, and whether these are refused.
-    overwrite : bool
-        Replace the covariances by the roots.
-
-    Returns
-    -------
-    roots : ndarray, shape (groups, d, d) or (groups, d)
-        Lower triangular :math:`W = L^{-1}` of the Cholesky factor :math:`\Sigma = L L^T`, so that
-        :math:`(x-m)^T \Sigma^{-1} (x-m) = |W (x-m)|^2`; or one over the variances. For a class
-        without rows, the root of the unit matrix. If directions are dropped, :math:`W^T W` is a
-        pseudo-inverse.
-    log_determinants : ndarray, shape (groups,)
-        Those of the covariances in the directions that are kept.
-
-    Raises
-    ------
-    SingularCovarianceError
-        If covariances are singular. It names their classes and ranks, and how to regularise them.
-    """
-    structure = covariances.structure
-    roots = covariances.values if overwrite else covariances.values.copy()
-    count = structure.group_sums(covariances.count)
-    d = covariances.features.size
-    if np.count_nonzero(count) < count.size:  # the unit matrix is as large as a covariance
-        roots[count == 0] = np.eye(d) if structure.matrix else 1.0
-    log_determinants = np.zeros(len(roots))
-    kept = "refuse" if structure.per_class else how.singular
-    parts = _parts(roots)
-
-    def invert(some: slice) -> list[int]:
-        return structure.invert(roots[some], how.tol, kept, log_determinants[some])
-
-    # Several matrices at a time with one thread each are faster than one at a time with all.
-    several = structure.matrix and len(parts) > 1
-    run = threads.run_serial_blas if several else threads.run
-    ranks = list(chain(*threads.call_blas(d * structure.matrix, run, invert, parts)))
-    least = d if kept == "refuse" else 1
-    singular = {g: rank for g, rank in enumerate(ranks) if rank < least}
-    if singular:
-        classes = covariances.classes[list(singular)].tolist() if structure.per_class else ()
-        raise SingularCovarianceError(_describe(covariances, singular, how.advice), classes)
-    return roots, log_determinants
-
-
-def root_beside(root: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-    """Return the root of the inverse of a covariance, in the directions of another root.
-
-    It is found in coordinates whitened by that root, which is the largest class's. There the
-    covariance of all rows has no small eigenvalues, however far the classes are apart.
-    """
-    white = np.ascontiguousarray(root @ covariance @ root.T)
-    dropped = ~root.any(axis=1)
-    white[dropped, dropped] = 1.0
-    if not np.isfinite(white).all() or not lapack.cholesky(white):
-        raise SingularCovarianceError(
-            "the covariance of all rows is singular to rounding: classes are too far apart "
-            "for their own covariances. Regularise (reg_param or shrinkage above 0), or use a "
-            "covariance_type without covariances between features"
+    if not 0 < total < np.inf:
+        raise InvalidParameterError(
+            f"the sum of {name} is {total:g}; expected finite numbers, at least one above zero"
         )
-    lapack.invert_lower(white)
-    return np.asarray(np.tril(white) @ root)
-
-
-def _describe(covariances: Covariances, singular: dict[int, int], advice: str) -> str:
-    """Return the message for covariances that are singular: their groups and ranks."""
-    d = covariances.features.size
-    structure = covariances.structure
-    if not structure.per_class:
-        what = f"the pooled covariance is singular: rank {next(iter(singular.values()))} of {d}"
-    else:
-        named = [
-            f"class {covariances.classes[g]!s} (rank {rank} of {d}, {covariances.count[g]:g} "
-            f"{'row' if covariances.count[g] == 1 else 'rows'})"
-            for g, rank in list(singular.items())[:10]
-        ]
-        more = f" and {len(singular) - 10} more" if len(singular) > 10 else ""
-        what = (
-            f"the covariance of {len(singular)} of {covariances.classes.size} classes is "
-            f"singular: {', '.join(named)}{more}"
-        )
-    alone = [g for g in singular if structure.per_class and covariances.count[g] == 1]
-    if alone:
-        what += f"; y has only 1 sample in class {covariances.classes[alone[0]]!s}"
-    if 0 in singular.values() and len(alone) < len(singular):
-        what += ". Values that differ by less than 1e-154, whose squares underflow, count as equal"
-    if not advice:
-        simpler = " or ".join(map(repr, structure.simpler))
-        use = f", use covariance_type={simpler}" if simpler else ""
-        advice = f"Regularise (reg_param, shrinkage, pooling or var_smoothing above 0){use}"
-    others = "leave out features that depend on others, or give more rows of each class"
-    return f"{what}. {advice}, {others}"
+    return values

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import linalg, special
 
-from streamgda.models.covariances import Summary
+from streamgda.models.covariance import Summary
 from streamgda.models.hypothesis_tests import Statistic, box_approximations
 from streamgda.moments import ClassMoments
 from streamgda.rows.labels import as_objects, find, join_labels

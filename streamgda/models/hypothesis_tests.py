@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import linalg, special
 
 from streamgda.errors import InvalidDataError, MergeError, SingularCovarianceError
-from streamgda.models.covariances import Summary, describe_singular, inverse_roots
+from streamgda.models.covariance import Summary, describe_singular, inverse_roots
 from streamgda.moments import ClassMoments
 from streamgda.runtime.parameters import check_type
 from streamgda.storage.saved import synchronized
@@ -120,7 +121,7 @@ def _summary(
     share = rows / np.where(count > 0, count, 1)
     scatter = held.scatter * share.reshape(-1, *[1] * (held.scatter.ndim - 1))
     index = [np.arange(len(scatter)), *[features] * (scatter.ndim - 1)]
-    return held._replace(scatter=scatter[np.ix_(*index)]), seen, features
+    return replace(held, scatter=scatter[np.ix_(*index)]), seen, features
 
 
 @synchronized

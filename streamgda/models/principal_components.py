@@ -11,7 +11,7 @@ import numpy as np
 from scipy import linalg
 
 from streamgda.errors import InvalidDataError
-from streamgda.models.covariances import Summary
+from streamgda.models.covariance import Summary
 from streamgda.models.scoring import ClassModel
 from streamgda.moments import ClassMoments
 from streamgda.rows.counting import as_matrix

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy import linalg
 
-from streamgda.models.covariances import Summary
+from streamgda.models.covariance import Summary
 from streamgda.models.scoring import ClassModel
 from streamgda.moments import ClassMoments
 from streamgda.runtime import threads

@@ -9,15 +9,14 @@ import numpy as np
 from scipy import linalg
 
 from streamgda.errors import InvalidParameterError, MergeError, SingularCovarianceError
-from streamgda.models.covariances import (
+from streamgda.models.covariance import (
     Regularisation,
     Summary,
     describe_singular,
     estimate,
     inverse_roots,
 )
-from streamgda.models.gaussian import GaussianModel
-from streamgda.models.gaussians import Gaussians
+from streamgda.models.gaussian import Gaussians
 from streamgda.moments import ClassMoments
 from streamgda.rows.labels import find, join_labels
 from streamgda.runtime import threads
@@ -136,20 +135,15 @@ def separability(
     else:
         estimator = getattr(model_or_moments, "best_estimator_", model_or_moments)
         model = getattr(estimator, "model_", estimator)
-        kinds = Gaussians | GaussianModel
-        check_type("model_or_moments", model, kinds, "a fitted Gaussian estimator or ClassMoments")
+        wanted = "a fitted Gaussian estimator or ClassMoments"
+        check_type("model_or_moments", model, Gaussians, wanted)
         if covariance_type is not None or how != Regularisation():
             raise InvalidParameterError(
                 f"covariance_type and regularisation are parameters for moments, and "
                 f"{type(model_or_moments).__name__} has its own covariances; pass ClassMoments"
             )
-        n_classes, roots = model.classes.size, model.roots
-        if isinstance(model, Gaussians):
-            alive, centres = model.alive, model.centres
-        else:  # The estimators before they keep `Gaussians`.
-            alive, centres = np.flatnonzero(~np.isnan(model.means[:, 0])), model._mean_gaps
-            roots = roots[alive] if len(roots) == n_classes > 1 else roots
-        centres = centres[alive]
+        n_classes, roots, alive = model.classes.size, model.roots, model.alive
+        centres = model.centres[alive]
     values = np.full((n_classes, n_classes), np.nan)
     values[np.ix_(alive, alive)] = _values(method, centres, roots)
     return values

@@ -2,7 +2,6 @@
 
 from streamgda.moments.base import Moments, held_sums
 from streamgda.moments.class_moments import ClassMoments
-from streamgda.moments.fourth import ScaledRows
 from streamgda.moments.grouped import GroupedMoments, group_labels
 from streamgda.moments.pairwise import PairwiseMoments
 from streamgda.moments.window import SlidingWindow
@@ -12,7 +11,6 @@ __all__ = [
     "GroupedMoments",
     "Moments",
     "PairwiseMoments",
-    "ScaledRows",
     "SlidingWindow",
     "group_labels",
     "held_sums",

@@ -41,7 +41,6 @@ from streamgda.runtime.parameters import (
     refuse,
 )
 from streamgda.storage.format import (
-    check_array,
     check_flag,
     check_whole,
     pack_labels,
@@ -189,7 +188,6 @@ class ClassMoments(Moments):
         self._n_skipped = 0
         self._few: FewRows | None = None
         # What a second pass over the rows yielded, and the number of changes at that time.
-        self._scaled: tuple[int, Mapping[str, np.ndarray]] = 0, {}
 
     def _with_sums(
         self, classes: np.ndarray, sums: Any, structure: Structure | None = None
@@ -395,15 +393,6 @@ class ClassMoments(Moments):
         sums: Any = self._in_one_class().centred()
         scatter = sums.structure.whole(sums.packed)[0]
         return float(sums.count[0]), sums.mean[0], scatter
-
-    def _scaled_fourth(self) -> Mapping[str, np.ndarray]:
-        """Return sums of fourth powers of scaled rows by scaling; none once the moments changed."""
-        changes, held = self._scaled
-        return held if changes == self.changes else {}
-
-    def _keep_scaled(self, fourth: Mapping[str, np.ndarray]) -> None:
-        """Keep sums of fourth powers of scaled rows, by scaling, until the moments change."""
-        self._scaled = self.changes, fourth
 
     @property
     def exact(self) -> bool:
@@ -775,7 +764,6 @@ class ClassMoments(Moments):
         sums = self._sums.copy() if self._sums is not None else None
         copied = self._with_sums(self._classes, sums)
         copied.changes = self.changes
-        copied._keep_scaled(self._scaled_fourth())
         return copied
 
     def _keep(self, kept: np.ndarray) -> Self:
@@ -789,11 +777,7 @@ class ClassMoments(Moments):
                 f"{self._structure.kind!r} moments, select, then reduce()"
             )
         sums = self._sums.with_classes(kept)
-        result = self._with_sums(self._classes[kept], sums)
-        own = self._scaled_fourth().get("class")  # which depends on the rows of its class alone
-        if own is not None:
-            result._keep_scaled({"class": own[kept]})
-        return result
+        return self._with_sums(self._classes[kept], sums)
 
     def _check_mergeable(self, other: ClassMoments) -> Names | None:
         """Raise `MergeError` unless both moments combine; return the names of the features."""
@@ -1158,10 +1142,7 @@ class ClassMoments(Moments):
             attributes["weighted"] = self._sums.weighted
         arrays = self._sums.arrays()
         arrays["scatter"] = arrays.pop("packed")
-        scaled = self._scaled_fourth()
-        if scaled:
-            attributes["scaled_fourth"] = [*scaled]
-        return attributes, arrays | {f"fourth_{name}": array for name, array in scaled.items()}
+        return attributes, arrays
 
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
@@ -1172,8 +1153,6 @@ class ClassMoments(Moments):
         if not arrays and not classes.size:
             return moments
         arrays = {name: np.require(a, requirements=("C", "W")) for name, a in arrays.items()}
-        names = attributes.get("scaled_fourth", [])
-        scaled = {name: arrays.pop(f"fourth_{name}") for name in names}
         arrays["packed"] = arrays.pop("scatter")
         sums: Sums | ExactSums
         if "reach" in attributes:
@@ -1184,12 +1163,9 @@ class ClassMoments(Moments):
         sums.check(classes.size)
         if not sums.n_features:
             raise ValueError("there are no features")
-        for name, array in scaled.items():
-            check_array(f"fourth_{name}", array, (classes.size,), "f8", least=0)
         loaded = moments._with_sums(classes, sums)
         _, width = restored_map(attributes, sums.n_features)
         loaded._feature_names = restored_names(attributes, width)
-        loaded._keep_scaled(scaled)
         return loaded
 
 

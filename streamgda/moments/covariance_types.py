@@ -9,19 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from scipy import linalg
 
 from streamgda.errors import InvalidParameterError, MergeError
-from streamgda.kernels import scoring
 from streamgda.kernels.sums import copy_symmetric, triangle_size
-from streamgda.moments import roots as roots_of
 from streamgda.runtime.parameters import shown
 from streamgda.storage.format import pack_triangles, unpack_triangles
-
-_SHARED_FEATURES = 96  # of more, one product of rows for all centres takes less time
 
 
 def symmetric(triangles: np.ndarray) -> np.ndarray:
@@ -151,13 +145,6 @@ class Structure:
             index = triangle_size(np.maximum(left, right)) + np.minimum(left, right)
         return np.take(scatter, index, axis=1)
 
-    def select_varying(self, scatter: np.ndarray, features: np.ndarray, out: np.ndarray) -> None:
-        """Write the scatter of some features, in rising order; whole matrices."""
-        if self.matrix:
-            copy_symmetric(scatter, features, out)
-        else:
-            np.take(scatter, features, axis=1, out=out, mode="clip")  # others make a copy
-
     # --- other covariance types ---------------------------------------------------------------
 
     def covers(self, other: Structure) -> bool:
@@ -190,109 +177,6 @@ class Structure:
         values = self.whole(scatter)
         values /= weight.reshape(-1, *[1] * (values.ndim - 1))
         return np.asarray(values.mean(axis=1)) if self.one_variance else values
-
-    def n_averaged(self, n_varying: int, n_features: int) -> int:
-        """Return over how many features variances are averaged: else all, as in scikit-learn."""
-        return max(1, n_varying) if self.one_variance else n_features
-
-    def constrain(self, covariances: np.ndarray, sphere: np.ndarray) -> None:
-        """Make variances equal, in place, where the covariance type has one for all features.
-
-        `sphere` holds the variances if they are equal for all (scaled) features, with the same
-        mean; shape (groups, d).
-        """
-        if self.one_variance:
-            covariances[...] = sphere
-
-    def shown(self, covariances: np.ndarray) -> np.ndarray:
-        """Return regularised covariances in the shape that users see, apart from the groups."""
-        return covariances[:, 0] if self.one_variance else covariances
-
-    def invert(
-        self, covariances: np.ndarray, tol: float, singular: str, log_determinants: np.ndarray
-    ) -> list[int]:
-        r"""Replace covariances by roots W of their inverses; return the ranks.
-
-        :math:`(x-m)^T \Sigma^{-1} (x-m)` is the squared length of :math:`W (x-m)`, or for
-        diagonals :math:`\sum_j W_j (x_j - m_j)^2`. Kinds with covariances between features drop
-        directions if `singular` is not ``"refuse"``: :math:`W^T W` is a pseudo-inverse then, and
-        the rank zero if nothing is left. Otherwise, where a rank is not full, what is written has
-        no meaning.
-        """
-        if self.matrix:
-            ranks = roots_of.invert(covariances, tol, singular)
-            d = covariances.shape[-1]
-            if all(rank == d or (rank and singular != "refuse") for rank in ranks):
-                log_determinants[...] = self.log_determinants(covariances)
-            return ranks
-        positive = covariances >= roots_of.LEAST_VARIANCE
-        n_groups, d = covariances.shape
-        if np.count_nonzero(positive) == covariances.size:
-            np.add.reduce(np.log(covariances), axis=1, out=log_determinants)
-            np.reciprocal(covariances, out=covariances)
-            return [d] * n_groups
-        log_determinants[...] = np.log(np.where(positive, covariances, 1.0)).sum(axis=1)
-        np.divide(1, covariances, out=covariances, where=positive)
-        return positive.sum(axis=1).tolist()
-
-    def log_determinants(self, roots: np.ndarray) -> np.ndarray:
-        """Return the log-determinants of the covariances with these roots, shape (groups,)."""
-        if self.matrix:
-            if (self.diagonal(roots) > 0).all():
-                return np.asarray(-2 * np.log(self.diagonal(roots)).sum(axis=1))
-            return np.array([roots_of.log_determinant(self.whitening(root)) for root in roots])
-        return np.asarray(-np.log(roots).sum(axis=1))
-
-    def marginal(self, roots: np.ndarray, at: np.ndarray) -> np.ndarray:
-        """Return the roots for some of the features."""
-        if self.matrix:
-            return np.stack([roots_of.marginal(root, at) for root in roots])
-        return roots[:, at]
-
-    def regression(self, root: np.ndarray, at: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """Return the coefficients of other features given some, shape (n_others, n_given)."""
-        if self.matrix:
-            return roots_of.regression(root, at, others)
-        return np.zeros((others.size, at.size))
-
-    def solve(self, root: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-        """Return the products of vectors, shape (n, d), and the inverse covariance."""
-        if self.matrix:
-            return np.asarray((vectors @ root.T) @ root)
-        return vectors * root
-
-    def whitening(self, root: np.ndarray) -> np.ndarray:
-        """Return a matrix that turns the covariance into the unit matrix, shape (rank, d)."""
-        if self.matrix:  # that of a pseudo-inverse of rank r starts with d - r rows of zeros
-            return root[len(root) - roots_of.rank(root) :]
-        return np.diag(np.sqrt(root))
-
-    def variances_along(self, root: np.ndarray, directions: np.ndarray) -> np.ndarray:
-        """Return the variances along directions, shape (..., d), from a root of full rank."""
-        if self.matrix:
-            # The covariance is the inverse of W' W, so that w' S w is the square of W^-T w.
-            solved = linalg.solve_triangular(root, directions.T, lower=True, trans="T")
-            return np.asarray((solved**2).sum(axis=0))
-        return np.asarray(directions**2 @ (1 / root))
-
-    def sampling_root(self, covariance: np.ndarray) -> np.ndarray:
-        """Return L with L L' = covariance, which may be singular."""
-        if self.matrix:
-            return roots_of.sampling_root(covariance)
-        return np.sqrt(covariance)
-
-    def packed(
-        self, roots: np.ndarray, features: np.ndarray, centres: np.ndarray
-    ) -> roots_of.Distances:
-        """Return the distances of rows to centres, shape (n_centres, d), by roots of inverses."""
-        if self.matrix:
-            kind: Any = roots_of.DirectDistances
-            if len(roots) < len(centres) and features.size > _SHARED_FEATURES:
-                kind = roots_of.PooledDistances
-            elif features.size > scoring.PANEL_FEATURES:
-                kind = roots_of.MatrixDistances
-            return kind(roots, features, centres)
-        return roots_of.DiagonalDistances(roots, features, centres)
 
 
 STRUCTURES = {

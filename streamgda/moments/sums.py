@@ -262,10 +262,6 @@ class Sums(_State):
             structure_of("diag" if self.structure.per_class else "tied_diag")
         )
 
-    def select_scatter(self, groups: slice, features: np.ndarray, out: np.ndarray) -> None:
-        """Write scatters about the means of some groups and features, in rising order; whole."""
-        self.structure.select_varying(self.packed[groups], features, out)
-
 
 @dataclass(eq=False)
 class ExactSums(_State):
@@ -366,12 +362,6 @@ class ExactSums(_State):
         """Return `centred` without products of different features."""
         kind = structure_of("diag" if self.structure.per_class else "tied_diag")
         return self.with_structure(kind).centred()
-
-    def select_scatter(self, groups: slice, features: np.ndarray, out: np.ndarray) -> None:
-        """Write scatters about the means of some groups and features, each entry rounded once."""
-        packed = np.empty((len(out), self.structure.scatter_shape(1, features.size)[1]))
-        self._centre(groups, features, packed)
-        self.structure.select_varying(packed, np.arange(features.size), out)
 
     def _centre(self, groups: slice, features: np.ndarray, out: np.ndarray) -> None:
         """Write packed scatters about the means."""
@@ -509,26 +499,6 @@ def class_variance(sums: Sums, *, total: bool = False) -> np.ndarray:
     with np.errstate(over="ignore"):
         bound = count * _EPS * variance + (count * mean * _EPS) ** 2
     return np.where(variance > bound, variance, 1.0)
-
-
-def pooled_variance(sums: Sums) -> np.ndarray:
-    """Return the variances within classes, pooled, shape (d,).
-
-    They are positive: a feature that varies only between classes gets its variance over all rows,
-    and a constant one gets one.
-    """
-    within = _within(sums) / sums.count.sum()
-    variance = np.where(within > 0, within, total_variance(sums))
-    return np.where(variance > 0, variance, 1.0)
-
-
-def constant_features(sums: Sums) -> np.ndarray:
-    """Return a mask of the features that have one value in all rows, shape (n_features,)."""
-    constant = _within(sums) == 0
-    if np.count_nonzero(constant):
-        _, gaps = _gaps(sums)
-        constant &= (gaps == 0).all(axis=0)
-    return constant
 
 
 def between_means(sums: Sums) -> tuple[np.ndarray, np.ndarray]:

@@ -33,12 +33,9 @@ _DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeErr
 _ESTIMATOR = "estimator"  # the kind of estimators, whose files name their classes
 # The classes of the other kinds.
 _CLASSES = {
-    "bernoulli": "models.bernoulli.BernoulliModel",
     "checkpoint": "engine.checkpoint.CheckpointContents",
     "drift": "estimators.drift.DriftMonitor",
     "grouped": "moments.grouped.GroupedMoments",
-    "linear scores": "models.discriminants.LinearScores",
-    "model": "models.gaussian.GaussianModel",
     "moments": "moments.class_moments.ClassMoments",
     "pairwise": "moments.pairwise.PairwiseMoments",
     "principal components": "models.principal_components.PrincipalComponents",

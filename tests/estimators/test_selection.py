@@ -44,8 +44,8 @@ from streamgda.errors import (
     MemoryBudgetError,
     SingularCovarianceError,
 )
-from streamgda.estimators import discriminant, selection
-from streamgda.models.gaussian import joint_log_likelihood
+from streamgda.estimators import selection
+from streamgda.models.covariance import Summary
 from streamgda.moments.grouped import OtherParts
 from streamgda.rows.source import as_source
 from streamgda.storage.saved import restore, state_of
@@ -150,7 +150,7 @@ def test_joint_log_likelihood_is_that_of_the_rows(covariance_type, weighted):
     weights = np.random.default_rng(0).uniform(0.1, 2, 150) if weighted else None
     seen = y != 1  # a class that the model does not know
     how = {"var_smoothing": 0.01, "priors": [0.5, 0.3, 0.2]}
-    gda = discriminant.GaussianDiscriminantAnalysis(covariance_type, **how)
+    gda = GaussianDiscriminantAnalysis(covariance_type, **how)
     with pytest.warns(UserWarning, match="constant"):
         gda.fit(rows[seen], y[seen])
     held_types = ["full"] if naive.is_matrix(covariance_type) else ["full", "diag"]
@@ -160,11 +160,11 @@ def test_joint_log_likelihood_is_that_of_the_rows(covariance_type, weighted):
     joint = gda.predict_joint_log_proba(others[known])[np.arange(known.sum()), columns]
     for kind in held_types:
         moments = ClassMoments(kind).update(others, labels, weights)
-        total, weight = joint_log_likelihood(gda.model_, moments)
+        total, weight = gda.model_.joint_log_likelihood(Summary.of(moments))
         assert weight == pytest.approx(w.sum(), rel=1e-12)
         assert total == pytest.approx(w @ joint, rel=1e-11)
         unknown = ClassMoments(kind).update(others, labels + 5)
-        assert joint_log_likelihood(gda.model_, unknown) == (0, 0)
+        assert gda.model_.joint_log_likelihood(Summary.of(unknown)) == (0, 0)
 
 
 # --- against scikit-learn's search ------------------------------------------------------------
@@ -570,8 +570,8 @@ def test_a_splitter_that_looks_at_the_rows():
         ({"param_grid": {"kernel": ["rbf"]}}, None, "has 'kernel', and the parameters of Gaussian"),
         ({"param_grid": {"shrinkage": 0.1}}, None, "lists of values"),
         ({"param_grid": {"shrinkage": [2]}}, None, "shrinkage=2; expected a number between 0 and"),
-        ({"param_grid": {"covariance_type": ["round"]}}, None, "'round' is not known"),
-        ({"param_grid": {"shrinkage": ["auto"]}}, None, "must read them again"),
+        ({"param_grid": {"covariance_type": ["round"]}}, None, "covariance_type='round'"),
+        ({"param_grid": {"shrinkage": ["auto"]}}, None, "needs all rows at once"),
         ({"param_grid": []}, None, "param_grid is empty"),
         ({"max_memory": -1}, None, "max_memory=-1"),
     ],

@@ -2,16 +2,13 @@
 
 import numpy as np
 import pytest
-from frozen import NO_WEIGHTS
 
 from streamgda.kernels.integers import centre_scatter
-from streamgda.kernels.leave_one_out import smoothing_growth
 from streamgda.kernels.sums import (
     all_below,
     copy_symmetric,
     encode_labels,
     group_rows,
-    remove_directions,
 )
 from streamgda.moments.covariance_types import symmetric
 from streamgda.storage.format import pack_triangles
@@ -58,20 +55,6 @@ def test_triangles(d):
     assert (symmetric(pack_triangles(matrix[None])[0]) == expected).all()
 
 
-@pytest.mark.parametrize("zeros", [0, 3])
-def test_remove_directions(zeros):
-    """Rows of zeros take the place of the directions; with leading zeros, of later rows."""
-    rng = np.random.default_rng(0)
-    root = np.tril(rng.normal(size=(7, 7)))
-    images = np.linalg.qr(rng.normal(size=(7 - zeros, 2)))[0]
-    images = np.vstack([np.zeros((zeros, 2)), images])
-    expected = root.T @ (np.eye(7) - images @ images.T) @ root
-    remove_directions(root, images)
-    assert (root == np.tril(root)).all()
-    assert np.flatnonzero(~root.any(axis=1)).tolist() == [zeros, zeros + 1]
-    np.testing.assert_allclose(root.T @ root, expected, atol=1e-13)
-
-
 # --- sums -------------------------------------------------------------------------------------
 
 
@@ -96,21 +79,3 @@ def test_centre_scatter_of_nearly_uncorrelated_features(n):
     features = np.arange(2)
     centre_scatter(count, total, np.zeros((1, 2), int), rest, square, features, 0, 2, scatter)
     assert scatter[0, 1] == 1 / n
-
-
-# --- leave-one-out ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_smoothing_growth_looks_at_all_features_that_may_vary_most(weighted):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(50, 4))
-    X *= [1, 1.01, 0.1, 1.02] / X.std(axis=0)
-    mean, w = X.mean(axis=0), rng.random(50) if weighted else np.ones(50)
-    squares, total, out = np.square(X - mean).sum(axis=0), 50.0, np.empty(50)
-    given = mean, squares, np.argsort(-squares), total, w if weighted else NO_WEIGHTS, 0.1, 0.2
-    smoothing_growth(X, np.arange(4), *given, out)
-    without = squares - (total * w / (total - w))[:, None] * np.square(X - mean)
-    assert np.unique(without.argmax(axis=1)).size > 1
-    expected = 0.1 * (without.max(axis=1) / (total - w)) - 0.2
-    np.testing.assert_allclose(out, expected, rtol=1e-13)

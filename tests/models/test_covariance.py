@@ -21,7 +21,7 @@ from streamgda.errors import (
     InvalidParameterError,
     SingularCovarianceError,
 )
-from streamgda.models.covariances import (
+from streamgda.models.covariance import (
     Regularisation,
     Summary,
     estimate,

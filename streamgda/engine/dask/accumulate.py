@@ -96,7 +96,7 @@ def accumulate(asked: Accumulation, rows: Rows) -> Moments:
         return lambda start, stop: delayed[start:stop]
 
     moments = _merged(asked, leaves, ends, described, rows)
-    if asked.again is None and moments._n_features_in not in (None, X.shape[1]):
+    if moments._n_features_in not in (None, X.shape[1]):
         raise InvalidDataError(
             f"X has {X.shape[1]} columns by its shape, and its blocks have "
             f"{moments._n_features_in}; declare the shape that they have (chunks= of map_blocks)"

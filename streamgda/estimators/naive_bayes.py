@@ -12,9 +12,9 @@ import numpy as np
 from streamgda.errors import InvalidParameterError, UnsupportedError
 from streamgda.estimators.base import warn
 from streamgda.estimators.classifier import GaussianClassifier, MomentClassifier
-from streamgda.estimators.discriminants import independent_counterpart
-from streamgda.models.bernoullis import Bernoullis, binarise, ones_of
-from streamgda.models.covariances import Regularisation, check_priors
+from streamgda.estimators.discriminant import independent_counterpart
+from streamgda.models.bernoulli import Bernoullis, binarise, ones_of
+from streamgda.models.covariance import Regularisation, check_priors
 from streamgda.moments import ClassMoments
 from streamgda.moments.feature_maps import Binarize, Lifting
 from streamgda.rows import Rows
@@ -228,7 +228,9 @@ class BernoulliNB(MomentClassifier):
 
     def _smoothing(self, n_features: int) -> Any:
         """Return `alpha` as it is used, a number or an array of one for each feature."""
-        alpha = self.alpha if isinstance(self.alpha, Real) else np.asarray(self.alpha, np.float64)
+        alpha: Any = (
+            self.alpha if isinstance(self.alpha, Real) else np.asarray(self.alpha, np.float64)
+        )
         if np.ndim(alpha) and np.shape(alpha) != (n_features,):
             raise InvalidParameterError(
                 f"When alpha is an array, it should contains `n_features`. alpha has shape "
@@ -238,7 +240,8 @@ class BernoulliNB(MomentClassifier):
 
     def _check_alpha(self, n_features: int | None = None) -> Any:
         """Return `_smoothing`, with scikit-learn's warning if that is not `alpha`."""
-        alpha = self._smoothing(n_features or getattr(self, "n_features_in_", 0))
+        known: int = getattr(self, "n_features_in_", 0)
+        alpha = self._smoothing(n_features or known)
         if not self.force_alpha and np.min(self.alpha) < _LEAST_ALPHA:
             warn(
                 f"alpha too small will result in numeric errors, setting alpha = "
