@@ -15,6 +15,7 @@ from streamgda.models.covariance import Roots, Summary
 from streamgda.models.scoring import ClassModel
 from streamgda.rows.arrays import row_type
 from streamgda.rows.labels import find, with_label
+from streamgda.runtime import threads
 
 _LOG_2PI = np.log(2 * np.pi)
 _FLOAT64_FEATURES = 12  # so few are multiplied in float64 whatever the rows are
@@ -390,11 +391,7 @@ class Gaussians(ClassModel):
                 "features that depend on each other are dropped; leave out such features"
             )
         else:
-            factors = self._factors[:, at].swapaxes(1, 2)
-            lower = np.asarray(np.linalg.qr(factors, mode="r")).swapaxes(1, 2)
-            diagonal = np.einsum("gii->gi", lower)
-            logs = 2 * np.log(np.abs(diagonal)).sum(axis=1)
-            roots = np.linalg.inv(lower * np.sign(diagonal)[:, None, :])
+            roots, logs = threads.call_blas(at.size, _roots_of_products, self._factors[:, at])
         return replace(
             self,
             features=self.features[at],
@@ -407,8 +404,17 @@ class Gaussians(ClassModel):
     @cached_property
     def _factors(self) -> np.ndarray:
         """Matrices L with LL' the covariances."""
-        return np.linalg.inv(self.roots)
+        return threads.call_blas(self.roots.shape[-1], np.linalg.inv, self.roots)
 
 
 def _copied(scores: np.ndarray, out: np.ndarray) -> None:
     out[...] = scores.T
+
+
+def _roots_of_products(factors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the inverse Cholesky factors, and the log-determinants, of LL' for matrices L."""
+    upper: np.ndarray = np.linalg.qr(factors.swapaxes(1, 2), mode="r")  # type: ignore[assignment]
+    lower = upper.swapaxes(1, 2)
+    diagonal = np.einsum("gii->gi", lower)
+    logs = 2 * np.log(np.abs(diagonal)).sum(axis=1)
+    return np.linalg.inv(lower * np.sign(diagonal)[:, None, :]), logs

@@ -213,7 +213,7 @@ def test_an_abandoned_iteration_cancels_waiting_calls(use_threads):
 
 FORK = """
 import os, sys, warnings
-from streamgda.runtime import threads
+from streamgda.runtime import lapack, threads
 threads._cores = threads._blas_threads = lambda: 2  # whatever the environment says
 threads.numba.config.NUMBA_NUM_THREADS = 2
 assert threads.run(abs, [(-i,) for i in range(9)]) == list(range(9))
@@ -266,7 +266,7 @@ def test_serial_blas_leaves_our_own_threads_alone():
 
 
 EARLY = """
-from streamgda.runtime import threads
+from streamgda.runtime import lapack, threads
 threads.n_threads()
 from threadpoolctl import threadpool_info, threadpool_limits
 import scipy.linalg.blas
@@ -320,8 +320,14 @@ def test_small_matrices_have_one_thread_of_blas(monkeypatch):
 
         monkeypatch.setattr(owner, name, call)
 
-    watch(lapack, "invert_lower")
-    watch(linalg, "eigh")
+    watched = (
+        *((linalg.lapack, name) for name in ("dpotrf", "dpocon")),
+        (lapack, "invert_lower"),
+        *((np.linalg, name) for name in ("qr", "inv")),
+        (linalg, "eigh"),
+    )
+    for owner, name in watched:
+        watch(owner, name)
     d = 70
     X = np.random.default_rng(0).normal(size=(6 * d, d))
     y = np.arange(len(X)) % 2
@@ -330,4 +336,4 @@ def test_small_matrices_have_one_thread_of_blas(monkeypatch):
         lda.predict(np.where(np.arange(d) == 1, np.nan, X[:2]), on_missing="marginal")
         PCA(2).fit(X)
         Ridge().fit(X, X[:, 0])
-    assert found == {"invert_lower": {1}, "eigh": {1}}
+    assert found == {name: {1} for _, name in watched}
