@@ -100,6 +100,9 @@ class Reading(TypedDict, total=False):
     max_memory: int | str | None
 
 
+_MAPPED_BYTES = 1 << 24  # rows behind a feature map that are scored at a time
+
+
 @dataclass(frozen=True)
 class Answer:
     """A method of a model as a function of blocks of rows: what is sent to threads and workers.
@@ -153,11 +156,20 @@ class Answer:
 
     def _of(self, model: Any, X: Any, first_row: int, at: Any, n_rows: int) -> np.ndarray:
         """Return the results of rows, which are `at` some places of `n_rows` from `first_row`."""
-        X = X if self.feature_map is None else mapped(X, self.feature_map, first_row)
-        options = dict(self.options)
-        if self.codes is not None:
-            options["codes"] = self.codes[first_row : first_row + n_rows][at]
-        return np.asarray(getattr(model, self.method)(X, first_row, **options))
+        method, options = getattr(model, self.method), dict(self.options)
+        codes = None if self.codes is None else self.codes[first_row : first_row + n_rows][at]
+        if self.feature_map is None:
+            options |= {} if codes is None else {"codes": codes}
+            return np.asarray(method(X, first_row, **options))
+        # Mapped rows may be much wider than rows, so that few of them are held at a time.
+        X, found = as_matrix(X, sparse=True), []
+        step = max(1, _MAPPED_BYTES // (8 * self.feature_map.bound(X.shape[1]).n_out))
+        for start in range(0, max(1, X.shape[0]), step):
+            part = slice(start, start + step)
+            options |= {} if codes is None else {"codes": codes[part]}
+            rows = mapped(X[part], self.feature_map, first_row + start)
+            found.append(np.asarray(method(rows, first_row + start, **options)))
+        return np.concatenate(found)
 
     def _with_gaps(self, X: Any, first_row: int) -> np.ndarray:
         """Return the results of rows, pattern of gaps by pattern of gaps."""
