@@ -20,10 +20,7 @@ BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL
 CODE = re.compile(r"^```(?!text$)\w.*\n((?:.*\n)*?)```$", re.MULTILINE)  # also code that is not run
 
 
-PARAMETERS = [README, *(pytest.param(page, marks=pytest.mark.slow) for page in PAGES)]
-
-
-@pytest.mark.parametrize("page", PARAMETERS, ids=lambda page: str(page.relative_to(TOP)))
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: str(page.relative_to(TOP)))
 def test_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict = {}

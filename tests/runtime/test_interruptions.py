@@ -178,6 +178,9 @@ def test_large_states_change_completely_once_they_have_begun(monkeypatch):
     assert held(state) in (held(start), held(done))
 
 
+# An exception may arrive in `tempfile`, before it returns the file that it has opened.
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_saving_and_checkpoints(tmp_path):
     moments, path = OPERATIONS["update"][0], tmp_path / "moments.npz"
     GaussianNB().fit(X, Y).save(path)
