@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError
-from streamgda.runtime.parameters import as_integer
+from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.runtime.parameters import as_integer, shown
 
 if TYPE_CHECKING:
     import zarr
@@ -79,7 +79,12 @@ def convert(
             stack.enter_context(context)
         local = local_path(path)
         place = path if local is None else stack.enter_context(aside(local))
-        group, done = zarr.create_group(place), 0
+        try:
+            group, done = zarr.create_group(place), 0
+        except TypeError as error:
+            raise InvalidParameterError(
+                f"path={shown(path)} is not a path, a URL or a zarr store: {error}"
+            ) from None
         for block in _in_chunks(blocks, chunk_rows):
             for name, part in block.items():
                 if not done:

@@ -119,7 +119,7 @@ def _stratified(labels: RowSource, n_folds: int, seed: int) -> np.ndarray:
 
     Examples
     --------
-    >>> from streamgda.rows.sources import as_source
+    >>> from streamgda.rows import as_source
     >>> _stratified(as_source(np.array([0, 0, 0, 0, 1, 1])), 2, 0)
     array([0, 1, 1, 0, 1, 0])
     """
