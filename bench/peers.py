@@ -45,8 +45,8 @@ def dask_ml(X: np.ndarray, y: np.ndarray) -> dict[str, Call]:
     return {"dask-ml GaussianNB": fit}
 
 
-def river(batches: list[tuple[np.ndarray, np.ndarray]]) -> dict[str, Call]:
-    """Return naive Bayes of one row at a time, which is the only way that river's learns."""
+def river_rows(batches: list[tuple[np.ndarray, np.ndarray]]) -> dict[str, Call]:
+    """Return river's Gaussian naive Bayes, which learns one row at a time only."""
     rows = [
         (dict(enumerate(row)), label)
         for X, y in batches
@@ -62,6 +62,21 @@ def river(batches: list[tuple[np.ndarray, np.ndarray]]) -> dict[str, Call]:
         return model
 
     return {"river GaussianNB.learn_one": learn}
+
+
+def river_batches(batches: list[tuple[np.ndarray, np.ndarray]]) -> dict[str, Call]:
+    """Return river's Bernoulli naive Bayes, which learns batches of frames."""
+
+    def learn() -> object:
+        import pandas as pd
+        from river.naive_bayes import BernoulliNB
+
+        model = BernoulliNB()
+        for X, y in batches:
+            model.learn_many(pd.DataFrame(X), pd.Series(y))
+        return model
+
+    return {"river BernoulliNB.learn_many": learn}
 
 
 def sklearn_qda(X: np.ndarray, y: np.ndarray, regularised: bool) -> dict[str, Call]:

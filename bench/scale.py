@@ -46,6 +46,16 @@ def rows() -> Iterator[Row]:
         yield Row(f"{title}: peak memory", "reading alone", peak, other, unit="MiB")
 
 
+def sentence(rows: list[Row]) -> str:
+    """Return the figure of the README."""
+    took, peak = rows
+    return (
+        f"**{took.task.partition(' in zarr')[0]}, {BYTES / 1e9:.0f} GB of zarr: one pass takes "
+        f"{took.ours:.3g} s and {peak.ours:.3g} MiB of memory.** Reading alone takes "
+        f"{took.theirs:.3g} s."
+    )
+
+
 def write(path: Path, n: int) -> None:
     """Write images of MNIST, or of its stand-in, drawn at random with replacement."""
     _, images, digits, _, _ = data.mnist()

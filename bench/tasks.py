@@ -14,7 +14,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import zarr
-from sklearn import discriminant_analysis, linear_model, naive_bayes
+from sklearn import decomposition, discriminant_analysis, linear_model, naive_bayes
 from sklearn.decomposition import IncrementalPCA
 from sklearn.model_selection import GridSearchCV
 
@@ -131,50 +131,70 @@ def score() -> Tasks:
 
 
 def stream() -> Tasks:
-    """Rows that arrive in batches, beside what learns in batches, and row by row."""
+    """Rows that arrive in batches, which every peer gets that can learn from batches."""
+
+    def learn(model: Any, batches: list[tuple[np.ndarray, np.ndarray]]) -> None:
+        classes = np.arange(10)
+        for rows, labels in batches:
+            model.partial_fit(rows, labels, classes=classes)
+
+    def cut(X: np.ndarray, y: np.ndarray, size: int) -> list[tuple[np.ndarray, np.ndarray]]:
+        return [(X[i : i + size], y[i : i + size]) for i in range(0, len(y), size)]
+
     for size, n, target in ((1000, 200_000, 20.0), (100, 50_000, None), (1, 2000, None)):
         X, y = data.rows(n, 20, 10, "float64")
-        batches = [(X[i : i + size], y[i : i + size]) for i in range(0, n, size)]
-
-        def learn(kind: Callable[[], Any], batches: Any = batches) -> None:
-            model, classes = kind(), np.arange(10)
-            for rows, labels in batches:
-                model.partial_fit(rows, labels, classes=classes)
-
-        others = {"scikit-learn GaussianNB.partial_fit": lambda f=learn: f(naive_bayes.GaussianNB)}
+        batches = cut(X, y, size)
+        name = "scikit-learn GaussianNB.partial_fit"
+        others = {name: lambda b=batches: learn(naive_bayes.GaussianNB(), b)}
         yield Task(
             f"{n:,} x 20 float64 in batches of {size:,}, GaussianNB.partial_fit",
-            lambda f=learn: f(streamgda.GaussianNB),
-            others | (peers.river(batches) if size == 1 else {}),
+            lambda b=batches: learn(streamgda.GaussianNB(), b),
+            others | (peers.river_rows(batches) if size == 1 else {}),
             {"scikit-learn": target} if target else {},
         )
+    X, y = data.rows(200_000, 20, 10, "float64")
+    batches = cut((X > 0).astype(np.float64), y, 1000)
+    yield Task(
+        "200,000 x 20 zeros and ones in batches of 1,000, BernoulliNB.partial_fit",
+        lambda: learn(streamgda.BernoulliNB(), batches),
+        {"scikit-learn BernoulliNB.partial_fit": lambda: learn(naive_bayes.BernoulliNB(), batches)}
+        | peers.river_batches(batches),
+    )
+    X, _ = data.rows(200_000, 128, 10, "float64")
+
+    def components(model: Any) -> Any:
+        for start in range(0, len(X), 10_000):
+            model.partial_fit(X[start : start + 10_000])
+        return model.components_
+
+    yield Task(
+        "200,000 x 128 float64 in batches of 10,000, PCA.partial_fit, 10 components",
+        lambda: components(streamgda.PCA(10)),
+        {"scikit-learn IncrementalPCA.partial_fit": lambda: components(IncrementalPCA(10))},
+    )
 
 
 def heads() -> Tasks:
     """Other models of the same moments, and choice among models."""
     X, y = data.rows(200_000, 128, 10, "float64")
-    state = ClassMoments("tied").update(X, y)
+    exact = decomposition.PCA(10, svd_solver="covariance_eigh")
     yield Task(
-        "200,000 x 128 float64, PCA of 10 components",
+        "200,000 x 128 float64, PCA fit, 10 components",
         lambda: streamgda.PCA(10).fit(X),
-        {"scikit-learn IncrementalPCA": lambda: IncrementalPCA(10, batch_size=10_000).fit(X)},
+        {"scikit-learn PCA (covariance_eigh)": lambda: exact.fit(X)},
     )
+    ridge = linear_model.RidgeClassifier(solver="cholesky")
     yield Task(
-        "200,000 x 128 float64, RidgeClassifier of known moments",
-        lambda: streamgda.RidgeClassifier.from_moments(state, alpha=1.0),
-        {
-            "scikit-learn RidgeClassifier": lambda: linear_model.RidgeClassifier(
-                solver="cholesky"
-            ).fit(X, y)
-        },
+        "200,000 x 128 float64, 10 classes, RidgeClassifier fit",
+        lambda: streamgda.RidgeClassifier().fit(X, y),
+        {"scikit-learn RidgeClassifier (cholesky)": lambda: ridge.fit(X, y)},
     )
     X, y = data.rows(50_000, 32, 10, "float64")
     grid = {"shrinkage": np.geomspace(1e-3, 0.9, 10).tolist()}
-    qda = streamgda.GaussianDiscriminantAnalysis()
     peer = discriminant_analysis.QuadraticDiscriminantAnalysis(solver="eigen")
     yield Task(
         "50,000 x 32 float64, 10 classes, choice among 10 QDA models, 5 folds",
-        lambda: streamgda.GaussianDiscriminantCV(qda, grid, cv=5).fit(X, y),
+        lambda: streamgda.GaussianDiscriminantCV(grid, cv=5).fit(X, y),
         {"scikit-learn GridSearchCV": lambda: GridSearchCV(peer, grid, cv=5, n_jobs=2).fit(X, y)},
     )
 
@@ -210,7 +230,7 @@ def stores() -> Tasks:
         X, y = data.rows(1_000_000, 16, 10, "float64")
         file = Path(folder) / "rows.parquet"
         pq.write_table(pa.table({f"x{j}": X[:, j] for j in range(16)} | {"y": y}), file)
-        X_file, y_file = streamgda.open_store(file, labels="y")
+        X_file, y_file = streamgda.open_store(file, label="y")
 
         def by_batches() -> None:
             state = ClassMoments()
