@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import wraps
-from typing import Any, Self, TypedDict, TypeVar, Unpack
+from typing import Any, NamedTuple, Self, TypedDict, TypeVar, Unpack
 
 import numpy as np
 from joblib import hash as hashed  # type: ignore[import-untyped]
@@ -98,6 +98,13 @@ class Reading(TypedDict, total=False):
     out: Any
     keys: Any
     max_memory: int | str | None
+
+
+class Scored(NamedTuple):
+    """What a prediction is made of, taken once: other threads may add rows meanwhile."""
+
+    model: Any
+    feature_map: Lifting | None
 
 
 _MAPPED_BYTES = 1 << 24  # rows behind a feature map that are scored at a time
@@ -282,7 +289,7 @@ class MomentEstimator(Saved, BaseEstimator):
     feature_map: Any = None
     _n_targets = 0  # last columns of the moments, beside those of the features
     _declared: np.ndarray | None = None
-    _model: tuple[int, Any, Lifting | None]  # changes of the moments, the model, and its map
+    _model: tuple[int, Scored]  # changes of the moments, and the model of them
     _found: Any = None
     _reported = False  # constant features, before this was loaded from a file
     _repr_html_ = BaseEstimator._repr_html_  # the diagram of scikit-learn
@@ -628,28 +635,31 @@ class MomentEstimator(Saved, BaseEstimator):
     @property
     def model_(self) -> Any:
         """The model of the moments and the parameters as they are."""
-        return self._model_and_map()[0]
+        return self._scored().model
 
-    def _model_and_map(self) -> tuple[Any, Lifting | None]:
-        """Return the model, and the map of the rows that it scores."""
+    def _scored(self) -> Scored:
+        """Return the model of the moments and the parameters as they are."""
         held = self.__dict__  # Another thread may replace it.
         if "moments_" not in held:
             check_is_fitted(self)
         if "_only_shown" in held:
             raise AttributeError("the model is computed when it is used")
         moments = held["moments_"]
-        changes, model, lifting = held.get("_model", (None, None, None))
+        changes, scored = held.get("_model", (None, None))
         if changes != moments.changes:
             with moments._lock:  # Another thread may be adding rows.
                 changes = moments.changes
+                held.setdefault("_told", {})  # shared with the copy
+                frozen = object.__new__(type(self))
+                frozen.__dict__ = dict(held)
                 try:
-                    model, lifting = self._compute_model()
+                    scored = frozen._compute_model()
                 except StreamGDAError as error:  # Attributes that follow from it are missing.
                     raise as_attribute_error(error) from None
-            held["_model"] = changes, model, lifting
-        return model, lifting
+            held["_model"] = changes, scored
+        return scored
 
-    def _compute_model(self) -> tuple[Any, Lifting | None]:
+    def _compute_model(self) -> Scored:
         """Return the model, and the map of the rows that it scores."""
         self._check_parameters()
         lifting = joined_maps(self._maps(), self.moments_)
@@ -660,7 +670,7 @@ class MomentEstimator(Saved, BaseEstimator):
                 f"merged or removed, or of other parameters; call fit"
             )
         model = self._make_model(self._moments_of_kind(), self._found)
-        return model, None if lifting is None else lifting.of_features
+        return Scored(model, None if lifting is None else lifting.of_features)
 
     def _moments_of_kind(self) -> ClassMoments:
         """Return the moments, as those of the kind that the parameters ask for."""
@@ -747,6 +757,7 @@ class MomentEstimator(Saved, BaseEstimator):
         method: str,
         X: Any,
         reading: Reading | None = None,
+        scored: Scored | None = None,
         *,
         columns: int | None = None,
         labels: np.ndarray | None = None,
@@ -769,6 +780,8 @@ class MomentEstimator(Saved, BaseEstimator):
         X : see `fit`
             Rows.
         reading : Reading, optional
+        scored : Scored, optional
+            The model from which `columns`, `labels` and `options` were taken.
         columns : int, optional
             Width of the results, by default one-dimensional.
         labels : ndarray, optional
@@ -782,9 +795,9 @@ class MomentEstimator(Saved, BaseEstimator):
         **options
             Options of the method.
         """
-        model, lifting = self._model_and_map()
-        maps = lifting if of_features else None
-        answer = Answer(model, method, options, maps, codes=codes)
+        scored = self._scored() if scored is None else scored
+        maps = scored.feature_map if of_features else None
+        answer = Answer(scored.model, method, options, maps, codes=codes)
         if not reading and of_features and self._fits(X):
             return answer(X)
         reading = dict(reading or {})  # type: ignore[assignment]
@@ -802,7 +815,7 @@ class MomentEstimator(Saved, BaseEstimator):
                 f"fill={shown(fill)}, and on_invalid='raise': no row is filled; pass "
                 f"on_invalid='fill'"
             )
-        if marginal and (not hasattr(self.model_, "marginal") or self.feature_map is not None):
+        if marginal and (not hasattr(scored.model, "marginal") or maps is not None):
             raise InvalidParameterError(
                 "on_missing='marginal' needs densities of the features as they are, which this "
                 "estimator does not have; fill in the values that are missing, or pass "
@@ -815,7 +828,7 @@ class MomentEstimator(Saved, BaseEstimator):
                 if value.ndim:
                     raise refuse("fill", fill, "one number, which may be NaN")
             elif rule.action == "fill" and labels is not None:
-                labels = with_label(labels, "fill", fill, self.model_.classes)
+                labels = with_label(labels, "fill", fill, scored.model.classes)
                 value = labels[-1:].reshape(())
             answer = replace(answer, rule=rule, value=value, marginal=marginal)
         shown_fill = None

@@ -21,7 +21,7 @@ from streamgda.errors import (
     SingularCovarianceWarning,
     UnsupportedError,
 )
-from streamgda.estimators.base import MomentEstimator, Reading, validated_rows
+from streamgda.estimators.base import MomentEstimator, Reading, Scored, validated_rows
 from streamgda.models.covariance import (
     NO_ROWS,
     Covariances,
@@ -37,7 +37,7 @@ from streamgda.models.leave_one_out import leave_one_out
 from streamgda.moments import ClassMoments
 from streamgda.moments.lifted import lifted
 from streamgda.rows import Rows
-from streamgda.rows.counting import CHECK_SUMS, SKIP_OR_FILL, Slab, as_matrix
+from streamgda.rows.counting import SKIP_OR_FILL, Slab, as_matrix
 from streamgda.rows.labels import as_labels, find, join_labels, label_of_none
 from streamgda.rows.source import as_source, check_lengths
 from streamgda.runtime.memory import allowed_bytes, readable, spare_memory
@@ -82,9 +82,19 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         """Rows of each class, or their total weight, float64, shape (n_classes,)."""
         return self.moments_.class_count.astype(np.float64)
 
-    def _by_class(self, name: str, method: str, X: Any, reading: Any, **options: Any) -> Any:
-        classes = self.model_.classes
-        return self._map(name, method, X, reading, columns=classes.size, classes=classes, **options)
+    def _by_class(
+        self,
+        name: str,
+        method: str,
+        X: Any,
+        reading: Any,
+        scored: Scored | None = None,
+        **options: Any,
+    ) -> Any:
+        scored = self._scored() if scored is None else scored
+        classes = scored.model.classes
+        options |= {"columns": classes.size, "classes": classes}
+        return self._map(name, method, X, reading, scored, **options)
 
     def predict(self, X: Any, **reading: Unpack[Reading]) -> Any:
         """Return the most probable class of each row.
@@ -114,7 +124,8 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         >>> nb.predict([[0, 1], [1, 0]])
         array(['ant', 'bee'], dtype='<U3')
         """
-        return self._map("predict", "predict", X, reading, labels=self.model_.classes)
+        scored = self._scored()
+        return self._map("predict", "predict", X, reading, scored, labels=scored.model.classes)
 
     def predict_proba(self, X: Any, **reading: Unpack[Reading]) -> Any:
         """Return the probabilities of the classes.
@@ -270,9 +281,9 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         rows = Rows.of(X, y, sample_weight, **given)
         if rows.y is None:
             raise InvalidParameterError("y is missing; give one label for each row")
-        rule, filled = rows.rule, rows.rule is not CHECK_SUMS or rows.weight is not None
-        if filled:  # Invalid rows that do not count are no error.
-            scoring |= {"on_invalid": "fill", "fill": label_of_none(self.classes_)}
+        rule, none = rows.rule, label_of_none(self.classes_)
+        if not rule.checks_sums or rows.weight is not None:  # Rows that do not count may be bad.
+            scoring |= {"on_invalid": "fill", "fill": none}
             scoring |= {} if rule.nodata is None else {"nodata": rule.nodata}
         predicted = np.ravel(as_source(self.predict(rows.X, **scoring)).whole())
         if isinstance(rows.y, np.ndarray) and rows.y.ndim == 2:
@@ -283,18 +294,21 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         check_lengths(as_source(predicted), as_source(labels, "y"))
         weight = None if opened.weight is None else opened.weight.whole()
         counts, weights, _ = rule.labels_to_count(labels, weight)
-        codes = find(predicted, self.classes_)
-        bad = np.flatnonzero(counts & (codes < 0))
+        invalid = np.zeros(predicted.shape, bool)
+        if "fill" in scoring:
+            invalid = (predicted == none) | (predicted != predicted)  # noqa: PLR0124  (NaT)
+        bad = np.flatnonzero(counts & invalid)
         if bad.size and rule.action == "raise":
             raise InvalidDataError(
                 f"Input X has an invalid row: row {bad[0]}; it holds NaN, infinity or "
                 f"nodata={rule.nodata}; {SKIP_OR_FILL}",
                 *("X", int(bad[0])),
             )
-        counts &= codes >= 0
+        counts &= ~invalid
         if not counts.any():
             raise InvalidDataError(NO_ROWS)
-        right = find(labels[counts], self.classes_) == codes[counts]
+        known = labels.values
+        right = find(predicted[counts], known) == find(labels[counts], known)
         return float(np.average(right, weights=weights[counts] if weights.size else None))
 
     def calibrate(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -341,10 +355,13 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         >>> log_loss(y[1300:], nb.predict_proba(X[1300:])) < before / 2
         True
         """
-        joint = np.asarray(as_source(self.predict_joint_log_proba(X)).whole())
+        scored = self._scored()
+        classes = scored.model.classes
+        joint = self._map("joint", "joint", X, None, scored, columns=classes.size)
+        joint = np.asarray(as_source(joint).whole())
         labels = as_labels(y)
         check_lengths(as_source(joint), as_source(labels, "y"))
-        codes = _codes(labels, self.classes_)
+        codes = _codes(labels, classes)
         weights = np.ones(codes.size)
         if sample_weight is not None:
             weights = np.asarray(as_source(sample_weight, "sample_weight").whole(), float)
@@ -630,13 +647,13 @@ class GaussianClassifier(MomentClassifier):
 
     def _singular(self, model: Gaussians) -> tuple[np.ndarray, str]:
         """Return the classes with rows that have no density, and what the error says of them."""
-        count = self.class_count_
+        classes, count = model.classes, model.count
         without = np.setdiff1d(np.flatnonzero(count > 0), model.alive)
         if not without.size:
             return without, ""
         d = model.features.size
         named = [
-            f"class {self.classes_[k]!s} (rank {model.ranks[k]} of {d}, {count[k]:g} "
+            f"class {classes[k]!s} (rank {model.ranks[k]} of {d}, {count[k]:g} "
             f"{'row' if count[k] == 1 else 'rows'})"
             for k in without[:10]
         ]
@@ -647,7 +664,7 @@ class GaussianClassifier(MomentClassifier):
         )
         alone = without[count[without] == 1]
         if alone.size:
-            what += f"; y has only 1 sample in class {self.classes_[alone[0]]!s}"
+            what += f"; y has only 1 sample in class {classes[alone[0]]!s}"
         return without, f"{what}. {self._advice}, {_OTHERS}"
 
     def _report(self, summary: Summary, model: Gaussians) -> None:
@@ -669,11 +686,11 @@ class GaussianClassifier(MomentClassifier):
         without, message = self._singular(model)
         if without.size:
             message += ". To sample such classes, call partial_fit(X, y) in place of fit"
-            raise SingularCovarianceError(message, self.classes_[without].tolist())
-        never = (model.priors > 0) & (self.class_count_ == 0)
+            raise SingularCovarianceError(message, model.classes[without].tolist())
+        never = (model.priors > 0) & (model.count == 0)
         if self.priors is not None and never.any():
             raise InvalidParameterError(
-                f"priors above zero of classes without rows: {self.classes_[never].tolist()}. Give "
+                f"priors above zero of classes without rows: {model.classes[never].tolist()}. Give "
                 f"their priors as zero, or rows of theirs"
             )
 
@@ -687,11 +704,20 @@ class GaussianClassifier(MomentClassifier):
         self.model_  # noqa: B018  (its errors come first)
         return self._covariances(Summary.of(self._moments_of_kind()), self._found)
 
-    def _map(self, name: str, method: str, X: Any, reading: Any = None, **options: Any) -> Any:
-        model = self.model_
+    def _map(
+        self,
+        name: str,
+        method: str,
+        X: Any,
+        reading: Any = None,
+        scored: Scored | None = None,
+        **options: Any,
+    ) -> Any:
+        scored = self._scored() if scored is None else scored
+        model = scored.model
         without, message = self._singular(model)
         if without.size:
-            classes = self.classes_[without].tolist()
+            classes = model.classes[without].tolist()
             if not model.alive.size:
                 raise SingularCovarianceError(message, classes)
             self._warn_once(
@@ -699,7 +725,7 @@ class GaussianClassifier(MomentClassifier):
                 classes,
                 f"predictions leave out classes that have no invertible covariance yet: {message}",
             )
-        return super()._map(name, method, X, reading, **options)
+        return super()._map(name, method, X, reading, scored, **options)
 
     # --- answers ------------------------------------------------------------------------------
 
@@ -750,9 +776,10 @@ class GaussianClassifier(MomentClassifier):
         reject = as_number("reject", reject, "a number from 0 to below 1", 0, BELOW_ONE)
         if not reject:
             return super().predict(X, **reading)
-        labels = self.model_.labels_with(reject_label)
-        options: dict[str, Any] = {"reject": reject, "label": labels[-1]}
-        return self._map("predict", "predict_or_reject", X, reading, labels=labels, **options)
+        scored = self._scored()
+        labels = scored.model.labels_with(reject_label)
+        options: dict[str, Any] = {"labels": labels, "reject": reject, "label": labels[-1]}
+        return self._map("predict", "predict_or_reject", X, reading, scored, **options)
 
     def mahalanobis(self, X: Any, y: Any = None, **reading: Unpack[Reading]) -> Any:
         """Return the squared Mahalanobis distance to each class, or to the given one.
@@ -787,7 +814,9 @@ class GaussianClassifier(MomentClassifier):
         """
         if y is None:
             return self._by_class("mahalanobis", "distances", X, reading)
-        return self._map("mahalanobis", "own_distances", X, reading, codes=self._codes_of(X, y))
+        scored = self._scored()
+        codes = self._codes_of(X, y, scored.model.classes)
+        return self._map("mahalanobis", "own_distances", X, reading, scored, codes=codes)
 
     def score_samples(self, X: Any, y: Any = None, **reading: Unpack[Reading]) -> Any:
         """Return the log-density of each row, ln p(x), or that in its own class, ln p(x | y).
@@ -820,16 +849,16 @@ class GaussianClassifier(MomentClassifier):
         """
         if y is None:
             return super().score_samples(X, **reading)
-        codes = self._codes_of(X, y)
-        return self._map("score_samples", "own_log_density", X, reading, codes=codes)
+        scored = self._scored()
+        codes = self._codes_of(X, y, scored.model.classes)
+        return self._map("score_samples", "own_log_density", X, reading, scored, codes=codes)
 
-    def _codes_of(self, X: Any, y: Any) -> np.ndarray:
+    def _codes_of(self, X: Any, y: Any, classes: np.ndarray) -> np.ndarray:
         """Return the numbers of the classes of rows."""
-        check_is_fitted(self)
         source = as_source(Rows.of(X).X)
         labels = as_labels(as_source(source.laid_out(y, "y"), "y").whole())
         check_lengths(source, as_source(labels, "y"))
-        return _codes(labels, self.classes_)
+        return _codes(labels, classes)
 
     def p_values(self, X: Any, **reading: Unpack[Reading]) -> Any:
         r"""Return the share of each class that is further from its mean than the row.
@@ -1005,7 +1034,7 @@ class GaussianClassifier(MomentClassifier):
         (0.994, 0.994)
         """
         scores = self._log_proba_without(X, y, priors)
-        return float((scores.argmax(axis=1) == self._codes_of(X, y)).mean())
+        return float((scores.argmax(axis=1) == self._codes_of(X, y, self.classes_)).mean())
 
     def _check_removable(self) -> None:
         """Raise `UnsupportedError` if removing a row changes what has no formula."""
@@ -1023,15 +1052,16 @@ class GaussianClassifier(MomentClassifier):
     def _log_proba_without(self, X: Any, y: Any, priors: str) -> np.ndarray:
         if priors not in ("counted", "fixed"):
             raise refuse("priors", priors, "'counted' or 'fixed'")
-        model, lifting = self._model_and_map()
+        model, lifting = self._scored()
         self._check_removable()
-        codes, summary = self._codes_of(X, y), Summary.of(self._moments_of_kind())
+        summary = Summary.of(self._moments_of_kind())
+        codes = self._codes_of(X, y, summary.classes)
         given = np.bincount(codes, minlength=summary.classes.size)
         if (given > summary.count).any():
             k = int((given > summary.count).argmax())
             raise InvalidDataError(
-                f"class {self.classes_[k]!s} has {given[k]} rows here, and {summary.count[k]:g} in "
-                f"the fit; give rows and labels that the estimator was fitted to"
+                f"class {summary.classes[k]!s} has {given[k]} rows here, and {summary.count[k]:g} "
+                f"in the fit; give rows and labels that the estimator was fitted to"
             )
         rows = as_source(validated_rows(self, Rows.of(X).X)).whole()
         rows = as_matrix(rows)

@@ -91,10 +91,11 @@ class DiscriminantAnalysis(GaussianClassifier):
         >>> lda.decision_function([[2.0], [5.0], [7.0]]).round(3)
         array([-12.5,   2.5,  12.5])
         """
-        if self.model_.classes.size <= 2:
-            return self._map("decision_function", "log_odds", X, reading)
+        scored = self._scored()
+        if scored.model.classes.size <= 2:
+            return self._map("decision_function", "log_odds", X, reading, scored)
         options = {"centred": self._centred}
-        return self._by_class("decision_function", "discriminants", X, reading, **options)
+        return self._by_class("decision_function", "discriminants", X, reading, scored, **options)
 
     def _stored_covariances(self, needed: bool) -> Covariances:
         """Return the covariances; raise AttributeError if they had to be asked for."""
@@ -768,14 +769,16 @@ class LinearDiscriminantAnalysis(
                [7.2 ],
                [7.57]])
         """
-        model = self.model_
+        scored = self._scored()
+        model = scored.model
         if self.solver == "lsqr":
             raise UnsupportedError(
                 "transform not implemented for 'lsqr' solver (use 'svd' or 'eigen')."
             )
-        directions = _directions(model, self.tol)[0][model.features, : self._max_components]
+        n = self._check_components(model)
+        directions = _directions(model, self.tol)[0][model.features, :n]
         offsets = model.zero(self._centred) @ directions
         options = {"directions": directions, "offsets": offsets}
         return self._map(
-            "transform", "transform", X, reading, columns=directions.shape[1], **options
+            "transform", "transform", X, reading, scored, columns=directions.shape[1], **options
         )

@@ -30,7 +30,8 @@ class Gaussians(ClassModel):
 
     Attributes
     ----------
-    classes, priors : ndarray, shape (n_classes,)
+    classes, priors, count : ndarray, shape (n_classes,)
+        Labels, prior probabilities, and rows or their weights.
     n_features : int
         Width of the rows.
     features : ndarray of int, shape (d,)
@@ -56,6 +57,7 @@ class Gaussians(ClassModel):
 
     classes: np.ndarray
     priors: np.ndarray
+    count: np.ndarray
     n_features: int
     features: np.ndarray
     origin: np.ndarray
@@ -95,6 +97,7 @@ class Gaussians(ClassModel):
         return cls(
             summary.classes,
             priors,
+            summary.count,
             summary.offsets.shape[1],
             features,
             summary.origin[features],

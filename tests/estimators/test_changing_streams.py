@@ -1,5 +1,8 @@
 """Streams that change: forgetting, sliding windows, unlearning, classes that come and go."""
 
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import dask.array as da
@@ -20,8 +23,10 @@ from samples import (
 )
 
 from streamgda import (
+    BernoulliNB,
     ClassMoments,
     GaussianNB,
+    LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     SlidingWindow,
 )
@@ -301,4 +306,36 @@ def test_rows_that_were_never_added_are_not_forgotten():
     assert snapshot(model) == before
 
 
-# --- classes that are retired -----------------------------------------------------------------
+# --- classes that come while rows are scored --------------------------------------------------
+
+KINDS = [GaussianNB, BernoulliNB, QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_labels_belong_to_the_scores_while_classes_come(kind):
+    """Each new label is sorted before all others, and so changes the number of every class."""
+    rng, done = np.random.default_rng(0), threading.Event()
+    rows = {label: rng.normal([code & 1, code >> 1 & 1, code >> 2 & 1], 0.01, (20, 3)) - 0.5
+            for code, label in enumerate("hgfedcba")}  # fmt: skip
+    model = kind().partial_fit(np.vstack([rows["h"], rows["g"]]), ["h"] * 20 + ["g"] * 20)
+
+    def predict():
+        while not done.is_set():
+            assert (model.predict(rows["h"]) == "h").all()
+            probabilities = model.predict_proba(rows["h"])
+            assert (probabilities.argmax(axis=1) == probabilities.shape[1] - 1).all()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            predicting = [pool.submit(predict) for _ in range(2)]
+            for label in "fedcba":
+                for _ in range(5):
+                    model.partial_fit(rows[label], [label] * 20)
+            done.set()
+            for each in predicting:
+                each.result(60)
+    finally:
+        done.set()
+        sys.setswitchinterval(interval)
