@@ -1,24 +1,25 @@
-"""Parametrisation over grids of which a few cases do."""
+"""Parametrisation over grids of which a few cases run by default, and the others by `-m soak`."""
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations, product
 from typing import Any
 
 import pytest
 
-THOROUGH = os.environ.get("STREAMGDA_TESTS") == "thorough"
-TIMES = int(os.environ.get("STREAMGDA_TIMES", "1"))  # as many damaged files, kills and bad calls
-
 
 def pairs(names: str, *values: Iterable[Any]) -> Callable[[Callable], Callable]:
-    """Parametrise a test so that any two values of different parameters meet in some case.
-
-    The other cases of the grid run with ``STREAMGDA_TESTS=thorough`` in the environment.
-    """
+    """Parametrise a test over a grid; by default, any two values of two parameters meet once."""
     lists = [list(of_one) for of_one in values]
-    grid = list(product(*lists))
-    return cases(names, grid, covering([len(v) for v in lists]))
+    return cases(names, list(product(*lists)), covering([len(v) for v in lists]))
+
+
+def cases(names: str, grid: Sequence[Any], few: Iterable[int]) -> Callable[[Callable], Callable]:
+    """Parametrise a test over a grid, of which the cases of these numbers run by default."""
+    usual = set(few)
+    soak = [pytest.param(*case, marks=pytest.mark.soak) for case in grid]
+    return pytest.mark.parametrize(
+        names, [grid[i] if i in usual else soak[i] for i in range(len(grid))]
+    )
 
 
 def in_turn(
@@ -26,28 +27,19 @@ def in_turn(
 ) -> Callable[[Callable], Callable]:
     """Parametrise a test by every value of each parameter, which depend on each other nowhere."""
     lists = [list(of_one) for of_one in values]
-    turns = range(max(map(len, lists)))
-    chosen = [[v[turn % len(v)] for v in lists] for turn in turns]
+    chosen = [[v[turn % len(v)] for v in lists] for turn in range(max(map(len, lists)))]
     return pytest.mark.parametrize(names, chosen, indirect=indirect)
-
-
-def cases(names: str, grid: Sequence[Any], few: Iterable[int]) -> Callable[[Callable], Callable]:
-    """Parametrise a test by a few cases of a grid, given by numbers, or thoroughly by the rest."""
-    usual = set(few)
-    rest = THOROUGH and len(usual) < len(grid)
-    chosen = [case for number, case in enumerate(grid) if rest != (number in usual)]
-    return lambda test: pytest.mark.thorough(pytest.mark.parametrize(names, chosen)(test))
 
 
 def covering(sizes: Sequence[int]) -> list[int]:
     """Numbers of cases of a grid of these sizes, chosen greedily until all pairs are covered."""
-    cases = list(product(*map(range, sizes)))
+    grid = list(product(*map(range, sizes)))
     covers = [
-        {(i, case[i], j, case[j]) for i, j in combinations(range(len(sizes)), 2)} for case in cases
+        {(i, case[i], j, case[j]) for i, j in combinations(range(len(sizes)), 2)} for case in grid
     ]
     missing, chosen = set().union(*covers), []
     while missing:
-        best = max(range(len(cases)), key=lambda number: len(covers[number] & missing))
+        best = max(range(len(grid)), key=lambda number: len(covers[number] & missing))
         chosen.append(best)
         missing -= covers[best]
-    return sorted(chosen)
+    return chosen

@@ -46,6 +46,32 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, ...]:
 
 
 @pytest.fixture
+def done(command: Command) -> Done:
+    """Return the output of a command, which must succeed and write nothing to stderr."""
+
+    def run(*arguments: object) -> str:
+        ended = command(*arguments)
+        assert (ended.code, ended.err) == (0, "")
+        return ended.out
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with rows in a store of several chunks, and models of them."""
+    folder = tmp_path_factory.mktemp("data")
+    convert(X, Y, folder / "rows.zarr", chunk_rows=50)
+    convert(X, np.searchsorted(NAMES, Y), folder / "numbers.zarr", chunk_rows=50)
+    convert(X, None, folder / "unlabelled.zarr")
+    convert(X[:, :2], Y, folder / "narrow.zarr")
+    streamgda.QuadraticDiscriminantAnalysis().fit(X, Y).save(folder / "qda.zip")
+    streamgda.PCA(2).fit(X).save(folder / "pca.zip")
+    (folder / "truncated.zip").write_bytes((folder / "qda.zip").read_bytes()[:500])
+    return folder
+
+
+@pytest.fixture
 def model(tmp_path: Path) -> Path:
     path = tmp_path / "model.npz"
     streamgda.QuadraticDiscriminantAnalysis().fit(FRAME, Y).save(path)
@@ -452,6 +478,7 @@ def test_wrong_usage(
     command: Command, data: Path, tmp_path: Path, monkeypatch: Any, words: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "500")  # no message is broken into lines
     ended = command(*words.format(data=data).split())
     assert (ended.code, ended.out) == (2, "")
     assert message in ended.err

@@ -1,8 +1,6 @@
 """Interrupted passes and scores resume, only for the same data, and give the same bits."""
 
 import itertools
-import subprocess
-import sys
 
 import dask.array as da
 import numpy as np
@@ -218,32 +216,6 @@ def test_slabs_stay_as_they_were(tmp_path, slabs_of):
     slabs_of(90 * 8 * 4)
     accumulate(generous, Y, checkpoint=path)
     assert generous.read[-4:] == [180, 210, 240, 270]
-
-
-KILLED = """
-import os, signal, sys
-import numpy as np
-from streamgda import accumulate
-from streamgda.engine.plan import slabs_of
-
-X = np.random.default_rng(0).normal(size=(3000, 5))
-kill = lambda done, total: os.kill(os.getpid(), signal.SIGKILL) if done > 1500 else None
-with slabs_of(100 * X[0].nbytes):
-    y = np.arange(3000) % 3
-    accumulate(X, y, checkpoint=sys.argv[1], checkpoint_every=0, progress=kill)
-"""
-
-
-def test_a_killed_process_leaves_what_was_done(tmp_path, slabs_of):
-    path = tmp_path / "kept"
-    ended = subprocess.run([sys.executable, "-c", KILLED, path], check=False)
-    assert ended.returncode == -9
-    rows, y = np.random.default_rng(0).normal(size=(3000, 5)), np.arange(3000) % 3
-    slabs_of(100 * rows[0].nbytes)
-    told = []
-    found = accumulate(rows, y, checkpoint=path, progress=lambda *rows: told.append(rows[0]))
-    assert told[0] > 1500
-    assert bits(found) == bits(accumulate(rows, y))
 
 
 def batches(X=X, y=Y, fail=None):

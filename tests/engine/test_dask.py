@@ -1,8 +1,6 @@
 """dask: any blocks, schedulers and number of workers give the same moments and scores."""
 
 import re
-import subprocess
-import sys
 import threading
 
 import dask
@@ -238,7 +236,7 @@ def test_missing_values(scheduler):
     np.testing.assert_allclose(found.covariance(), expected.covariance(), rtol=0, atol=1e-12)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.usefixtures("environment")
 def test_workers_that_join_and_leave_give_the_same_bits(rows):
     blocks, labels, _, _ = rows
@@ -269,7 +267,7 @@ def _fatal(block):
     os._exit(1)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_workers_that_die_over_a_block_are_an_error(client, rows):
     blocks, labels, _, _ = rows
     with (
@@ -482,27 +480,3 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path, rows, other):
     with pytest.raises(CheckpointError, match=message):
         accumulate(*(da.from_array(a, 3) for a in change(X, y)), checkpoint=path, **options)
     assert path.read_bytes() == before
-
-
-KILLED = """
-import sys, os, signal
-import dask.array as da, numpy as np
-from streamgda import accumulate
-
-X = np.random.default_rng(0).normal(size=(3000, 5))
-rows, labels = da.from_array(X, (10, 5)), da.from_array(np.arange(3000) % 3, 10)
-kill = lambda done, total: os.kill(os.getpid(), signal.SIGKILL) if done > 1500 else None
-accumulate(rows, labels, checkpoint=sys.argv[1], checkpoint_every=0, progress=kill)
-"""
-
-
-def test_a_killed_process_leaves_what_was_done(tmp_path):
-    path = tmp_path / "kept.npz"
-    ended = subprocess.run([sys.executable, "-c", KILLED, path], check=False)
-    assert ended.returncode == -9
-    X = np.random.default_rng(0).normal(size=(3000, 5))
-    held = da.from_array(X, (10, 5)), da.from_array(np.arange(3000) % 3, 10)
-    told = []
-    found = accumulate(*held, checkpoint=path, progress=lambda *rows: told.append(rows[0]))
-    assert bits(found) == bits(accumulate(*held))
-    assert told[0] > 1500

@@ -341,6 +341,6 @@ assert (lda.predict(X_lazy) == y_lazy).mean().compute() > 0.99
 """
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_lines_of_the_readme_at_a_size_of_several_parts(tmp_path):
     subprocess.run([sys.executable, "-c", DASK_OVER_ZARR], cwd=tmp_path, check=True)

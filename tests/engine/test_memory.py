@@ -1,17 +1,14 @@
 """The memory contract: plans, refusals, and processes that stay within their plan."""
 
 import bisect
-import json
 import pickle
 import re
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
 import zarr
 from allocations import assert_peak_below
-from processes import output
 from samples import blobs
 
 from streamgda import (
@@ -29,7 +26,6 @@ from streamgda.moments.covariance_types import structure_of
 from streamgda.rows import Rows
 from streamgda.rows.source import as_source
 from streamgda.runtime import memory
-from streamgda.runtime.memory import readable
 
 MB = 10**6
 
@@ -304,33 +300,3 @@ def test_the_default_is_the_memory_of_the_machine(monkeypatch):
         accumulate(X, y)
     accumulate(X, y, covariance_type="diag")
     accumulate(X, y, max_memory="2GB")
-
-
-# --- a process of its own ----------------------------------------------------------------------
-
-CHILD = Path(__file__).parents[1] / "peaks.py"
-
-
-@pytest.fixture(scope="module")
-def peaks(tmp_path_factory):
-    """By case: the planned memory, and the most that a process took beyond what it had before."""
-    if not Path("/proc/self/clear_refs").exists():
-        pytest.skip("peaks are read from Linux's /proc")
-    # Freed memory is returned at once; otherwise one peak would hide another.
-    folder = tmp_path_factory.mktemp("peaks")
-    measured = json.loads(output(CHILD, folder, MALLOC_MMAP_THRESHOLD_="65536"))
-    for name, (allowed, peak) in measured.items():
-        print(f"{name}: {readable(peak)} of {readable(allowed)}")
-    return measured
-
-
-@pytest.mark.slow
-def test_no_case_takes_more_than_was_planned(peaks):
-    assert len(peaks) >= 20
-    assert {name: p for name, p in peaks.items() if p[1] > p[0]} == {}
-
-
-@pytest.mark.slow
-def test_the_peak_does_not_grow_with_the_rows(peaks):
-    few, many = (peak for name, (_, peak) in peaks.items() if name.endswith("0 rows"))
-    assert many < few + 8 * MB

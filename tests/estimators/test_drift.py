@@ -153,7 +153,7 @@ def test_rows_without_labels_are_compared_with_all_classes():
 # --- false alarms ---------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("d", "window", "shares", "tails"),
     [

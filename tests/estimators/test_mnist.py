@@ -101,7 +101,7 @@ def test_every_way_of_reading_gives_the_same_bits(store, moments):
     np.testing.assert_array_equal(on_dask.covariance(), (first + second).covariance(), strict=True)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_black_margins_are_left_out_and_put_back(moments):
     with pytest.warns(ConstantFeatureWarning, match="67 of 784 features are constant"):
         gda = GaussianDiscriminantAnalysis.from_moments(moments[0] + moments[1], var_smoothing=0.1)
@@ -111,7 +111,7 @@ def test_black_margins_are_left_out_and_put_back(moments):
     assert gda.score(drawn, labels) > 0.9
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_fifty_principal_components(moments, images):
     """From moments in 784 dimensions: the images are read once."""
     X, y, X_test, y_test = images

@@ -27,7 +27,7 @@ def test_products(shape, dtype):
     assert np.isnan(C[np.triu_indices(shape[1], 1)]).all()
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_compiled_products_are_cached_for_other_processes(monkeypatch):
     """Where BLAS is at another address."""
     A = np.arange(4.0).reshape(2, 2)

@@ -2,6 +2,7 @@
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import numba
@@ -21,7 +22,7 @@ print(sums.all_below(np.ones(3), 2.0), sums.all_below.stats.cache_path)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_kernels_work_where_no_folder_can_be_written(tmp_path):
     """A file stands where a folder would have to be, which stops the superuser, too."""
     copy = tmp_path / "site" / "streamgda"
@@ -45,7 +46,7 @@ except IndexError:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_kernels_with_checked_indices_are_kept_apart(tmp_path):
     """Writing one number beyond an array, within the memory of a longer one."""
     for checked, out in (("0", "True"), ("1", "checked"), ("0", "True")):
@@ -84,3 +85,25 @@ def test_threads_that_load_a_kernel_at_once(cache, monkeypatch):
     assert one == other
     monkeypatch.setattr(kernel, "compile", None)  # is not called
     assert kernel(rows) == 15
+
+
+def test_a_changed_kernel_makes_all_cached_kernels_stale(tmp_path):
+    """Numba finds a compiled kernel again by its name, which holds a digest of all sources."""
+    for file in (PACKAGE / "kernels").glob("*.py"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+
+    def name_of_a_kernel():
+        spec = spec_from_file_location("kernels", tmp_path / "__init__.py")
+        kernels = module_from_spec(spec)
+        spec.loader.exec_module(kernels)
+
+        def some():
+            pass
+
+        return kernels.kernel(some, cache=False).py_func.__qualname__.rpartition("_")[2]
+
+    before = name_of_a_kernel()
+    assert before == name_of_a_kernel()
+    with (tmp_path / "tiles.py").open("a") as file:
+        file.write("# changed")
+    assert before != name_of_a_kernel()

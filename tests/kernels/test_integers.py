@@ -206,7 +206,7 @@ for d in (9, 21, 140):  # in vectors of float64, and in tiles
 """
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("name", ["avx512", "avxvnni", "avx2", "sse2"])
 def test_all_processors_give_the_same_bits(name, capsys):
     """Words of four bytes and of two, in a process of their own."""

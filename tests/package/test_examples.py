@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 plt = pytest.importorskip("matplotlib.pyplot")
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.soak
 
 CLAIMS = {
     "anomalies": lambda shown: shown["found"] > 0.85,

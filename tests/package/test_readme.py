@@ -44,7 +44,7 @@ def test_code_fits_on_a_page():
         assert not [(page.name, line) for line in lines if len(line) > 88]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_slow_examples_run(tmp_path, monkeypatch):
     """Those that start processes, each a script of its own."""
     monkeypatch.chdir(tmp_path)

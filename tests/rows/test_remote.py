@@ -131,7 +131,7 @@ def test_moments_and_scores_are_those_of_arrays(server, rows, tmp_path, client):
     assert set(asked.values()) <= {3}  # passes
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("client", ["fsspec", "obstore"])
 def test_s3(bucket, rows, client):
     address, options = f"s3://rows/{client}", s3_options(bucket)

@@ -2,8 +2,6 @@
 
 import os
 import stat
-import subprocess
-import sys
 import threading
 import time
 
@@ -174,31 +172,6 @@ def test_objects_that_cannot_be_saved_leave_the_old_file(tmp_path):
     assert_same(ClassMoments.load(tmp_path / "it.npz"), OLD)
 
 
-KILLED = """
-import os, sys
-from streamgda import ClassMoments
-moments = ClassMoments.load(sys.argv[1])
-print(flush=True)
-while True:
-    moments.save(sys.argv[1], offset=os.getpid())
-"""
-
-
-@pytest.mark.slow
-def test_killed_saves_leave_the_old_or_the_new_file(tmp_path):
-    path = tmp_path / "it.npz"
-    rows = np.random.default_rng(0).normal(size=(400, 5000))
-    moments = ClassMoments("diag").update(rows, [0, 1] * 200)
-    moments.save(path)
-    command = [sys.executable, "-c", KILLED, path]
-    for delay in np.random.default_rng(0).uniform(0, 0.05, 6):
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-            process.stdout.readline()
-            time.sleep(delay)
-            process.kill()
-        assert_same(ClassMoments.load(path), moments)
-
-
 def test_readers_and_writers_at_the_same_time(tmp_path):
     """A reader finds the file of one of the writers, whole."""
     path, states = tmp_path / "it.npz", [some_moments("diag").to_bytes(), some_moments().to_bytes()]
@@ -336,7 +309,7 @@ for path in sys.argv[1:]:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_loading_imports_neither_dask_nor_zarr(tmp_path):
     NEW.save(tmp_path / "it.npz")
     assert output("-c", FRESH, str(tmp_path / "it.npz")) == "ClassMoments [False, False]\n"

@@ -82,7 +82,7 @@ for path in sys.argv[1:]:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_every_class_is_found_in_a_fresh_process(tmp_path):
     X, y = blobs()
     moments = ClassMoments().update(X, y)

@@ -1,0 +1,232 @@
+"""Work stays within the memory that was planned for it, each in a process of its own.
+
+A work is given the least budget that the plan accepts, so that the test measures the plan.
+"""
+
+import ctypes
+import gc
+import re
+from functools import partial
+from pathlib import Path
+
+import dask.array as da
+import numpy as np
+import pytest
+import zarr
+from soak.driver import in_a_fork
+
+from streamgda import GaussianDiscriminantAnalysis, RandomFeatures, accumulate, open_store
+from streamgda.errors import MemoryBudgetError
+from streamgda.runtime import threads
+from streamgda.runtime.memory import as_bytes
+
+pytestmark = [
+    pytest.mark.soak,
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.skipif(
+        not Path("/proc/self/clear_refs").exists(), reason="peaks are read from Linux's /proc"
+    ),
+]
+N, D = 60_000, 200
+SLACK = 4 << 20  # of what Python and zarr keep between calls
+RANDOM = np.random.default_rng(0)
+ROWS, Y = RANDOM.integers(0, 256, (N, D), np.uint8), RANDOM.integers(0, 3, N)
+SOME = ROWS[:5000]
+GAPS = np.where(SOME < 60, np.nan, SOME)
+
+
+class Made:
+    """Narrow rows, or labels, that are generated when they are read."""
+
+    def __init__(self, *shape):
+        self.shape, self.chunks, self.dtype = shape, (10**6, *shape[1:]), np.dtype(np.uint8)
+
+    def __getitem__(self, rows):
+        values = np.arange(rows.start, min(rows.stop, self.shape[0])) % 3
+        return np.multiply.outer(values, np.ones(self.shape[1:])).astype(np.uint8)
+
+
+# --- work -----------------------------------------------------------------------------------------
+# Each function writes rows to a folder, and returns a function of the budget.
+
+DIAG = {"covariance_type": "diag"}
+
+
+def stored(n=N, dtype="u1", score=False, **options):
+    """Moments, or scores, of rows in zarr."""
+
+    def make(folder):
+        X = zarr.create_array(folder / "X", shape=(n, D), dtype=dtype, **options)
+        for start in range(0, n, 20_000):
+            X[start : start + 20_000] = ROWS[start : min(start + 20_000, n)]
+        if not score:
+            return lambda budget: accumulate(X, Y[:n], max_memory=budget, **DIAG)
+        fitted = GaussianDiscriminantAnalysis("tied").fit(SOME, Y[:5000])
+        return lambda budget: fitted.predict_proba(X, out=folder / f"{budget}", max_memory=budget)
+
+    return make
+
+
+def table(width, dtype, n, group, parquet):
+    """Moments of rows in a Parquet or Feather file."""
+
+    def make(folder):
+        pa = pytest.importorskip("pyarrow")
+        from pyarrow import feather
+        from pyarrow import parquet as pq
+
+        columns = {f"x{j}": RANDOM.integers(0, 256, n).astype(dtype) for j in range(width)}
+        path = folder / ("rows.parquet" if parquet else "rows.feather")
+        content = pa.table(columns | {"y": RANDOM.integers(0, 3, n)})
+        if parquet:
+            pq.write_table(content, path, row_group_size=group)
+        else:
+            feather.write_feather(content, path, chunksize=group)
+        del content, columns
+        pa.default_memory_pool().release_unused()
+        X, y = open_store(path, label="y")
+        return lambda budget: accumulate(X, y, max_memory=budget, **DIAG)
+
+    return make
+
+
+def of_a_map(folder):
+    X = zarr.create_array(folder / "X", data=np.tile(SOME, (16, 1)), chunks=(80_000, D))
+    fitted = GaussianDiscriminantAnalysis(
+        "tied", shrinkage=0.1, feature_map=RandomFeatures(1000)
+    ).fit(SOME, Y[:5000])
+    return lambda budget: fitted.predict(X, max_memory=budget)
+
+
+def behind_a_map(folder):
+    """All rows behind the map are 640 MB."""
+    X = zarr.create_array(folder / "X", data=np.tile(SOME, (16, 1)), chunks=(80_000, D))
+    options = {"covariance_type": "tied", "feature_map": RandomFeatures(1000)}
+    return lambda budget: accumulate(X, np.arange(80_000) % 3, max_memory=budget, **options)
+
+
+def memory_map(folder):
+    mapped = np.memmap(folder / "X", np.float64, "w+", shape=(2 * N, 40))
+    mapped[...] = ROWS[0, :40]
+    mapped[::7] = ROWS[1, :40]
+    mapped.flush()
+    del mapped
+    X = np.memmap(folder / "X", np.float64, "r", shape=(2 * N, 40))
+    return lambda budget: accumulate(X, np.tile(Y, 2), max_memory=budget)
+
+
+def pairs(n_classes):
+    y = np.arange(5000) % n_classes
+    options = {"on_invalid": "pairwise"}
+    return lambda folder: lambda budget: accumulate(GAPS, y, max_memory=budget, **options)
+
+
+def many_classes(folder, for_model=False):
+    def work(budget):
+        y = np.arange(3000) // 30
+        moments = accumulate(SOME[:3000], y, max_memory=budget, for_model=for_model)
+        if for_model:
+            GaussianDiscriminantAnalysis.from_moments(moments, reg_param=0.5)
+
+    return work
+
+
+def made(n):
+    return lambda folder: lambda budget: accumulate(Made(n, 2), Made(n), max_memory=budget)
+
+
+WORKS = {
+    "chunks": stored(chunks=(1000, D)),
+    "chunks, raw": stored(chunks=(1000, D), compressors=None),
+    "large chunks": stored(chunks=(20_000, D)),
+    "all rows in one": stored(chunks=(N, D)),
+    "split features": stored(chunks=(2000, 30)),
+    "shards": stored(chunks=(500, D), shards=(10_000, D)),
+    "one shard": stored(chunks=(500, D), shards=(N, D)),
+    "a row a chunk": stored(1000, chunks=(1, D)),
+    "floats": stored(dtype="f4", chunks=(5000, D)),
+    "scores of chunks": stored(score=True, chunks=(1000, D)),
+    "scores of all rows in one": stored(score=True, chunks=(N, D)),
+    "memory map": memory_map,
+    "Parquet, wide": table(784, "u1", 20_000, 5000, True),
+    "Parquet, narrow": table(8, "f8", 400_000, 100_000, True),
+    "Feather, wide": table(784, "u1", 20_000, 5000, False),
+    "Feather, narrow": table(8, "f8", 400_000, 400_000, False),
+    "rows behind a map": behind_a_map,
+    "scores behind a map": of_a_map,
+    "pairs of two classes": pairs(2),
+    "pairs of many classes": pairs(30),
+    "many classes": many_classes,
+    "a model of many classes": lambda folder: many_classes(folder, for_model=True),
+    "a million rows": made(10**6),
+    "ten million rows": made(10**7),
+}
+
+
+# --- measures -------------------------------------------------------------------------------------
+
+
+def status(name):
+    text = Path("/proc/self/status").read_text()
+    return int(re.search(rf"{name}:\s+(\d+)", text).group(1)) << 10
+
+
+def peak_above(work):
+    """The peak memory of work beyond what was in use; freed memory does not hide it."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = status("VmRSS")
+    work()
+    return status("VmHWM") - before
+
+
+def least_budget(work):
+    """The least budget that is accepted, from the message that refuses a single byte."""
+    with pytest.raises(MemoryBudgetError) as refusal:
+        work(1)
+    number, unit = re.search(r"needs? ([\d.]+) (\w+)", str(refusal.value)).groups()
+    return int((float(number) + 0.1) * as_bytes(f"1{unit}"))
+
+
+def measured(make, folder):
+    """The budget of work, and what it takes."""
+    ctypes.CDLL(None).mallopt(-3, 1 << 16)  # M_MMAP_THRESHOLD: freed arrays are returned at once
+    work = make(folder)
+    budget = least_budget(work)
+    while True:
+        try:
+            work(2 * budget)  # compiles and imports
+            return budget, peak_above(partial(work, budget))
+        except MemoryBudgetError:  # more classes than were expected appeared
+            budget *= 2
+
+
+@pytest.fixture(scope="module")
+def peaks(tmp_path_factory):
+    """By name of the work: its budget and what it took."""
+    return {
+        name: in_a_fork(lambda make=make: measured(make, tmp_path_factory.mktemp("work")))
+        for name, make in WORKS.items()
+    }
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_no_work_takes_more_than_its_budget(peaks, name):
+    budget, peak = peaks[name]
+    assert peak <= budget + SLACK
+
+
+def test_the_peak_does_not_grow_with_the_rows(peaks):
+    assert peaks["ten million rows"][1] < peaks["a million rows"][1] + (8 << 20)
+
+
+def test_tasks_of_dask_hold_a_few_blocks_each(tmp_path):
+    """A thread holds a block, its encoded form, its copy in dask, and the previous block."""
+    stored = zarr.create_array(tmp_path / "X", shape=(200_000, 40), dtype="f8", chunks=(5000, 40))
+    for start in range(0, 200_000, 5000):
+        stored[start : start + 5000] = RANDOM.normal(size=(5000, 40))
+    X, y = da.from_zarr(stored), da.arange(200_000, chunks=5000) % 3
+    accumulate(X[:5000], y[:5000], **DIAG)
+    peak = in_a_fork(lambda: peak_above(lambda: accumulate(X, y, **DIAG)))
+    assert peak <= threads.n_threads() * 4 * X.blocks[0].nbytes + SLACK
