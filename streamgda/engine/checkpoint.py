@@ -8,7 +8,6 @@ compared, and of the rows the first slab and the last one that was done.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import time
 import zlib
@@ -29,7 +28,6 @@ from streamgda.errors import (
 )
 from streamgda.moments import ClassMoments, GroupedMoments, Moments, PairwiseMoments
 from streamgda.rows.counting import Slab
-from streamgda.rows.names import ATTRIBUTE
 from streamgda.rows.source import RowSource, as_array
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime.parameters import as_number, shown
@@ -87,19 +85,6 @@ def _checksum(values: Any, before: int) -> int:
         return zlib.crc32(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data, before)
     text = "\0".join(map(str, values.ravel().tolist()))  # the memory of others holds addresses
     return zlib.crc32(text.encode("utf-8", "surrogatepass"), before)
-
-
-def fingerprint_method(
-    method: str, model: Any, options: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Return the fingerprint of a method of a model: its name, and a checksum of the model."""
-    attributes, arrays = state_of(model)
-    attributes.pop(ATTRIBUTE, None)  # names make no difference to scores
-    arrays = {**arrays, **(options or {})}
-    value = zlib.crc32(json.dumps(attributes, sort_keys=True).encode())
-    for name in sorted(arrays):
-        value = _checksum(np.asarray(arrays[name]), value)
-    return {"method": method, "model": f"checksum {value:08x}"}
 
 
 # --- work that is resumed -------------------------------------------------------------------------

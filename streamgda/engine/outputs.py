@@ -9,10 +9,9 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -99,32 +98,9 @@ class Scoring:
         return int(np.dtype(self.dtype).itemsize * (self.columns or 1))
 
 
-class FileOutput(NamedTuple):
-    """A kind of files that scores are written to.
-
-    Attributes
-    ----------
-    writing : callable
-        Called as ``writing(path, rows, width, dtype, asked)``; returns a context with an array to
-        write to, from the first row to the last.
-    opened : callable
-        Called with the path; returns what the caller gets.
-    unit : int
-        Number of rows that are written together.
-    """
-
-    writing: Callable[..., AbstractContextManager[Any]]
-    opened: Callable[[Any], Any]
-    unit: int
-
-
-_TABLE = FileOutput(
-    lambda path, *about: table_files(path).writing_table(path, *about),
-    lambda path: path,
-    1 << 16,  # rows of scores that are written together: a row group of Parquet
-)
 ENDINGS = ".parquet or .csv (a table), "
 
+_TABLE_ROWS = 1 << 16  # of scores that are written together: a row group of Parquet
 _CHUNK_BYTES = 4 << 20  # of scores, at most
 _EVERY = 10.0  # seconds between two updates of the attribute, at least
 # Labels shrink more than with zarr's own choice, in a fifth of the time.
@@ -156,16 +132,15 @@ class Output(Resumable):
 
     def __init__(self, out: Any, rows: RowSource, asked: Scoring) -> None:
         super().__init__(_EVERY)
-        self.array = out if _is_array(out) else None
-        if out is not None and self.array is None:
-            out = as_target(out, "out")
-        self._out = out
-        self._kind = _kind_of(out)
-        if self._kind is not None:
-            _check_file(Path(out))
-        elif self.array is None:
+        given = isinstance(out, np.ndarray) or (hasattr(out, "shape") and StoredRows.accepts(out))
+        self.array = out if given else None
+        self._out = out if given or out is None else as_target(out, "out")
+        self._table = not given and is_table_path(self._out)
+        if self._table:
+            _check_file(self._out)
+        elif not given and out is not None:
             check_new(out, ENDINGS)
-        if asked.keys and self._kind is not _TABLE:
+        if asked.keys and not self._table:
             raise InvalidParameterError(
                 f"keys={shown(asked.keys)} are columns of a table, and out is {shown(out)}; "
                 f"expected the path of a .parquet or .csv file"
@@ -178,6 +153,7 @@ class Output(Resumable):
         if asked.fingerprint is not None and out is not None:
             self._fingerprint = {**asked.fingerprint, "X": describe(rows)}
             self._open()
+        self._check()
 
     def _open(self) -> None:
         given = self.array is not None
@@ -200,18 +176,15 @@ class Output(Resumable):
         refuse_others(fingerprint, self._fingerprint or {}, str(self))
         self.array, self._started = found, True
 
-    def check(self) -> None:
-        """Refuse an array that exists and cannot hold the scores.
+    def _check(self) -> None:
+        """Raise `InvalidDataError` for an array that cannot hold the scores.
 
-        Raises
-        ------
-        InvalidDataError
-            If the array has another shape, is read-only, or would change a score but by rounding.
+        It has another shape, is read-only, or would change a score but by rounding.
         """
         if self.array is None:
             return
         dtype = np.dtype(self._asked.dtype)
-        width = () if self.columns is None else (self.columns,)
+        width = () if self._asked.columns is None else (self._asked.columns,)
         found, held = tuple(self.array.shape), np.dtype(self.array.dtype)
         lost = _lost(dtype, held, self._asked.labels)
         expected = (self._rows.n_rows, *width)
@@ -230,10 +203,11 @@ class Output(Resumable):
             return
         if self.array is None and self._out is None:
             self.array = np.empty((self._rows.n_rows, *width), dtype)
-        elif self.array is None and self._kind is not None:
-            file = self._kind.writing(self._out, self._rows, width, dtype, self._asked)
-            self.array = self._file.enter_context(file)
-            self._file.callback(_check_file, Path(self._out))
+        elif self.array is None and self._table:
+            table = table_files(self._out).writing_table
+            about = self._rows, width, dtype, self._asked
+            self.array = self._file.enter_context(table(self._out, *about))
+            self._file.callback(_check_file, self._out)
         elif self.array is None:
             import zarr  # noqa: PLC0415
 
@@ -257,28 +231,17 @@ class Output(Resumable):
         self._started = True
 
     @property
-    def columns(self) -> int | None:
-        """Scores of each row; None if they have no dimension for them."""
-        return self._asked.columns
-
-    @property
     def unit(self) -> int:
         """Rows that are written together: multiples of them are whole chunks or shards."""
         if self.array is None:
-            return 1 if self._kind is None else self._kind.unit
+            return _TABLE_ROWS if self._table else 1
         stored = getattr(self.array, "shards", None) or getattr(self.array, "chunks", None)
         return int(stored[0]) if stored else 1
 
     @property
     def result(self) -> Any:
-        """The array with the scores; a file is opened for reading."""
-        return self.array if self._kind is None else self._kind.opened(self._out)
-
-    def write(self, start: int, scores: np.ndarray) -> None:
-        """Write scores of the rows from `start` on."""
-        array: Any = self.array
-        with writing(array):
-            array[start : start + len(scores)] = _in_type_of(array, scores)
+        """The array with the scores, or the path of a table."""
+        return self._out if self._table else self.array
 
     @property
     def keeps(self) -> bool:
@@ -288,7 +251,9 @@ class Output(Resumable):
 
     def put(self, start: int, scores: np.ndarray, sizes: Sequence[int] = ()) -> None:
         """Write the scores of a slab, or of a round of blocks of these sizes."""
-        self.write(start, scores)
+        array: Any = self.array
+        with writing(array):
+            array[start : start + len(scores)] = _in_type_of(array, scores)
         first, last = (sizes[0], sizes[-1]) if sizes else (len(scores), len(scores))
         stop = start + len(scores)
         if self.keeps:
@@ -322,20 +287,6 @@ class Output(Resumable):
         self._file.__exit__(kind, error, trace)
         if self._started:
             super().__exit__(kind, error, trace)
-
-
-def _kind_of(out: Any) -> FileOutput | None:
-    """Return the kind of a file by the ending of its path; None for everything else."""
-    path = local_path(out)
-    if path is None or path.suffix in ("", ".zarr", ".zip"):
-        return None
-    return _TABLE if is_table_path(path) else None
-
-
-def _is_array(out: Any) -> bool:
-    """Return whether this is an array of numpy or in a store, rather than a series or lazy."""
-    stored = hasattr(out, "shape") and StoredRows.accepts(out)
-    return isinstance(out, np.ndarray) or stored
 
 
 def _chunk_rows(slab_rows: int, row_bytes: int) -> int:

@@ -29,7 +29,7 @@ import numpy as np
 
 from streamgda.engine.accumulation import Accumulation, one_class
 from streamgda.engine.checkpoint import checksum, describe
-from streamgda.engine.plan import plan_moments
+from streamgda.engine.plan import MomentsBudget, most_rows, plan_moments
 from streamgda.engine.progress import Progress, reporter
 from streamgda.engine.reading import on_dask, reading
 from streamgda.errors import InvalidDataError, InvalidParameterError
@@ -37,6 +37,7 @@ from streamgda.moments import ClassMoments, GroupedMoments, Moments, PairwiseMom
 from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.feature_maps import Lifting
 from streamgda.rows import Rows, as_batches
+from streamgda.rows.arrays import is_plain
 from streamgda.rows.batches import Batches
 from streamgda.rows.counting import ACCUMULATING, Slab, row_rule
 from streamgda.rows.labels import as_labels
@@ -164,9 +165,23 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
         grouped=groups is not None,
         feature_map=Lifting.of(feature_map),
     )
-    if columns is None and y is not None:
-        return asked.declared(_accumulated(asked, rows))
-    return asked.declared(_accumulated_batches(asked, rows, features, columns))
+    if columns is not None or y is None:
+        moments = _accumulated_batches(asked, rows, features, columns)
+    elif max_memory is checkpoint is None and not progress and _in_one_slab(rows):
+        asked = replace(asked, budget=MomentsBudget(allowed_bytes(None)))
+        moments = asked.empty()
+        asked.add(moments, Slab(X, rows.y, rows.groups, rows.weight))
+    else:
+        moments = _accumulated(asked, rows)
+    return asked.declared(moments)
+
+
+def _in_one_slab(rows: Rows) -> bool:
+    """Return True for arrays in memory that fit each other, and need no plan."""
+    X = rows.X
+    if not is_plain(X) or X.ndim != 2 or not 0 < len(X) <= most_rows(X.itemsize * X.shape[1]):
+        return False
+    return all(isinstance(a, np.ndarray) and a.shape == X.shape[:1] for a in rows.beside)
 
 
 def accumulate_into(

@@ -8,7 +8,6 @@ import math
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from streamgda.rows.counting import CHECK_SUMS, RowRule, Slab
 from streamgda.rows.labels import NONE
 from streamgda.rows.source import RowSource, as_source
 from streamgda.runtime import threads
-from streamgda.runtime.memory import allowed_bytes, readable
+from streamgda.runtime.memory import readable
 
 CLASSES_EXPECTED = 10  # moments of more classes are refused when these appear
 
@@ -120,11 +119,16 @@ def plan_rows(
     return n_rows
 
 
+def most_rows(row_bytes: int, in_place: bool = True) -> int:
+    """Return the most rows of a slab, which is summed in place or read from elsewhere."""
+    most = _slab_bytes.get() or (_SLAB_BYTES if in_place else _READ_BYTES)
+    return min(_SLAB_ROWS, most // max(_ROW_BYTES // 2, row_bytes))
+
+
 def _wanted(rows: RowSource, out_row_bytes: int) -> tuple[int, int]:
     """Return the rows that slabs are multiples of, and those of the best slab without a budget."""
     in_place = rows.read_as_views and not out_row_bytes
-    most = _slab_bytes.get() or (_SLAB_BYTES if in_place else min(_SLAB_BYTES, _READ_BYTES))
-    n_rows = min(_SLAB_ROWS, most // max(_ROW_BYTES // 2, rows.row_bytes, out_row_bytes))
+    n_rows = most_rows(max(rows.row_bytes, out_row_bytes), in_place)
     unit = rows.chunk_rows
     if rows.columns:
         n_rows = min(n_rows, max(1, _SLAB_CHUNKS // rows.columns) * unit)
@@ -175,15 +179,6 @@ def decoded_once(rows: Rows, allowed: int) -> tuple[Rows, int]:
     if labels is None or labels.read_as_views or n_bytes > allowed // 8:
         return rows, 0
     return replace(rows, y=as_source(labels.whole(), labels.name)), n_bytes
-
-
-def plan_labelled(
-    rows: Rows, max_memory: int | str | None, held: int = 0, **options: Any
-) -> tuple[int, Rows]:
-    """Return what `plan_rows` does, and the rows with their labels `decoded_once`."""
-    allowed = allowed_bytes(max_memory)
-    rows, labels_held = decoded_once(rows, allowed)
-    return plan_rows(rows, allowed, held + labels_held, **options), rows
 
 
 def distinct_labels(labels: RowSource, rule: RowRule = CHECK_SUMS) -> np.ndarray:

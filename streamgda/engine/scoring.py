@@ -71,7 +71,6 @@ def _score_source(asked: Scoring, rows: RowSource, out: Any) -> Any:
     keys = rows.keys(asked.keys) if asked.keys else None
     held = asked.held + (rows.n_rows * asked.row_bytes if out is None else 0)
     output = Output(out, rows, asked)
-    output.check()
     slab_rows = plan_rows(
         Rows(rows, keys),
         allowed_bytes(asked.max_memory),

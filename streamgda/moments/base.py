@@ -13,7 +13,7 @@ from streamgda.rows.arrays import read_only
 from streamgda.rows.counting import CHECK_SUMS, RowRule, Slab
 from streamgda.rows.labels import as_labels, as_objects, join_labels
 from streamgda.rows.names import Names, join_names
-from streamgda.runtime.interruption import ChangeLock
+from streamgda.runtime.interruption import Lock
 from streamgda.storage.saved import Saved, synchronized
 
 
@@ -27,7 +27,7 @@ class Moments(Saved):
     __array_ufunc__ = None  # an array is no operand: numpy would take moments for one of its items
 
     def __init__(self) -> None:
-        self._lock = ChangeLock()  # held while the moments change or are copied
+        self._lock = Lock()  # held while the moments change or are copied
         self.changes = 0
 
     def __getstate__(self) -> Any:

@@ -20,7 +20,7 @@ from streamgda.moments.statistics import statistics_of
 from streamgda.moments.sums import OVERFLOW, ExactSums, Sums, principal_axes
 from streamgda.rows import labels as label_codes
 from streamgda.rows.arrays import NO_WEIGHTS, row_type
-from streamgda.rows.counting import CHECK_SUMS, RowRule, Slab, refuse_not_finite
+from streamgda.rows.counting import CHECK_SUMS, Counted, RowRule, Slab, refuse_not_finite
 from streamgda.rows.names import (
     Names,
     as_names,
@@ -54,65 +54,14 @@ _MOST_WEIGHT = 1e20  # of rows that are added in place
 _WHOLE = 1 << 53  # magnitude up to which float64 holds every integer
 
 
-class CountedRows(NamedTuple):
-    """Rows that count, as in `Counted`, the first row, and names of features."""
+class FewRows(NamedTuple):
+    """Preparation for adding a few rows in place, as long as sums, classes and type are these."""
 
-    X: Any
-    y: label_codes.CodedLabels
-    weights: np.ndarray
-    numbers: np.ndarray | None
-    n_skipped: int
-    first_row: int
-    names: Names | None
-
-
-class FewRows:
-    """Addition of a few rows to sums in place, with all that depends on sums and classes prepared.
-
-    Attributes
-    ----------
-    changes : int
-        Number of changes of the moments that this is valid for.
-    """
-
-    __slots__ = ("_adding", "_coded", "_left", "_most", "_sums", "_table", "changes")
-
-    def __init__(self, sums: Any, classes: np.ndarray, changes: int, dtype: np.dtype) -> None:
-        exact, kind, d = isinstance(sums, ExactSums), row_type(dtype), sums.n_features
-        self._sums, self.changes, self._most = sums, changes, 0
-        self._table: Any = label_codes.integer_table(classes)
-        fits = kind.exact == exact and (not exact or kind.reach <= sums.reach)
-        if self._table is not None and fits:
-            self._adding = Adding(sums.structure, classes.size, d, dtype, exact)
-            self._most = self._adding.most_few
-
-    def add(self, X: np.ndarray, y: np.ndarray) -> bool:
-        """Add rows; return False, with nothing changed, if they are not such as can be added."""
-        sums, n = self._sums, y.size
-        if (
-            not 0 < n <= self._most
-            or X.shape != (n, self._adding.n_features)
-            or X.dtype != self._adding.dtype
-            or y.shape != (n,)
-            or y.dtype != _INT64
-        ):
-            return False
-        codes = label_codes.look_up(y, *self._table)
-        if codes is None:
-            return False
-        X = np.ascontiguousarray(X)
-        if not can_add_in_place(sums, X, NO_WEIGHTS):
-            return False
-        self._adding.add_at_once(Rows(X, codes, NO_WEIGHTS), sums.state)
-        return True
-
-
-def can_add_in_place(sums: Sums | ExactSums, X: np.ndarray, weights: np.ndarray) -> bool:
-    """Return True if no sum can overflow, or be NaN, with rows added to it."""
-    if isinstance(sums, ExactSums):
-        return sums.fits(len(X), row_type(X.dtype).reach)
-    small = weights.size == 0 or bool(weights.max() < _MOST_WEIGHT)
-    return small and all(all_small(values) for values in (X, sums.origin, sums.offset))
+    sums: Any
+    classes: np.ndarray
+    dtype: np.dtype
+    table: Any
+    adding: Adding | None
 
 
 class ClassMoments(Moments):
@@ -187,7 +136,6 @@ class ClassMoments(Moments):
         self._sums: Sums | ExactSums | None = None
         self._n_skipped = 0
         self._few: FewRows | None = None
-        # What a second pass over the rows yielded, and the number of changes at that time.
 
     def _with_sums(
         self, classes: np.ndarray, sums: Any, structure: Structure | None = None
@@ -506,25 +454,31 @@ class ClassMoments(Moments):
         usual = rule.checks_sums and slab.weight is None and decay is None
         if usual and type(X) is np.ndarray and type(y) is np.ndarray and self._add_at_once(X, y):
             return self
-        rows = self._counted(slab, rule, self._classes)
+        counted, names = self._counted(slab, rule, self._classes)
         with self._lock:
-            return self._add_rows(rows, expected, decay)
+            return self._add_rows(counted, slab.first_row, names, expected, decay)
 
     @property
     def _takes_sparse(self) -> bool:
         return self._lifting is None and not self._structure.matrix
 
-    def _counted(self, slab: Slab, rule: RowRule, known: np.ndarray) -> CountedRows:
-        """Return the rows that count, with labels by their codes among the known classes."""
+    def _counted(
+        self, slab: Slab, rule: RowRule, known: np.ndarray
+    ) -> tuple[Counted, Names | None]:
+        """Return the rows that count, labelled among the known classes, and names of features."""
         X, names = named_rows(slab.X)
-        counted = rule.counted(slab._replace(X=X), known, self._takes_sparse)
-        return CountedRows(*counted, slab.first_row, names)
+        return rule.counted(slab._replace(X=X), known, self._takes_sparse), names
 
     def _add_rows(
-        self, rows: CountedRows, expected: np.ndarray | None = None, decay: float | None = None
+        self,
+        counted: Counted,
+        first_row: int,
+        names: Names | None,
+        expected: np.ndarray | None = None,
+        decay: float | None = None,
     ) -> Self:
         """Add rows that count; the lock is held."""
-        X, y, weights, numbers, n_skipped, first_row, names = rows
+        X, y, weights, numbers, n_skipped = counted
         self._check_features(X.shape[1])
         names = self._feature_names if names is None else self._names_with(names, InvalidDataError)
         if not len(y):
@@ -536,25 +490,23 @@ class ClassMoments(Moments):
             X = lifted(X, lifting, first_row, numbers)
         _warn_of_large_integers(X)
         y = label_codes.code(y, self._classes)
-        codes, classes = y.codes, y.values
-        if expected is not None and classes is not self._classes:
+        if expected is not None and y.values is not self._classes:
             label_codes.check_expected(y, expected, first_row, numbers)
-        n_skipped += self._n_skipped
-        coded, same = Rows(X, codes, weights), classes is self._classes
-        if same and decay is None and self._add_in_place(coded):
-            self._n_skipped, self._feature_names, self._lifting = n_skipped, names, lifting
-            return self
-        added = self._sums_of(coded, classes.size)
-        if isinstance(added, Sums) and not added.finite:
-            refuse_not_finite(X if lifting is None else X.values, first_row, numbers)
-        made = self._with_sums(classes, added)
-        made._n_skipped, made._feature_names, made._lifting = n_skipped, names, lifting
-        made._n_skipped -= self._n_skipped
+        about = self._n_skipped + n_skipped, names, lifting
+        rows = Rows(X, y.codes, weights)
+        if y.values is self._classes and decay is None and type(X) is np.ndarray:
+            adding = self._adding(X.dtype, weights.size > 0)
+            if adding is not None and adding.in_place(len(X)) and self._add_in_place(rows, adding):
+                self._n_skipped, self._feature_names, self._lifting = about
+                return self
+        added = self._sums_of(rows, y.values.size)
         try:
-            return self._add(made, decay, owned=True)
+            if isinstance(added, Sums):
+                added.checked()
+            self._merge(added, y.values, about, decay, owned=True)
         except MergeError:  # an overflow: widths and names have been checked
             refuse_not_finite(X if lifting is None else X.values, first_row, numbers)
-            raise
+        return self
 
     def _sums_of(self, rows: Rows, n_classes: int) -> Sums | ExactSums:
         """Return the sums of rows; those behind a feature map are lifted window by window."""
@@ -568,100 +520,129 @@ class ClassMoments(Moments):
                 total = part if total is None else total.add(part, np.arange(n_classes))
             assert total is not None  # there are rows
             return total
-        exact = row_type(X.dtype).exact and not weights.size
+        kind = row_type(X.dtype)
+        exact = kind.exact and not weights.size
         exact = exact and ExactSums.zeros(self._structure, 0, X.shape[1]).fits(
-            X.shape[0], row_type(X.dtype).reach
+            len(codes), kind.reach
         )
         return sums_of(self._structure, rows, n_classes, exact)
 
-    def _add_in_place(self, rows: Rows) -> bool:
-        """Add rows to the sums themselves, if merging would take longer; return if that is done."""
+    def _adding(self, dtype: np.dtype, weighted: bool) -> Adding | None:
+        """Return how rows are added in place; None if the sums would have to be of another kind."""
         sums: Any = self._sums
-        X = rows.X
-        if sums is None or type(X) is not np.ndarray:
-            return False
-        exact, kind, weighted = (
-            isinstance(sums, ExactSums),
-            row_type(X.dtype),
-            rows.weights.size > 0,
-        )
+        if sums is None:
+            return None
         # What is no array cannot change in the same instant as the arrays.
-        if weighted or not kind.exact if exact else weighted and not sums.weighted:
-            return False
-        if exact and kind.reach > sums.reach:
-            return False
-        adding = Adding(self._structure, self._classes.size, X.shape[1], X.dtype, exact)
-        if not adding.in_place(len(X)):
-            return False
-        X = np.ascontiguousarray(X, adding.dtype)
-        if not can_add_in_place(sums, X, rows.weights):
-            return False
+        kind = row_type(dtype)
+        if self.exact and (weighted or not kind.exact or kind.reach > sums.reach):
+            return None
+        if not self.exact and weighted and not sums.weighted:
+            return None
+        return Adding(self._structure, self._classes.size, sums.n_features, dtype, self.exact)
 
+    def _add_in_place(self, rows: Rows, adding: Adding) -> bool:
+        """Add rows to the sums themselves; return False, with nothing changed, if one may overflow.
+
+        Neither may a sum become NaN.
+        """
+        sums: Any = self._sums
+        X = np.ascontiguousarray(rows.X, adding.dtype)
+        if self.exact:
+            safe = sums.fits(len(X), row_type(X.dtype).reach)
+        else:
+            safe = not rows.weights.size or rows.weights.max() < _MOST_WEIGHT
+            safe = safe and all(all_small(values) for values in (X, sums.origin, sums.offset))
+        if not safe:
+            return False
         self.changes += 1
         if len(X) <= adding.most_few:  # in one kernel call
-            adding.add(rows._replace(X=X), sums)
+            adding.add_at_once(Rows(X, *rows[1:]), sums.state)
         else:
-            uninterrupted(adding.add, rows._replace(X=X), sums)
+            uninterrupted(adding.add, Rows(X, *rows[1:]), sums)
         return True
 
     def _add_at_once(self, X: np.ndarray, y: np.ndarray) -> bool:
         """Add a few rows that need no conversion, with labels that are classes already.
 
-        Returns False, with nothing changed, for all other rows and if a sum is not finite.
+        Returns False, with nothing changed, for all other rows.
         """
         with self._lock:
             few = self._few
-            if few is None or few.changes != self.changes:
-                if self._lifting is not None or not self._classes.size:
-                    return False
-                self._few = few = FewRows(self._sums, self._classes, self.changes, X.dtype)
-            self.changes += 1
-            if not few.add(X, y):
-                self.changes -= 1
+            known = few and few.sums is self._sums and few.classes is self._classes
+            if few is None or not known or few.dtype != X.dtype:
+                table = adding = None
+                if self._lifting is None and self._classes.size:
+                    table = label_codes.integer_table(self._classes)
+                if table is not None:
+                    adding = self._adding(X.dtype, weighted=False)
+                few = FewRows(self._sums, self._classes, X.dtype, table, adding)
+                self._few = few
+            adding = few.adding
+            if (
+                adding is None
+                or X.dtype != adding.dtype
+                or X.shape != (y.size, adding.n_features)
+                or y.dtype != _INT64
+                or not 0 < y.size <= adding.most_few
+            ):
                 return False
-            few.changes += 1
-        return True
+            codes = label_codes.look_up(y, *few.table) if y.ndim == 1 else None
+            return codes is not None and self._add_in_place(Rows(X, codes, NO_WEIGHTS), adding)
 
     # --- algebra ------------------------------------------------------------------------------
 
-    def _add(self, other: ClassMoments, decay: float | None = None, *, owned: bool = False) -> Self:
-        """Add other moments, and multiply all weights by `decay`, in one step.
-
-        Other moments that nobody else has, which are those of rows, may change themselves.
-        """
+    def _add(self, other: ClassMoments) -> None:
         names = self._check_mergeable(other)
-        n_skipped = self._n_skipped + other._n_skipped
-        lifting = self._lifting_with(other)
-        theirs: Any = other._sums
-        if theirs is None:
-            self._n_skipped, self._lifting = n_skipped, lifting
-            return self if decay is None else self.__imul__(decay)
-        classes = label_codes.join_labels(self._classes, other._classes)
-        at = np.searchsorted(classes, other._classes)
+        about = self._n_skipped + other._n_skipped, names, self._lifting_with(other)
+        if other._sums is None:
+            self._n_skipped, _, self._lifting = about
+        else:
+            self._merge(other._sums, other._classes, about)
+
+    def _merge(
+        self,
+        theirs: Any,
+        their_classes: np.ndarray,
+        about: tuple[int, Names | None, Lifting | None],
+        decay: float | None = None,
+        *,
+        owned: bool = False,
+    ) -> None:
+        """Add sums of some classes, and multiply all weights by `decay`, in one step.
+
+        Sums that nobody else has, which are those of rows, may change themselves. `about` holds
+        the number of rows left out, the names of the features, and the feature map.
+
+        Raises
+        ------
+        MergeError
+            If a sum overflows; nothing has changed.
+        """
+        classes = label_codes.join_labels(self._classes, their_classes)
         mine: Any = self._sums
-        if owned and classes.size == other._classes.size > self._classes.size:
-            mine, theirs, at = theirs, mine, np.searchsorted(classes, self._classes)
-        elif mine is None:
-            mine = theirs.empty(classes.size)
+        at = np.searchsorted(classes, their_classes)
+        if mine is None:
+            mine, theirs = theirs if owned else theirs.copy(), theirs.empty(0)
+        elif owned and classes.size == their_classes.size > self._classes.size:
+            mine, theirs = theirs, mine
+            at = np.searchsorted(classes, self._classes)
         else:
             mine = self._with_classes(classes)
-        if theirs is None:
-            theirs = mine.empty(0)
         exact = isinstance(mine, ExactSums) and isinstance(theirs, ExactSums) and decay is None
         if not (exact and mine.fits(int(theirs.count.sum()), theirs.reach)):
             mine, theirs = mine.centred(), theirs.centred()
-            if not mine.has_room_for(theirs, at):
+            if theirs.count.size and not mine.has_room_for(theirs, at):
                 raise MergeError(OVERFLOW)
 
         def change(mine: Any) -> None:
-            mine.add(theirs, at)
+            if theirs.count.size:
+                mine.add(theirs, at)
             if decay is not None:
                 mine.scale(decay)
-            self._classes, self._sums, self._n_skipped = classes, mine, n_skipped
-            self._feature_names, self._lifting = names, lifting
+            self._classes, self._sums = classes, mine
+            self._n_skipped, self._feature_names, self._lifting = about
 
         self._change_sums(mine, change)
-        return self
 
     @synchronized
     def __sub__(self, other: Self) -> Self:

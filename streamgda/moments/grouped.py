@@ -5,7 +5,7 @@ The moments of groups x classes are one state, to which rows are added in one pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import reduce
 from operator import iadd
@@ -75,44 +75,6 @@ def grid(n_groups: int, n_classes: int) -> np.ndarray:
     return (np.arange(n_groups)[:, None] << _SHIFT | np.arange(n_classes)).ravel()
 
 
-class OtherParts:
-    """Moments of all parts of rows but one, for each part.
-
-    Each half of the parts needs the sum of the other, and its own halves likewise. Nothing is
-    subtracted, so that nothing cancels, and one sum is held for each level.
-
-    Parameters
-    ----------
-    n_parts : int
-    rest : ClassMoments
-        Moments of the rows that are in no part.
-    add : callable
-        Called as ``add(moments, parts)``; it adds the rows of some successive parts in place.
-    """
-
-    def __init__(
-        self, n_parts: int, rest: ClassMoments, add: Callable[[ClassMoments, range], ClassMoments]
-    ) -> None:
-        self._n_parts, self._add = n_parts, add
-        self._sums = [(range(n_parts), rest)]  # the parts that each lacks are among those before
-
-    def without(self, part: int) -> ClassMoments:
-        """Return the moments of all parts but one, which must not be modified."""
-        while part not in self._sums[-1][0]:
-            self._sums.pop()
-        parts, others = self._sums[-1]
-        while len(parts) > 1:
-            middle = len(parts) // 2
-            halves = parts[:middle], parts[middle:]
-            parts, added = halves if part in halves[0] else halves[::-1]
-            others = self._add(others.copy(), added)
-            self._sums.append((parts, others))
-        return others
-
-    def __iter__(self) -> Iterator[tuple[int, ClassMoments]]:
-        return ((part, self.without(part)) for part in range(self._n_parts))
-
-
 class Held(NamedTuple):
     """The moments of all groups, and the labels of groups and classes, which are sorted.
 
@@ -152,13 +114,15 @@ class Held(NamedTuple):
         numbers = of_group[self.numbers[0]] << _SHIFT | of_class[self.numbers[1]]
         return Held(groups, classes, self.cells._with_sums(numbers, self.cells._sums))
 
-    def between(self, first: int, last: int, covariance_type: str) -> ClassMoments:
-        """Return the moments of the groups ``first:last`` together, with all classes."""
-        cells = slice(*np.searchsorted(self.numbers[0], [first, last]))
+    def together(self, chosen: Any, covariance_type: str) -> ClassMoments:
+        """Return the moments of some groups together, with all classes."""
+        of_group, of_class = self.numbers
+        kept = np.zeros(self.groups.size, bool)
+        kept[chosen] = True
+        cells = kept[of_group]
         sums = self.cells._sums
         if sums is not None:
-            at = self.numbers[1][cells]
-            sums = sums.with_classes(cells).placed(at, self.classes.size)
+            sums = sums.with_classes(cells).placed(of_class[cells], self.classes.size)
         return self.cells._with_sums(self.classes, sums).reduce(covariance_type)
 
     def pruned(self) -> Held:
@@ -175,17 +139,6 @@ class Held(NamedTuple):
         sums = sums.with_classes(kept) if kept.any() else None
         cells = self.cells._with_sums(numbers, sums)
         return Held(self.groups[groups], self.classes[classes], cells)
-
-    def check(self) -> None:
-        """Raise ValueError unless the cells are those of all groups and classes."""
-        if self.cells.classes.dtype != np.int64:
-            raise ValueError("its cells have no numbers")
-        of_group, of_class = self.numbers
-        known = np.isin(of_group, np.arange(self.groups.size)).all()
-        if not known or (of_class >= self.classes.size).any() or (of_class < 0).any():
-            raise ValueError(
-                f"its cells are not of {self.groups.size} groups and {self.classes.size} classes"
-            )
 
 
 class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
@@ -236,7 +189,6 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         self._structure = structure_of(covariance_type)
         cells = ClassMoments(self._structure.kind, feature_map=feature_map)
         self._held = Held(NONE, NONE, cells)
-        self._others: OtherParts | None = None  # moments without each group
 
     # --- properties ---------------------------------------------------------------------------
 
@@ -288,7 +240,6 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
     @_feature_names.setter
     def _feature_names(self, names: Names | None) -> None:
         self._held.cells._feature_names = names
-        self._others = None
 
     @property
     def _lifting(self) -> Lifting | None:  # type: ignore[override]
@@ -319,9 +270,8 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
     @synchronized
     def __getitem__(self, group: Any) -> ClassMoments:
         """Return a copy of the moments of a group, with all classes; raise KeyError for others."""
-        held = self._held
-        number = number_of(group, held.groups, KeyError)
-        moments = held.between(number, number + 1, self.covariance_type)
+        number = number_of(group, self._held.groups, KeyError)
+        moments = self._held.together(number, self.covariance_type)
         moments._n_skipped = 0  # whatever their groups were
         return moments
 
@@ -341,7 +291,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         >>> grouped.total().class_count, grouped.total().means.ravel()
         (array([2, 1]), array([2., 5.]))
         """
-        return self._held.between(0, len(self), self.covariance_type)
+        return self._held.together(slice(None), self.covariance_type)
 
     @synchronized
     def without(self, group: Any) -> ClassMoments:
@@ -373,9 +323,8 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         {'a': 5.5, 'b': 4.5, 'c': 2.0}
         """
         number = number_of(group, self._held.groups, InvalidParameterError)
-        left = self._without(number).copy()
-        left._n_skipped = self.n_skipped
-        return left
+        others = np.arange(len(self)) != number
+        return self._held.together(others, self.covariance_type)
 
     @synchronized
     def roll_up(self, to: Mapping[Any, Any] | Callable[[Any], Any]) -> Self:
@@ -428,18 +377,6 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         sums: Any = held.cells._sums
         sums = None if sums is None else sums.placed(places, cells.size)
         return self._made(Held(groups, held.classes, held.cells._with_sums(cells, sums)))
-
-    def _without(self, number: int) -> ClassMoments:
-        """Return the moments of all groups but one together, which must not be modified."""
-        held, kind = self._held, self.covariance_type
-
-        def add(moments: ClassMoments, groups: range) -> ClassMoments:
-            moments += held.between(groups.start, groups.stop, kind)
-            return moments
-
-        if self._others is None:
-            self._others = OtherParts(held.groups.size, held.between(0, 0, kind), add)
-        return self._others.without(number)
 
     def _made(self, held: Held) -> Self:
         made = type(self)(self.covariance_type)
@@ -503,7 +440,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
                 f"y has {len(labels)} labels but there are {len(of_rows)} groups "
                 f"(inconsistent numbers of samples); give one group a row"
             )
-        rows = known.cells._counted(slab._replace(y=labels), rule, known.classes)
+        rows, names = known.cells._counted(slab._replace(y=labels), rule, known.classes)
         if rows.numbers is not None:
             of_rows = of_rows[rows.numbers].used(known.groups)
         with self._lock:
@@ -514,9 +451,8 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
             held = before.widened(group.values, y.values)
             numbers = group.codes * y.values.size + y.codes
             cells = CodedLabels(numbers, grid(group.values.size, y.values.size))
-            self._others = None  # large moments change in place
             self.changes += 1
-            held.cells._add_rows(rows._replace(y=cells))
+            held.cells._add_rows(rows._replace(y=cells), first_row, names)
             self._held = held
         return self
 
@@ -544,7 +480,6 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
             )
         labels = mine.labels_with(theirs)
         held = mine.widened(*labels)
-        self._others = None  # large moments change in place
         self.changes += 1
         cells = held.cells
         cells += theirs.widened(*labels).cells
@@ -625,18 +560,29 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         grouped = cls(attributes["covariance_type"])
         if cells.covariance_type != grouped._structure.kind:
             raise ValueError(f"its cells are of covariance_type={cells.covariance_type!r}")
+        numbers = cells.classes
+        if numbers.dtype != np.int64 or not np.isin(numbers, grid(groups.size, classes.size)).all():
+            raise ValueError(
+                f"its cells are not of {groups.size} groups and {classes.size} classes"
+            )
         grouped._held = Held(groups, classes, cells)
-        grouped._held.check()
         return grouped
 
 
 def each_held_out(
     parts: Mapping[Any, ClassMoments], rest: ClassMoments
 ) -> Iterator[tuple[Any, ClassMoments]]:
-    """Yield the label of each of some parts, and the moments of the others and of the rest."""
+    """Yield the label of each of some parts, and the moments of the others and of the rest.
+
+    Each half of the parts needs the sum of the other, and its own halves likewise. Nothing is
+    subtracted, so that nothing cancels, and one sum is held for each level.
+    """
     labels = [*parts]
-
-    def add(total: ClassMoments, some: Sequence[int]) -> ClassMoments:
-        return reduce(iadd, (parts[labels[number]] for number in some), total)
-
-    return ((labels[n], others) for n, others in OtherParts(len(labels), rest, add))
+    middle = len(labels) // 2
+    if not middle:
+        yield from ((label, rest) for label in labels)
+        return
+    halves = labels[:middle], labels[middle:]
+    for own, others in (halves, halves[::-1]):
+        held = reduce(iadd, (parts[label] for label in others), rest.copy())
+        yield from each_held_out({label: parts[label] for label in own}, held)

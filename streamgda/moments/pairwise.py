@@ -113,7 +113,7 @@ class PairSums:
     @property
     def finite(self) -> bool:
         """True if no sum has overflowed."""
-        return all(np.isfinite(array.sum()) for array in self.arrays().values())
+        return all(np.isfinite(array.sum()) for array in vars(self).values())
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays of the state by name."""
@@ -137,16 +137,16 @@ class PairSums:
             self._add_class(own, other.count[k], *parts)
 
     def add_rows(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        """Add rows of classes; those of a negative code do not count."""
+        """Add rows of classes."""
         if not self.count.any():
-            self.origin = means_of_existing(X, (codes >= 0) * 1.0)
+            self.origin = means_of_existing(X, np.ones(len(X)))
 
         def add_class(k: int) -> None:
             own = codes == k
             self._add_class(k, *centred_pair_sums(X[own], weights[own], self.origin))
 
         # A thread for each class is enough.
-        threads.run_serial_blas(add_class, ((k,) for k in np.unique(codes[codes >= 0])))
+        threads.run_serial_blas(add_class, ((k,) for k in np.unique(codes)))
 
     def _add_class(
         self, k: int, count: float, m: np.ndarray, means: np.ndarray, products: np.ndarray
@@ -273,31 +273,28 @@ class PairwiseMoments(Moments):
         self._check_features(X.shape[1])
         self._names_with(named, InvalidDataError)
         counts, weights, _ = rule.labels_to_count(y, slab.weight, first_row)
-        weights = weights if weights.size else np.ones(len(y))
         numbers = np.flatnonzero(counts)
         y = y[numbers].used()
-        classes = y.values
+        weights = weights[numbers] if weights.size else np.ones(len(y))
         if expected is not None:
             label_codes.check_expected(y, expected, first_row, numbers)
-        codes = np.full(counts.size, -1)
-        codes[numbers] = y.codes
-        d = X.shape[1]
+        classes, d = y.values, X.shape[1]
         sums = PairSums.zeros(classes.size, np.zeros(d))
         step = max(1, _BLOCK_ELEMENTS // d)
-        for start in range(0, codes.size, step):
-            rows = slice(start, start + step)
-            block = np.array(X[rows], np.float64)
-            block[rule.missing(X[rows]) | ~counts[rows, None]] = np.nan
+        for start in range(0, len(y), step):
+            some = slice(start, start + step)
+            rows = X[numbers[some]]
+            block = np.where(rule.missing(rows), np.nan, rows).astype(np.float64)
             infinite = np.argwhere(np.isinf(block))
             if infinite.size:
                 r, j = infinite[0].tolist()
-                row = first_row + start + r
+                row = first_row + int(numbers[start + r])
                 raise InvalidDataError(
                     f"Input X contains infinity: row {row}, column {j}. NaN is a missing value, "
                     f"every other must be finite",
                     *("X", row, j),
                 )
-            sums.add_rows(block, codes[rows], weights[rows])
+            sums.add_rows(block, y.codes[some], weights[some])
         if classes.size:
             added = self._with_sums(classes, sums)
             added._feature_names = named

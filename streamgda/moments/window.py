@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
 from itertools import pairwise
-from operator import add
 from typing import Any, Self
 
 import numpy as np
 
 from streamgda.errors import MergeError
 from streamgda.moments.class_moments import ClassMoments
-from streamgda.rows.labels import join_labels
-from streamgda.runtime.interruption import ChangeLock
+from streamgda.moments.feature_maps import Lifting
+from streamgda.runtime.interruption import Lock
 from streamgda.runtime.parameters import as_integer, check_type
 from streamgda.storage.format import check_whole
 from streamgda.storage.saved import Saved, State, nested, restore_nested
@@ -60,7 +58,7 @@ class SlidingWindow(Saved):
         self, n_blocks: int, covariance_type: str = "full", *, feature_map: Any = None
     ) -> None:
         self.n_blocks = as_integer("n_blocks", n_blocks, "a whole number above 0", 1)
-        self._lock = ChangeLock()
+        self._lock = Lock()
         self._total = ClassMoments(covariance_type, feature_map=feature_map)
         self._newer_total = self._total
         self._older: list[ClassMoments] = []  # the last is the sum of all of them
@@ -184,44 +182,32 @@ class SlidingWindow(Saved):
     # --- saving -------------------------------------------------------------------------------
 
     def _state(self) -> State:
-        held = [*self._older, self._newer_total, *self._newer]
-        states, arrays = nested({str(i): moments for i, moments in enumerate(held)})
+        states, arrays = nested({str(i): m for i, m in enumerate(self._older + self._newer)})
+        lifting = self._total._lifting
         return {
             "n_blocks": self.n_blocks,
             "covariance_type": self.covariance_type,
+            "feature_map": None if lifting is None else lifting.as_json(),
             "older": len(self._older),
             "moments": [*states.values()],
         }, arrays
 
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        window = cls(attributes["n_blocks"], attributes["covariance_type"])
-        if not isinstance(attributes["moments"], list):
-            raise TypeError("its moments are not a list")
+        lifting = Lifting.from_json(attributes["feature_map"])
+        window = cls(attributes["n_blocks"], attributes["covariance_type"], feature_map=lifting)
         states = {str(i): state for i, state in enumerate(attributes["moments"])}
         held = [*restore_nested(ClassMoments, states, arrays).values()]
-        n_older = check_whole("older", attributes["older"], 0, len(held) - 1)
+        n_older = check_whole("older", attributes["older"], 0, max(0, len(held) - 1))
+        if len(held) > window.n_blocks:
+            raise ValueError(f"it holds {len(held)} blocks of {window.n_blocks}")
         window._older = held[:n_older]
-        window._newer_total, *window._newer = held[n_older:]
-        window._check()
-        total = window._newer_total
-        window._total = window._older[-1] + total if window._older else total
-        return window
-
-    def _check(self) -> None:
-        """Raise ValueError unless the blocks and their sums fit each other."""
-        held = [*self._older, self._newer_total, *self._newer]
-        kinds = {moments.covariance_type for moments in held}
-        widths = {moments.n_features for moments in held} - {None}
-        if kinds != {self.covariance_type} or len(widths) > 1:
-            raise ValueError(f"its blocks are moments of kinds {kinds} and widths {widths}")
-        if len(self) > self.n_blocks:
-            raise ValueError(f"it holds {len(self)} blocks of {self.n_blocks}")
-        reduce(join_labels, (moments.classes for moments in held))
-        total = reduce(add, self._newer, ClassMoments(self.covariance_type))
-        equal = [(total, self._newer_total), (self._newer_total, total)]
         try:
-            for part, whole in (*pairwise(self._older), *equal):
+            for part, whole in pairwise(window._older):
+                whole._check_mergeable(part)
                 whole._check_contains(part)
-        except MergeError:
-            raise ValueError("its sums have other counts than its blocks") from None
+            for block in held[n_older:]:
+                window._append(block)
+        except MergeError as error:
+            raise ValueError(f"its blocks do not fit each other: {error}") from None
+        return window

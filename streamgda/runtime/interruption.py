@@ -23,9 +23,6 @@ class Lock(RLock):  # type: ignore[misc]  # it can be subclassed
         return type(self), ()
 
 
-ChangeLock = Lock
-
-
 class _Deferring:
     """A handler of SIGINT that remembers the signal for another handler."""
 

@@ -46,7 +46,7 @@ from streamgda.errors import (
 )
 from streamgda.estimators import selection
 from streamgda.models.covariance import Summary
-from streamgda.moments.grouped import OtherParts
+from streamgda.moments.grouped import each_held_out
 from streamgda.rows.source import as_source
 from streamgda.storage.saved import restore, state_of
 
@@ -104,10 +104,6 @@ def test_folds_depend_on_row_numbers_alone(n_folds, seed):
     assert (folds == other).mean() == pytest.approx(1 / n_folds, abs=0.015)
 
 
-def adding(moments):
-    return lambda total, folds: sum((moments[fold] for fold in folds), start=total)
-
-
 @pytest.mark.parametrize("n_folds", [2, 3, 11, 40])
 @pytest.mark.parametrize("shift", [0, 1e7])
 def test_training_sets_are_all_other_rows(n_folds, shift):
@@ -115,7 +111,7 @@ def test_training_sets_are_all_other_rows(n_folds, shift):
     moments, never = GroupedMoments().update(rows, Y, folds), ClassMoments()
     for more in (0, 30):
         never.update(rows[:more], Y[:more])
-        for fold, train in OtherParts(n_folds, never, adding(moments)):
+        for fold, train in each_held_out(moments, never):
             used = np.r_[np.flatnonzero(folds != fold), :more]
             expected = naive.moments(rows[used], Y[used])
             assert train.class_count.tolist() == expected.count.tolist()
@@ -125,7 +121,7 @@ def test_training_sets_are_all_other_rows(n_folds, shift):
 
 def test_integers_are_exact_whichever_fold_is_left_out():
     moments = GroupedMoments().update(bytes_of(X), Y, np.arange(N) % 13)
-    for fold, train in OtherParts(13, ClassMoments(), adding(moments)):
+    for fold, train in each_held_out(moments, ClassMoments()):
         np.testing.assert_array_equal(train.covariance(), moments.without(fold).covariance())
 
 

@@ -7,15 +7,18 @@ workers: the moments have the same bits. A task never changes its arguments, as 
 
 from __future__ import annotations
 
+import uuid
 import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import dask
 import dask.array as da
 import numpy as np
+from dask.delayed import Delayed
+from dask.highlevelgraph import HighLevelGraph
 from dask.sizeof import sizeof
 
 from streamgda.engine.accumulation import Accumulation
@@ -38,7 +41,25 @@ ROUND = 64  # blocks between two writes of a checkpoint
 _REPORTS = 64  # of progress, at most about this many
 _MANY_BLOCKS, _TINY_BYTES = 1000, 1 << 20
 
-Leaves = Callable[[int, int], list[Any]]  # delayed results of blocks ``start:stop``
+
+class Leaves(NamedTuple):
+    """Results of the blocks, in order, before they are computed.
+
+    Attributes
+    ----------
+    keys : list
+        Key of the result of each block.
+    collections : list
+        Collections whose graphs have these keys.
+    """
+
+    keys: list[Any]
+    collections: list[Any]
+
+    def delayed(self, *numbers: int) -> list[Delayed]:
+        """Return the results of some blocks."""
+        graph = HighLevelGraph.from_collections("leaves", {}, self.collections)
+        return [Delayed(self.keys[number], graph, layer="leaves") for number in numbers]
 
 
 def accumulate(asked: Accumulation, rows: Rows) -> Moments:
@@ -92,8 +113,7 @@ def accumulate(asked: Accumulation, rows: Rows) -> Moments:
             meta=np.empty(0, object),
         )
         (every,) = dask.optimize(every)  # once for all blocks: what a leaf needs is one task
-        delayed = every.to_delayed(optimize_graph=False).tolist()
-        return lambda start, stop: delayed[start:stop]
+        return Leaves([(every.name, number) for number in range(len(sizes))], [every])
 
     moments = _merged(asked, leaves, ends, described, rows)
     if moments._n_features_in not in (None, X.shape[1]):
@@ -115,9 +135,8 @@ def accumulate_partitions(asked: Accumulation, partitions: list[Any]) -> Moments
     def leaves(function: Callable[..., Any], about: Any = None) -> Leaves:
         held = dask.delayed(about, pure=False, traverse=False)
         leaf = dask.delayed(_of_partition, pure=False)
-        return lambda start, stop: [
-            leaf(function, number, held, partitions[number]) for number in range(start, stop)
-        ]
+        found = [leaf(function, n, held, partition) for n, partition in enumerate(partitions)]
+        return Leaves([each.key for each in found], found)
 
     described = {"X": f"{len(partitions)} partitions"}
     moments = _merged(asked, leaves, [None] * len(partitions), described, None)
@@ -166,10 +185,12 @@ def _merged(
     journal = asked.journal("dask", described, "blocks")
     work, n_tasks = _planned(asked, rows, n_blocks)
     sums = leaves(_moments_of, work)
-    checksums = leaves(checksum) if journal.keeps else lambda start, stop: []
-    journal.resume(
-        1, lambda start, stop: cluster.compute(*checksums(0, 1), *checksums(start, stop))
-    )
+    checksums = leaves(checksum) if journal.keeps else None
+
+    def checked(*blocks: int) -> tuple[int, ...]:
+        return cluster.compute(*checksums.delayed(*blocks)) if checksums else (0, 0)
+
+    journal.resume(1, lambda start, stop: checked(0, start))
     # Rounds that are computed together: all of them, unless somebody waits for some.
     together = n_blocks
     if journal.keeps or asked.progress:
@@ -187,25 +208,33 @@ def _merged(
         while journal.done < n_blocks:
             start, stop = journal.done, min(n_blocks, journal.done + together)
             added = _added(journal.moments if start else None, sums, start, stop)
-            ends_of = [*checksums(start, start + 1), *checksums(stop - 1, stop)]
-            journal.moments, *seen = cluster.compute(added, *ends_of)
-            first, last = seen or (0, 0)
+            seen = checksums.delayed(start, stop - 1) if checksums else [0, 0]
+            journal.moments, first, last = cluster.compute(added, *seen)
             journal.seen.setdefault("first", first)
             journal.advance(stop - 1, stop, last)
             report(n_rows())
     return journal.moments
 
 
-def _added(moments: Moments | None, sums: Leaves, first: int, last: int) -> Any:
-    """Return the delayed moments, with those of the rounds of blocks ``first:last`` added."""
-    merge = dask.delayed(_merge, pure=False)
-    found = None if moments is None else dask.delayed(moments, pure=False, traverse=False)
+def _added(moments: Moments | None, sums: Leaves, first: int, last: int) -> Delayed:
+    """Return the delayed sum of moments, and of the rounds of blocks ``first:last``."""
+    name = f"moments-{uuid.uuid4().hex}"
+    tasks: dict[Any, Any] = {}
+
+    def merged(keys: list[Any]) -> Any:
+        key = (name, len(tasks))
+        tasks[key] = (_merge, *keys)
+        return key
+
+    held = [] if moments is None else [moments]
     for start in range(first, last, ROUND):
-        parts = sums(start, min(last, start + ROUND))
+        parts = sums.keys[start : min(last, start + ROUND)]
         while len(parts) > 1:
-            parts = [merge(*parts[at : at + SPLIT]) for at in range(0, len(parts), SPLIT)]
-        found = parts[0] if found is None else merge(found, parts[0])
-    return found
+            parts = [merged(parts[at : at + SPLIT]) for at in range(0, len(parts), SPLIT)]
+        held = [merged([*held, *parts])]
+    return Delayed(
+        held[0], HighLevelGraph.from_collections(name, tasks, sums.collections), layer=name
+    )
 
 
 def _planned(asked: Accumulation, rows: Rows | None, n_blocks: int) -> tuple[Accumulation, int]:

@@ -41,7 +41,6 @@ def score(asked: Scoring, rows: RowSource, out: Any = None) -> Any:
             f"X has row chunks of unknown size, and out needs their number: {how_to_count('X')}"
         )
     output = Output(out, rows, asked)
-    output.check()
     sizes, width = scores.chunks[0], scores.shape[1:]
 
     def checked(start: int, stop: int) -> tuple[int, int]:
