@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from streamgda.engine.checkpoint import REMEDY, Journal, check_interval
+from streamgda.engine.checkpoint import REMEDY, Journal
 from streamgda.engine.plan import MomentsBudget
 from streamgda.engine.progress import Progress
 from streamgda.errors import CheckpointError, InvalidParameterError
@@ -16,6 +17,7 @@ from streamgda.moments import ClassMoments, GroupedMoments, Moments, PairwiseMom
 from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.feature_maps import Lifting
 from streamgda.rows.counting import CHECK_SUMS, RowRule, Slab
+from streamgda.runtime.parameters import as_number
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,9 @@ class Accumulation:
 
     def __post_init__(self) -> None:
         structure_of(self.covariance_type)
-        check_interval(self.checkpoint_every, "checkpoint_every")
+        if self.checkpoint_every != math.inf:
+            expected = "a number of seconds, 0 or more"
+            as_number("checkpoint_every", self.checkpoint_every, expected, 0)
 
     def empty(self) -> Moments:
         """Return moments without rows, of the requested kind."""

@@ -1,19 +1,16 @@
 """Work that is resumed: the journal of a pass that accumulates rows, and what it compares.
 
-A journal is a file with the moments of the first slabs, blocks or batches, and a description of
-the pass. The same call resumes after them, to the same bits. Shapes, types and parameters are
-compared, and of the rows the first slab and the last one that was done.
+A journal is the file of the moments of the first slabs, blocks or batches, saved with a description
+of the pass as their offset. The same call resumes after them, to the same bits. Shapes, types and
+parameters are compared, and of the rows the first slab and the last one that was done.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -26,19 +23,17 @@ from streamgda.errors import (
     MemoryBudgetError,
     MergeError,
 )
-from streamgda.moments import ClassMoments, GroupedMoments, Moments, PairwiseMoments
+from streamgda.moments import Moments
 from streamgda.rows.counting import Slab
 from streamgda.rows.source import RowSource, as_array
 from streamgda.rows.sparse import CompressedRows
-from streamgda.runtime.parameters import as_number, shown
+from streamgda.runtime.parameters import shown
 from streamgda.storage.files import check_place, local_path
-from streamgda.storage.format import check_texts, check_whole
-from streamgda.storage.saved import Saved, State, description_of, restore, state_of
+from streamgda.storage.format import check_whole
+from streamgda.storage.saved import load
 
 REMEDY = "Pass what it was started with, or name another path, or delete it to start again"
 
-_KINDS: tuple[type[Moments], ...] = (ClassMoments, GroupedMoments, PairwiseMoments)
-_MOMENTS = {kind.__name__: kind for kind in _KINDS}
 _SAMPLED_ROWS = 64  # of a slab
 
 
@@ -213,47 +208,6 @@ class Resumable:
             )
 
 
-@dataclass
-class CheckpointContents(Saved):
-    """The contents of a checkpoint: moments, and the part of a pass that they are computed from.
-
-    Attributes
-    ----------
-    description : dict of str
-        A description of the data and of the pass.
-    done : int
-        Rows, batches or blocks that the moments include.
-    seen : dict of int
-        Checksums of these; see `Resumable`.
-    moments : Moments
-    """
-
-    _kind = "checkpoint"
-
-    description: dict[str, str]
-    done: int
-    seen: dict[str, int]
-    moments: Moments
-
-    def _description(self) -> dict[str, Any]:
-        return {**description_of(self.moments), "kind": "checkpoint", "done": self.done}
-
-    def _state(self) -> State:
-        attributes, arrays = state_of(self.moments)
-        about = {"made_of": self.description, "done": self.done, "seen": self.seen}
-        return {**about, "moments": attributes}, arrays
-
-    @classmethod
-    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        description = dict(attributes["made_of"])
-        check_texts("made_of", [*description.values()], len(description))
-        moments = restore(_MOMENTS[description["moments"]], attributes["moments"], arrays)
-        held = getattr(moments, "covariance_type", "full")
-        if held != description["covariance_type"]:
-            raise ValueError(f"its moments are of covariance_type={held!r}")
-        return cls(description, attributes["done"], dict(attributes["seen"]), moments)
-
-
 class Journal(Resumable):
     """The moments of the rows so far, in a file from which the same call resumes.
 
@@ -277,6 +231,8 @@ class Journal(Resumable):
 
     Raises
     ------
+    InvalidParameterError
+        If the path is a URL or a directory.
     CheckpointError
         If the file is damaged, or belongs to other data or another pass.
     """
@@ -289,30 +245,36 @@ class Journal(Resumable):
         empty: Moments,
         counted: str = "rows",
     ) -> None:
-        super().__init__(check_interval(every, "checkpoint_every"))
+        super().__init__(every)
         self.moments, self.counted = empty, counted
-        self._file = None if path is None else as_file(path)
-        self.title = f"The checkpoint {self._file}"
-        self._description = dict(description)
-        self._sound = True
-        if self._file is None:
+        self._description, self._sound = dict(description), True
+        self._file = None if path is None else local_path(path)
+        if path is None:
             return
+        if self._file is None:
+            raise InvalidParameterError(
+                f"checkpoint={shown(path)}; expected a path on this machine"
+            )
+        self._file = self._file.resolve()
+        self.title = f"The checkpoint {self._file}"
+        if self._file.is_dir():
+            raise InvalidParameterError(f"checkpoint={shown(path)} is a directory; expected a file")
         check_place(self._file)
         if self._file.exists():
-            self._open(self._file, empty)
+            self._open(str(self._file))
 
-    def _open(self, file: Path, empty: Moments) -> None:
+    def _open(self, file: str) -> None:
         try:
-            contents = CheckpointContents.load(file)
-            self.restored(contents.done, contents.seen)
-        except (FormatError, LookupError, ValueError) as error:
+            moments = load(file)
+            description = dict(moments.offset_["made_of"])
+            self.restored(moments.offset_["done"], moments.offset_["seen"])
+        except (FormatError, LookupError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"{file} is not a checkpoint of a pass over rows, or is damaged: {error}. {REMEDY}"
             ) from None
-        refuse_others(contents.description, self._description, str(file))
-        self.moments = contents.moments
+        refuse_others(description, self._description, file)
         try:  # a transformer is not saved: it comes from the moments without rows
-            self.moments += empty
+            self.moments = moments + self.moments
         except MergeError as error:
             raise CheckpointError(
                 f"{file} was started with other features: {error}. {REMEDY}"
@@ -327,8 +289,8 @@ class Journal(Resumable):
         """Write the moments, unless the checkpoint has them, or an update was interrupted."""
         if self._file is None or not self._sound or self.done == self._written:
             return
-        contents = CheckpointContents(self._description, self.done, self.seen, self.moments)
-        contents.save(self._file)
+        offset = {"made_of": self._description, "done": self.done, "seen": self.seen}
+        self.moments.save(self._file, offset=offset)
         self._was_kept()
 
     @contextlib.contextmanager
@@ -345,27 +307,3 @@ class Journal(Resumable):
             raise
         self._sound = True
         self.advance(start, stop, checksum(slab) if self.keeps else 0)
-
-
-def as_file(path: Any) -> Path:
-    """Return the local path of a checkpoint.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the path is a URL or a directory.
-    """
-    found = local_path(path)
-    if found is None:
-        raise InvalidParameterError(f"checkpoint={shown(path)}; expected a path on this machine")
-    file = found.resolve()
-    if file.is_dir():
-        raise InvalidParameterError(f"checkpoint={str(path)!r} is a directory; expected a file")
-    return file
-
-
-def check_interval(seconds: float, name: str) -> float:
-    """Return an interval; raise InvalidParameterError unless it is a number of seconds."""
-    if type(seconds) is float and seconds == math.inf:  # never, after the first time
-        return seconds
-    return as_number(name, seconds, "a number of seconds, 0 or more", 0)

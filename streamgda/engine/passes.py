@@ -170,7 +170,7 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
     elif max_memory is checkpoint is None and not progress and _in_one_slab(rows):
         asked = replace(asked, budget=MomentsBudget(allowed_bytes(None)))
         moments = asked.empty()
-        asked.add(moments, Slab(X, rows.y, rows.groups, rows.weight))
+        asked.add(moments, Slab(rows.X, rows.y, rows.groups, rows.weight))
     else:
         moments = _accumulated(asked, rows)
     return asked.declared(moments)

@@ -33,7 +33,6 @@ _DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeErr
 _ESTIMATOR = "estimator"  # the kind of estimators, whose files name their classes
 # The classes of the other kinds.
 _CLASSES = {
-    "checkpoint": "engine.checkpoint.CheckpointContents",
     "drift": "estimators.drift.DriftMonitor",
     "grouped": "moments.grouped.GroupedMoments",
     "moments": "moments.class_moments.ClassMoments",

@@ -28,7 +28,6 @@ from streamgda import (
     Ridge,
     SlidingWindow,
 )
-from streamgda.engine.checkpoint import CheckpointContents
 from streamgda.errors import FormatError, InvalidParameterError
 from streamgda.storage.format import HEAD, pack_labels, read, unpack_labels, write
 
@@ -283,9 +282,3 @@ def test_other_files_are_told_from_damaged_ones():
     ):
         with pytest.raises(FormatError, match=f"^{message}"):
             ClassMoments.from_bytes(data)
-
-
-def test_checkpoints_are_refused_as_objects():
-    contents = CheckpointContents({"moments": "ClassMoments"}, 0, {}, MOMENTS).to_bytes()
-    with pytest.raises(FormatError, match="holds 'checkpoint', expected 'moments'"):
-        ClassMoments.from_bytes(contents)
