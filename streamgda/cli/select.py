@@ -53,12 +53,11 @@ def select(
         cv=cv if groups is None else GroupKFold(cv),
         scoring=scoring,
         random_state=seed,
-        max_memory=max_memory,
         verbose=True,
     )
     X, y, weight, group = cli.open_rows(data, labels, features, drop, weights, groups)
     reading = cli.counting(y, on_invalid, unlabelled)
-    beside = {"sample_weight": weight, "groups": group}
+    beside = {"sample_weight": weight, "groups": group, "max_memory": max_memory}
     search.fit(X, y, **{n: v for n, v in beside.items() if v is not None}, **reading)
     search.best_estimator_.save(out)
     found = search.cv_results_

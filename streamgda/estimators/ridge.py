@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Self, Unpack
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.metrics import r2_score
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda import engine
-from streamgda.engine.folds import as_folds
+from streamgda.engine.folds import each_split, with_folds
 from streamgda.engine.reading import in_process
 from streamgda.errors import (
     CollinearityWarning,
@@ -35,17 +36,13 @@ from streamgda.models.covariance import NO_ROWS
 from streamgda.models.ridge import Columns, RidgeModel
 from streamgda.moments import ClassMoments, GroupedMoments
 from streamgda.moments.feature_maps import Lifting
-from streamgda.moments.grouped import each_held_out
 from streamgda.rows import Rows
-from streamgda.rows.labels import as_labels, find
 from streamgda.rows.names import feature_numbers
 from streamgda.rows.source import as_source
 from streamgda.rows.targets import targets_of
 from streamgda.runtime.parameters import as_flag, as_numbers, check_type, refuse, shown
 from streamgda.storage.format import check_array, check_whole
 from streamgda.storage.saved import State, synchronized
-
-_CLASS_WEIGHT = "None, 'balanced' or a dict of numbers >= 0"
 
 
 class PenalisedLeastSquares(MomentEstimator):
@@ -87,16 +84,14 @@ class PenalisedLeastSquares(MomentEstimator):
     def _check_parameters(self) -> None:
         as_flag("fit_intercept", self.fit_intercept)
         if as_flag("positive", self.positive):
-            raise refuse(
-                "positive", True, "False: coefficients of one sign need sklearn.linear_model.Ridge"
-            )
-        alpha = as_numbers("alpha", self.alpha, _PENALTY, finite=True)
-        if alpha.ndim > 1 or not alpha.size or (alpha < 0).any():
-            raise refuse("alpha", self.alpha, _PENALTY)
-        if self.alphas is not None:
-            alphas = as_numbers("alphas", self.alphas, _PENALTIES, finite=True)
-            if alphas.ndim != 1 or not alphas.size or (alphas < 0).any():
-                raise refuse("alphas", self.alphas, _PENALTIES)
+            expected = "False: coefficients of one sign need sklearn.linear_model.Ridge"
+            raise refuse("positive", True, expected)
+        for name, given in (("alpha", self.alpha), ("alphas", self.alphas)):
+            if given is not None or name == "alpha":
+                expected = "a number >= 0, or a list of numbers >= 0"
+                values = as_numbers(name, given, expected, finite=True)
+                if values.ndim > 1 or not values.size or (values < 0).any():
+                    raise refuse(name, given, expected)
 
     # --- learning -----------------------------------------------------------------------------
 
@@ -148,78 +143,76 @@ class PenalisedLeastSquares(MomentEstimator):
             return super().fit(X, y, sample_weight, **reading)
         new = self._unfitted()
         new._check_parameters()
-        rows = in_process(new._summed(new._read(X, y, sample_weight, reading, reset=True)))
-        labels = as_source(np.zeros(rows.X.n_rows, bool)) if rows.y is None else rows.y
-        folds = as_folds(self.cv, self.random_state or 0, groups, rows.X, labels)
-        kept: Any = GroupedMoments(self._covariance_type(), feature_map=new._maps())
+        rows = new._read(X, y, sample_weight, reading, reset=True)
+        rows = in_process(replace(new._summed(rows), groups=groups))
+        rows, n_folds = with_folds(self.cv, self.random_state or 0, rows)
+        moments: Any = GroupedMoments(self._covariance_type(), feature_map=new._maps())
         options: Any = {"max_memory": reading.get("max_memory"), "grouped": True}
-        kept = new._added(kept, folds.beside(rows), **options)
-        parts = {number: kept[number] for number in kept}
-        never = parts.pop(folds.n_folds, None)  # rows that are never held out
-        new._choose(parts, never)
+        moments = new._added(moments, rows, **options)
+        new._choose(moments, never=n_folds)
         new._check_fit(new.model_)
-        self.__dict__ = dict(vars(new))
+        self.__dict__ = new.__dict__
         return self
 
-    def _choose(self, parts: Mapping[Any, ClassMoments], never: ClassMoments | None = None) -> None:
-        """Keep the scores of the penalties, each part held out in turn, and the total moments."""
-        if not parts:
+    def _choose(
+        self,
+        moments: GroupedMoments,
+        never: Any = None,
+        columns_of: Callable[[ClassMoments], ClassMoments] = lambda moments: moments,
+    ) -> None:
+        """Keep the scores of the penalties, each group held out in turn, and the total moments.
+
+        Parameters
+        ----------
+        moments : GroupedMoments
+        never : label, optional
+            Group that is never held out.
+        columns_of : callable
+            Returns moments whose columns are features and targets.
+        """
+        if not len(moments):
             raise InvalidDataError(NO_ROWS)
-        if len(parts) + (never is not None) < 2:
+        if len(moments) < 2:
             raise InvalidDataError(
-                f"alphas are compared by rows that are held out, and {len(parts)} fold has rows; "
+                f"alphas are compared by rows that are held out, and {len(moments)} fold has rows; "
                 f"give rows of at least two folds or groups"
             )
         alphas = np.asarray(self.alphas, np.float64)
-        rest = next(iter(parts.values())) * 0.0 if never is None else never
-        scores = np.empty((alphas.size, len(parts)))
-        for number, (label, others) in enumerate(each_held_out(parts, rest)):
-            held_out = self._columns(parts[label], weighted=False)
-            train = self._columns(others)
-            for a, alpha in enumerate(alphas):
-                errors = self._fitted(train, alpha).squared_errors(held_out)
-                scores[a, number] = -errors.mean() / held_out.weight
-        self.moments_ = sum(parts.values(), rest)
-        self._found = np.column_stack([alphas, scores])
+        scores = [alphas]
+        for _, others, own in each_split(moments, never):
+            train = self._columns(columns_of(others))
+            held_out = self._columns(columns_of(own), weighted=False)
+            models = [RidgeModel.fit(train, a, bool(self.fit_intercept)) for a in alphas]
+            errors = [model.squared_errors(held_out).mean() for model in models]
+            scores.append(-np.array(errors) / held_out.weight)
+        self.moments_ = columns_of(moments.total())
+        self._found = np.column_stack(scores)
 
     def _copy_to_learn(self, reset: bool = False) -> Self:
         if self.alphas is not None:
             raise InvalidParameterError(
-                "alphas are compared by the folds of all rows, and so by fit alone, or by "
-                "from_moments with the moments of groups; for rows in parts, pass alpha"
+                "alphas are compared by the folds of all rows, and so by fit alone; for rows in "
+                "parts, pass alpha"
             )
         return super()._copy_to_learn(reset)
 
     # --- the model ----------------------------------------------------------------------------
 
     def _columns(self, moments: ClassMoments, weighted: bool = True) -> Columns:
-        """Return the moments of features and targets."""
+        """Return the moments of features and targets, by default with weights of classes."""
         raise NotImplementedError
-
-    def _fitted(
-        self, columns: Columns, alpha: Any, classes: np.ndarray | None = None
-    ) -> RidgeModel:
-        """Return the regression with a penalty, or one for each target."""
-        n_targets = len(columns.scatter) - columns.n_features
-        if np.ndim(alpha) and np.size(alpha) != n_targets:
-            raise InvalidParameterError(
-                f"alpha has {np.size(alpha)} penalties for {n_targets} targets (Number of targets "
-                f"and number of penalties do not correspond); give one, or one for each target"
-            )
-        alphas = np.broadcast_to(np.asarray(alpha, np.float64), (n_targets,))
-        return RidgeModel.fit(columns, alphas, bool(self.fit_intercept), classes)
 
     def _make_model(self, moments: ClassMoments, found: Any) -> RidgeModel:
         classes = moments.classes if isinstance(self, ClassifierMixin) else None
-        return self._fitted(self._columns(moments), self.alpha_, classes)
+        columns = self._columns(moments)
+        return RidgeModel.fit(columns, self.alpha_, bool(self.fit_intercept), classes)
 
     def _check_fit(self, model: RidgeModel) -> None:
-        dropped = model.n_features - model.n_constant - model.rank
-        if dropped > 0:
+        if model.n_dropped:
             warn(
-                f"{dropped} of {model.n_features} directions of the features do not vary to "
-                f"rounding, as features are collinear or there are few rows: the coefficients are "
-                f"those of smallest norm. Pass alpha > 0",
+                f"{model.n_dropped} of {model.n_features} directions of the features do not vary "
+                f"to rounding, as features are collinear or there are few rows: the coefficients "
+                f"are those of smallest norm. Pass alpha > 0",
                 CollinearityWarning,
             )
 
@@ -238,13 +231,6 @@ class PenalisedLeastSquares(MomentEstimator):
         return 1
 
     @property
-    def _scores(self) -> np.ndarray:
-        found = self._found
-        if found is None or not np.array_equal(found[:, 0], self.alphas):
-            raise UnsupportedError("the alphas were not compared: call fit with all rows")
-        return np.asarray(found)
-
-    @property
     def cv_results_(self) -> dict[str, Any]:
         """Scores of the `alphas` in each split, as in `GridSearchCV`, if they were compared."""
         check_is_fitted(self)
@@ -254,13 +240,16 @@ class PenalisedLeastSquares(MomentEstimator):
         params = [{"alpha": alpha} for alpha in alphas.tolist()]
         return {"param_alpha": alphas, "params": params, **compared("score", scores)}
 
+    @property
+    def _scores(self) -> np.ndarray:
+        found = self._found
+        if found is None or not np.array_equal(found[:, 0], self.alphas):
+            raise UnsupportedError("the alphas were not compared: call fit with all rows")
+        return np.asarray(found)
+
     def _checked_found(self, found: np.ndarray) -> np.ndarray:
         check_array("found", found, (np.size(self.alphas), found.shape[1]), "f8")
         return found
-
-
-_PENALTY = "a number >= 0, or one for each target"
-_PENALTIES = "None, or a list of numbers >= 0"
 
 
 class Ridge(RegressorMixin, PenalisedLeastSquares):
@@ -333,6 +322,10 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         tags.target_tags.multi_output = True
         return tags
 
+    @property
+    def _n_targets(self) -> int:  # type: ignore[override]
+        return self._targets or 1
+
     # --- learning -----------------------------------------------------------------------------
 
     def _read(self, X: Any, y: Any, weight: Any, reading: Any = (), *, reset: bool = False) -> Rows:
@@ -356,10 +349,6 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
                 f"y has {n_targets or 1} targets, but there were {self._n_targets} before"
             )
         return replace(rows, X=X, y=targets)
-
-    @property
-    def _n_targets(self) -> int:  # type: ignore[override]
-        return self._targets or 1
 
     def _summed(self, rows: Rows) -> Rows:
         return rows if rows.y is None else engine.with_targets(rows)
@@ -466,46 +455,44 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         check_type("moments", moments, kinds, "ClassMoments or GroupedMoments")
         estimator = cls(**params)
         estimator._check_parameters()
-        grouped = isinstance(moments, GroupedMoments)
         if moments.n_features is None:
             raise InvalidDataError(NO_ROWS)
-        if not grouped and estimator.alphas is not None:
-            estimator._copy_to_learn()
         width, lifting = moments.n_features, moments._lifting
-        columns = _columns_of(target, moments.feature_names, width)
-        features = np.setdiff1d(np.arange(width), columns)
-        if not features.size:
-            raise refuse("target", target, f"fewer than all {width} columns")
-        estimator._targets = None if columns.size == 1 else columns.size
+        targets = np.atleast_1d(feature_numbers(target, moments.feature_names, width, "target"))
+        features = np.setdiff1d(np.arange(width), targets)
+        if not 0 < targets.size == width - features.size < width:
+            expected = f"the name or the number of a column, 0 to {width - 1}, or a list of them"
+            raise refuse("target", target, f"{expected}, fewer than all {width} columns")
+        estimator._targets = None if targets.size == 1 else targets.size
         if lifting is not None:
-            if columns.size != lifting.n_targets or features[-1] != features.size - 1:
+            if targets.size != lifting.n_targets or features[-1] >= features.size:
                 raise InvalidParameterError(
-                    f"target={shown(target)} of moments of rows behind {lifting}, whose columns "
-                    f"are no columns of the rows; give the moments of a Ridge with a feature_map, "
-                    f"and all of its targets"
+                    f"target={shown(target)} of moments of rows behind {lifting}; give the moments "
+                    f"of a Ridge with a feature_map, and all of its targets"
                 )
             if estimator.feature_map is None:
                 estimator.feature_map = moments.feature_map
         joined_maps(estimator._maps(), moments)
 
-        def of(part: ClassMoments) -> ClassMoments:
-            ordered = part.select_features(np.append(features, columns))
+        def columns_of(part: ClassMoments) -> ClassMoments:
+            ordered = part.select_features(np.append(features, targets))
             ordered._lifting = lifting
             return ordered.reduce("tied")._in_one_class()
 
-        if grouped and estimator.alphas is not None:
-            estimator._choose({label: of(moments[label]) for label in moments})
-            whole = estimator.moments_
+        if isinstance(moments, ClassMoments):
+            estimator._adopt(columns_of(moments))
+        elif estimator.alphas is None:
+            estimator._adopt(columns_of(moments.total()))
         else:
-            whole = of(moments.total() if grouped else moments)
-        estimator._adopt(whole)
+            estimator._choose(moments, columns_of=columns_of)
+            estimator._adopt(estimator.moments_)
         estimator._check_fit(estimator.model_)
         return estimator
 
     def _columns(self, moments: ClassMoments, weighted: bool = True) -> Columns:
         return Columns.of(moments, self._n_targets)
 
-    # --- fitted attributes --------------------------------------------------------------------
+    # --- answers ------------------------------------------------------------------------------
 
     @property
     def coef_(self) -> np.ndarray:
@@ -520,8 +507,6 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         if not self.fit_intercept:
             return 0.0
         return values[0] if self._targets is None else values
-
-    # --- predictions --------------------------------------------------------------------------
 
     def predict(self, X: Any, **reading: Unpack[Reading]) -> Any:
         """Return the prediction of the target, or of the targets, of each row.
@@ -557,15 +542,14 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         return self._map("predict", "joint", X, reading, columns=self._n_targets)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, **reading: Unpack[Reading]) -> float:
-        """Return the coefficient of determination of the predictions, from one pass over the rows.
+        """Return the coefficient of determination of the predictions.
 
-        That of several targets is the mean, as in scikit-learn. It follows from the moments of the
-        rows: predictions are not stored.
+        That of several targets is the mean, as in scikit-learn.
 
         Parameters
         ----------
-        X, y, sample_weight, **reading : see `fit`
-            Rows, targets and weights, and how they are read.
+        X, y, sample_weight, **reading : see `fit` and `predict`
+            Rows, targets and weights, and how rows are read.
 
         Returns
         -------
@@ -576,7 +560,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         ------
         NotFittedError
             If the estimator is not fitted.
-        InvalidDataError, InvalidParameterError
+        ValueError
             For rows, targets, weights or options that cannot be used.
 
         Examples
@@ -586,25 +570,8 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         >>> round(Ridge(alpha=0).fit(X, y).score(X, y), 9)
         1.0
         """
-        check_is_fitted(self)
-        rows = self._read(X, y, sample_weight, reading)
-        moments = self._added(self._empty(), rows, max_memory=reading.get("max_memory"))
-        if moments.n_features is None:
-            raise InvalidDataError(NO_ROWS)
-        if as_source(rows.X).shape[0] < 2:
-            warn(
-                "R^2 score is not well-defined with less than two samples, as a single row does "
-                "not vary; give more rows, or score predictions by their squared errors",
-                UndefinedMetricWarning,
-            )
-            return math.nan
-        columns = self._columns(moments)
-        errors = self.model_.squared_errors(columns)
-        totals = columns.scatter.diagonal()[columns.n_features :]
-        without = np.where(errors > 0, 0.0, 1.0)  # of targets that do not vary
-        return float(
-            np.where(totals > 0, 1 - errors / np.where(totals > 0, totals, 1), without).mean()
-        )
+        predicted = as_source(self.predict(X, **reading)).whole()
+        return r2_score(as_source(y, "y").whole(), predicted, sample_weight=sample_weight)
 
     # --- saving -------------------------------------------------------------------------------
 
@@ -615,16 +582,6 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
     def _restore(self, attributes: Mapping[str, Any]) -> None:
         if attributes["targets"] is not None:
             self._targets = check_whole("targets", attributes["targets"], 1)
-
-
-def _columns_of(target: Any, names: Any, width: int) -> np.ndarray:
-    """Return the numbers of the columns that are targets."""
-    expected = f"the name or the number of a column, 0 to {width - 1}, or a list of several"
-    found = np.atleast_1d(np.asarray(feature_numbers(target, names, width, "target")))
-    different = np.intersect1d(found, np.arange(width))
-    if found.dtype.kind not in "iu" or not found.size or found.shape != different.shape:
-        raise refuse("target", target, expected)
-    return found
 
 
 class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
@@ -695,43 +652,28 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
     def _covariance_type(self) -> str:
         return "tied" if self.class_weight is None else "full"
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        weight = self.class_weight
-        if isinstance(weight, Mapping):
-            given = as_numbers("class_weight", [*weight.values()], _CLASS_WEIGHT, finite=True)
-            if (given < 0).any():
-                raise refuse("class_weight", weight, _CLASS_WEIGHT)
-        elif weight is not None and (not isinstance(weight, str) or weight != "balanced"):
-            raise refuse("class_weight", weight, _CLASS_WEIGHT)
-
     def _columns(self, moments: ClassMoments, weighted: bool = True) -> Columns:
         if not weighted or self.class_weight is None:
             return Columns.of_classes(moments)
-        count, factors = moments.class_count.astype(np.float64), np.ones(moments.classes.size)
-        if isinstance(self.class_weight, str):
-            present = count > 0
-            factors = count.sum() / (present.sum() * np.where(present, count, 1.0))
-        else:
-            labels = as_labels([*self.class_weight], "class_weight")
-            codes = find(labels, moments.classes)
-            if (codes < 0).any():
-                raise InvalidParameterError(
-                    f"class_weight has {shown(labels[codes < 0].tolist())}, which is not one of "
-                    f"the classes {shown(moments.classes.tolist())}"
-                )
-            factors[codes] = [*self.class_weight.values()]
+        seen = moments.class_count > 0
+        given = {"y": moments.classes[seen], "sample_weight": moments.class_count[seen]}
+        factors = np.zeros(seen.size)
+        try:
+            factors[seen] = compute_class_weight(self.class_weight, classes=given["y"], **given)
+        except (TypeError, ValueError) as error:
+            raise InvalidParameterError(
+                f"class_weight={shown(self.class_weight)} is not None, 'balanced' or a dict of "
+                f"weights of the classes {shown(moments.classes.tolist())}: {error}"
+            ) from error
+        if (factors < 0).any():
+            raise refuse("class_weight", self.class_weight, "numbers >= 0")
         return Columns.of_classes(moments, factors)
 
     def _check_fit(self, model: RidgeModel) -> None:
-        seen = np.count_nonzero(self.moments_.class_count)
-        if seen < 2:
-            raise InvalidDataError(
-                f"The number of classes has to be greater than one; got {seen} class "
-                f"({self.classes_[0]!s}) with rows. Give rows of at least one other class"
-            )
+        MomentClassifier._check_fit(self, model)
         super()._check_fit(model)
 
+    _least_classes = 2
     classes_ = MomentClassifier.classes_
     predict = MomentClassifier.predict
     score = MomentClassifier.score

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy import linalg
 
+from streamgda.errors import InvalidParameterError
 from streamgda.models.covariance import Summary
 from streamgda.models.scoring import ClassModel
 from streamgda.moments import ClassMoments
@@ -100,10 +101,8 @@ class RidgeModel(ClassModel):
     coefficients : ndarray, shape (n_classes, n_features)
     values : ndarray, shape (n_classes,)
         Values at the origin.
-    rank : int
-        Directions of the features that the fit told apart.
-    n_constant : int
-        Features that do not vary.
+    n_dropped : int
+        Directions of features that vary, but not beyond rounding.
     """
 
     classes: np.ndarray
@@ -111,48 +110,47 @@ class RidgeModel(ClassModel):
     origin: np.ndarray
     coefficients: np.ndarray
     values: np.ndarray
-    rank: int
-    n_constant: int
+    n_dropped: int
 
     @classmethod
     def fit(
-        cls,
-        columns: Columns,
-        alphas: np.ndarray,
-        intercept: bool,
-        classes: np.ndarray | None = None,
+        cls, columns: Columns, alpha: Any, intercept: bool, classes: np.ndarray | None = None
     ) -> Self:
-        """Return the regression with these penalties, one for each target.
+        """Return the regression with a penalty, or with one for each target.
 
         Parameters
         ----------
         columns : Columns
-        alphas : ndarray, shape (n_targets,)
+        alpha : float or array-like, shape (n_targets,)
         intercept : bool
             Otherwise the fit goes through the origin.
         classes : ndarray, optional
             Labels of classes, of which the targets are codes.
         """
         d, S, mean = columns.n_features, columns.scatter, columns.origin + columns.offset
+        n_targets = len(S) - d
+        if np.ndim(alpha) and np.size(alpha) != n_targets:
+            raise InvalidParameterError(
+                f"alpha has {np.size(alpha)} penalties for {n_targets} targets (Number of targets "
+                f"and number of penalties do not correspond); give one, or one for each target"
+            )
         if not intercept:
             S = S + columns.weight * np.outer(mean, mean)
-        W, ranks = np.empty((d, alphas.size)), []
-        for alpha in np.unique(alphas):
-            at = np.flatnonzero(alphas == alpha)
-            W[:, at], rank = threads.call_blas(d, _solve, S[:d, :d], S[:d, d + at], float(alpha))
-            ranks.append(rank)
-        values = np.zeros(alphas.size)
-        origin = np.zeros(d)
+        alphas, n_dropped = np.broadcast_to(np.asarray(alpha, np.float64), (n_targets,)), 0
+        W, values, origin = np.empty((d, n_targets)), np.zeros(n_targets), np.zeros(d)
+        for each in np.unique(alphas):
+            at = np.flatnonzero(alphas == each)
+            found = threads.call_blas(d, _solve, S[:d, :d], S[:d, d + at], float(each))
+            W[:, at], n_dropped = found[0], max(n_dropped, found[1])
         if intercept:
             origin = columns.origin[:d]
             values = mean[d:] - columns.offset[:d] @ W
-        n_constant = int((S.diagonal()[:d] == 0).sum())
         W = np.ascontiguousarray(W.T)
         if classes is None:
-            classes = np.arange(alphas.size)
+            classes = np.arange(n_targets)
         elif classes.size == 2:  # the score of the first class is zero
             W, values = np.vstack([np.zeros(d), W]), np.append(0.0, values)
-        return cls(classes, d, origin, W, values, min(ranks), n_constant)
+        return cls(classes, d, origin, W, values, n_dropped)
 
     @property
     def intercepts(self) -> np.ndarray:
@@ -186,10 +184,11 @@ class RidgeModel(ClassModel):
 
 
 def _solve(A: np.ndarray, B: np.ndarray, alpha: float) -> tuple[np.ndarray, int]:
-    r"""Return the solution of :math:`(A + \alpha I) W = B`, refined once, and the matrix's rank.
+    r"""Return the solution of :math:`(A + \alpha I) W = B`, refined once, and its defect of rank.
 
-    It is scaled to unit diagonal and factorised by Cholesky, so that units of the features make no
-    difference. If it is singular to rounding, the solution has the smallest norm.
+    Features that do not vary are left out. The matrix of the others is scaled to unit diagonal and
+    factorised by Cholesky, so that units of the features make no difference. If it is singular to
+    rounding, the solution has the smallest norm.
     """
     W, diagonal = np.zeros(B.shape), A.diagonal() + alpha
     kept = np.flatnonzero(diagonal > 0)
@@ -205,8 +204,8 @@ def _solve(A: np.ndarray, B: np.ndarray, alpha: float) -> tuple[np.ndarray, int]
     if failed:
         whole = A + alpha * np.eye(kept.size)
         W[kept], _, rank, _ = linalg.lstsq(whole, B, cond=4 * kept.size * _EPS)
-        return W, int(rank)
+        return W, kept.size - int(rank)
     found = linalg.cho_solve((factor, True), B / scale) / scale
     rest = B - A @ found - alpha * found
     W[kept] = found + linalg.cho_solve((factor, True), rest / scale) / scale
-    return W, int(kept.size)
+    return W, 0

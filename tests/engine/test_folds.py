@@ -1,17 +1,66 @@
-"""Folds and groups go by the number of the row, whatever order it is read in."""
+"""Folds go by the number of the row, whatever order it is read in."""
 
 import dask.array as da
 import numpy as np
 import pytest
 import xarray
-from sklearn.model_selection import GroupKFold
+from grids import in_turn
+from samples import held
+from sklearn.model_selection import GroupKFold, PredefinedSplit
 
 from streamgda import GaussianDiscriminantCV
+from streamgda.engine.folds import fold_of, with_folds
+from streamgda.rows import Rows
+from streamgda.rows.source import as_source
 
 rng = np.random.default_rng(0)
 CUBE = rng.normal(size=(3, 40, 60))
 LABELS = (CUBE[0] + rng.normal(size=(40, 60)) > 0).astype(int)
 BLOCKS = np.repeat(np.arange(40) // 8, 60).reshape(40, 60)
+
+
+@in_turn("n_folds, seed", [2, 5, 10], [0, 1, 2**40])
+def test_folds_of_many_rows_are_hashes_of_their_numbers(n_folds, seed):
+    folds = fold_of(0, 40_000, n_folds, seed)
+    assert fold_of(1234, 5678, n_folds, seed).tolist() == folds[1234:5678].tolist()
+    share = np.bincount(folds, minlength=n_folds) / folds.size
+    np.testing.assert_allclose(share, 1 / n_folds, atol=0.01)
+    # Neither neighbours nor rows at any fixed distance are correlated.
+    for step in (1, 2, n_folds, 7):
+        assert (folds[step:] == folds[:-step]).mean() == pytest.approx(1 / n_folds, abs=0.015)
+    other = fold_of(0, 40_000, n_folds, seed + 1)
+    assert (folds == other).mean() == pytest.approx(1 / n_folds, abs=0.015)
+
+
+def folds_of(cv, labels, seed=0):
+    rows = Rows(as_source(np.zeros((*labels.shape, 1))), as_source(labels, "y"))
+    found, n_folds = with_folds(cv, seed, rows)
+    return found.groups.whole(), n_folds
+
+
+def test_folds_of_few_rows_have_equal_shares_of_each_class():
+    y = np.random.default_rng(0).permutation(np.repeat(["a", "b", "c"], [400, 97, 13]))
+    for n_folds in (2, 5, 7):
+        folds, n = folds_of(n_folds, y)
+        assert n == n_folds
+        for label in "abc":
+            assert np.ptp(np.bincount(folds[y == label], minlength=n_folds)) <= 1
+        assert np.ptp(np.bincount(folds)) <= 1
+        np.testing.assert_array_equal(folds_of(n_folds, held(y, "zarr"))[0], folds)
+    np.testing.assert_array_equal(folds_of(5, np.zeros(1000), 1)[0], fold_of(0, 1000, 5, 1))
+
+
+@pytest.mark.parametrize("make", [np.asarray, lambda f: held(f, "zarr")])
+def test_folds_and_pairs_are_a_predefined_split(make):
+    y = rng.integers(0, 3, 240)
+    given = np.where(y == 1, -1, np.arange(240) % 4 * 10)  # -1 is never held out
+    pairs = [*PredefinedSplit(given).split()]
+    rows = np.arange(240)
+    masks = [(np.isin(rows, a), np.isin(rows, b)) for a, b in pairs]
+    for cv in (PredefinedSplit(given), make(given), pairs, iter(pairs), masks):
+        folds, n_folds = folds_of(cv, y)
+        assert n_folds == 4
+        np.testing.assert_array_equal(folds, np.where(given < 0, 4, given // 10))
 
 
 def tiled(values, *chunks):

@@ -302,7 +302,7 @@ def test_rows_without_a_target_are_refused_or_left_out():
         (lambda: RidgeClassifier(class_weight="even").fit(X, FOLDS), "None, 'balanced' or a dict"),
         (
             lambda: RidgeClassifier(class_weight={9: 1.0}).fit(X, FOLDS),
-            "which is not one of the classes",
+            "weights of the classes",
         ),
         (lambda: RidgeClassifier(class_weight={0: -1.0}).fit(X, FOLDS), "numbers >= 0"),
     ],
