@@ -34,11 +34,11 @@ def rows(n: int = 240, *, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 def interrupt_at(patch: pytest.MonkeyPatch, row: int) -> None:
     """Interrupt the reading of rows at the given row."""
-    read = RowSource.read
+    read = RowSource.mapped
 
     def interrupted(source: RowSource, start: int, stop: int) -> np.ndarray:
         if start == row and len(source.shape) == 2:
             raise KeyboardInterrupt
         return read(source, start, stop)
 
-    patch.setattr(RowSource, "read", interrupted)
+    patch.setattr(RowSource, "mapped", interrupted)

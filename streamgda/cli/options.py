@@ -52,7 +52,8 @@ def open_rows(
 ) -> tuple[Any, ...]:
     """Return rows, labels or None, and each array or column beside them; see `open_store`."""
     from streamgda import open_store  # noqa: PLC0415  (`--help` does not wait for it)
-    from streamgda.rows.opening import is_table, table_files  # noqa: PLC0415
+    from streamgda.rows.formats import is_table  # noqa: PLC0415
+    from streamgda.rows.opening import table_files  # noqa: PLC0415
 
     if not is_table(data):
         if features or drop:
@@ -60,7 +61,8 @@ def open_rows(
         found = open_store(data, y=labels or "y" if labelled else None)
         return *found, *(name and open_store(data, y=name)[1] for name in beside)
     if labelled and labels is None:
-        columns = table_files(data).columns_of(data)
+        files = table_files(data)
+        columns = files.shown_names(files.Table.of(data).schema.names)
         raise typer.BadParameter(
             f"{data} is a table; name its column of labels: {columns}", param_hint="--labels"
         )
@@ -141,8 +143,8 @@ def open_both(
     import streamgda  # noqa: PLC0415
     from streamgda.errors import FormatError, InvalidDataError  # noqa: PLC0415
     from streamgda.estimators.base import names_in  # noqa: PLC0415
+    from streamgda.rows.formats import is_table  # noqa: PLC0415
     from streamgda.rows.names import join_names, names_of  # noqa: PLC0415
-    from streamgda.rows.opening import is_table  # noqa: PLC0415
 
     estimator = streamgda.load(model)
     if not hasattr(estimator, "predict"):

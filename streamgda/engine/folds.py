@@ -48,7 +48,8 @@ def fold_of(first: int, last: int, n_folds: int, seed: int) -> np.ndarray:
 class HashedFolds(RowSource):
     """The fold of each row, from a function of the numbers of rows."""
 
-    def _slice(self, start: int, stop: int) -> np.ndarray:
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Return the folds of rows ``start:stop``."""
         return np.asarray(self.values(start, stop))
 
 

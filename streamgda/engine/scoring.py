@@ -12,8 +12,7 @@ from streamgda.engine.outputs import Output, Scoring
 from streamgda.engine.plan import plan_rows
 from streamgda.engine.reading import on_dask, reading
 from streamgda.rows import Rows
-from streamgda.rows.arrays import is_plain
-from streamgda.rows.counting import Slab
+from streamgda.rows.counting import Slab, is_plain
 from streamgda.rows.source import RowSource, as_slab, as_source, check_rows
 from streamgda.rows.xarray import LabelledRows
 from streamgda.runtime import threads

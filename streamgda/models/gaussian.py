@@ -13,7 +13,7 @@ from streamgda.errors import UnsupportedError
 from streamgda.kernels.panels import diagonal_scores, largest, triangle_scores
 from streamgda.models.covariance import Roots, Summary
 from streamgda.models.scoring import ClassModel
-from streamgda.rows.arrays import row_type
+from streamgda.rows.counting import row_type
 from streamgda.rows.labels import find, with_label
 from streamgda.runtime import threads
 

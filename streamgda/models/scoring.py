@@ -13,8 +13,7 @@ from scipy import sparse
 from streamgda.errors import InvalidDataError
 from streamgda.kernels.panels import largest
 from streamgda.kernels.posteriors import log_sums, posteriors
-from streamgda.rows.arrays import as_kernel_rows, row_type
-from streamgda.rows.counting import as_matrix, refuse_not_finite
+from streamgda.rows.counting import as_kernel_rows, as_matrix, refuse_not_finite, row_type
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
 

@@ -19,8 +19,7 @@ from streamgda.kernels.sparse import add_sparse, add_sparse_exact
 from streamgda.kernels.sums import group_rows
 from streamgda.moments.covariance_types import Structure
 from streamgda.moments.sums import ExactSums, Sums
-from streamgda.rows.arrays import as_kernel_rows, row_type
-from streamgda.rows.sparse import CompressedRows
+from streamgda.rows.counting import as_kernel_rows, row_type
 from streamgda.runtime import threads
 
 FEW_VALUES = 1 << 17  # of rows that one kernel call adds
@@ -117,7 +116,7 @@ class Adding:
     def add(self, rows: Rows, sums: Any) -> None:
         """Add rows to sums, which others may not read meanwhile."""
         n = len(rows.codes)
-        if type(rows.X) is CompressedRows:
+        if not isinstance(rows.X, np.ndarray):
             add: Any = add_sparse_exact if self.exact else add_sparse
             codes = np.ascontiguousarray(rows.codes, np.int64)
             X = rows.X.astype(np.dtype(np.int32) if self.exact else _FLOAT64)

@@ -9,8 +9,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError, MergeError
 from streamgda.moments.feature_maps import Lifting
-from streamgda.rows.arrays import read_only
-from streamgda.rows.counting import CHECK_SUMS, RowRule, Slab
+from streamgda.rows.counting import CHECK_SUMS, RowRule, Slab, read_only
 from streamgda.rows.labels import as_labels, as_objects, join_labels
 from streamgda.rows.names import Names, join_names
 from streamgda.runtime.interruption import Lock

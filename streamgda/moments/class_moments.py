@@ -19,8 +19,15 @@ from streamgda.moments.lifted import LiftedRows, lifted
 from streamgda.moments.statistics import statistics_of
 from streamgda.moments.sums import OVERFLOW, ExactSums, Sums, principal_axes
 from streamgda.rows import labels as label_codes
-from streamgda.rows.arrays import NO_WEIGHTS, row_type
-from streamgda.rows.counting import CHECK_SUMS, Counted, RowRule, Slab, refuse_not_finite
+from streamgda.rows.counting import (
+    CHECK_SUMS,
+    NO_WEIGHTS,
+    Counted,
+    RowRule,
+    Slab,
+    refuse_not_finite,
+    row_type,
+)
 from streamgda.rows.names import (
     Names,
     as_names,
@@ -29,8 +36,6 @@ from streamgda.rows.names import (
     restored_names,
     saved_names,
 )
-from streamgda.rows.source import as_slab
-from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime.display import frame_of
 from streamgda.runtime.interruption import uninterrupted
 from streamgda.runtime.parameters import (
@@ -851,10 +856,10 @@ class ClassMoments(Moments):
         index = feature_numbers(index, names, d, "index")
         try:
             if not isinstance(index, slice):
-                index = as_slab(index, "index")
+                index = np.asarray(index)
                 index = index if index.size else index.astype(np.intp)  # [] is of floats
             index = np.arange(d)[index]
-        except IndexError as error:
+        except (IndexError, ValueError) as error:
             raise InvalidParameterError(f"index does not fit {d} features: {error}") from None
         index = np.atleast_1d(index)
         if index.ndim != 1 or not index.size:
@@ -1167,7 +1172,12 @@ def check_holds(held: np.ndarray, count: np.ndarray, name_of: Callable[..., str]
 
 def _warn_of_large_integers(X: Any) -> None:
     """Warn of integers that float64 rounds."""
-    if X.dtype.kind not in "iu" or X.dtype.itemsize < 8 or type(X) is CompressedRows or not X.size:
+    if (
+        not isinstance(X, np.ndarray)
+        or X.dtype.kind not in "iu"
+        or X.dtype.itemsize < 8
+        or not X.size
+    ):
         return
     if int(X.max()) > _WHOLE or int(X.min()) < -_WHOLE:
         warnings.warn(

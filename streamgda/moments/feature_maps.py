@@ -23,8 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda.errors import InvalidDataError, InvalidParameterError, UnsupportedError
 from streamgda.moments.lifted import LiftedRows, lifted, window_bytes
 from streamgda.moments.sums import class_variance
-from streamgda.rows.arrays import row_type
-from streamgda.rows.counting import as_matrix
+from streamgda.rows.counting import as_matrix, row_type
 from streamgda.runtime.parameters import LEAST, as_integer, as_number, refuse, shown
 from streamgda.storage.format import check_whole
 

@@ -18,8 +18,7 @@ from streamgda.moments.base import Moments
 from streamgda.moments.class_moments import ClassMoments, check_holds
 from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.feature_maps import Lifting
-from streamgda.rows.arrays import read_only
-from streamgda.rows.counting import CHECK_SUMS, RowRule, Slab
+from streamgda.rows.counting import CHECK_SUMS, RowRule, Slab, read_only
 from streamgda.rows.labels import (
     NONE,
     CodedLabels,

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.rows.arrays import WINDOW_BYTES
-from streamgda.rows.counting import all_finite, refuse_not_finite
+from streamgda.rows.counting import WINDOW_BYTES, all_finite, refuse_not_finite
 from streamgda.runtime import threads
 
 _PART_ELEMENTS = 1 << 21  # of lifted rows that a thread computes at a time

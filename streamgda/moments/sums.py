@@ -19,8 +19,7 @@ from streamgda.errors import InvalidDataError, MergeError
 from streamgda.kernels.blocks import merge
 from streamgda.kernels.integers import centre_scatter, centre_squares
 from streamgda.moments.covariance_types import Structure, structure_of, symmetric
-from streamgda.rows.arrays import read_only
-from streamgda.rows.counting import FORGOTTEN
+from streamgda.rows.counting import FORGOTTEN, read_only
 from streamgda.runtime import threads
 from streamgda.storage.format import check_array, check_count, check_squares, check_whole
 

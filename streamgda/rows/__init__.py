@@ -6,7 +6,6 @@ A new container takes one file with a subclass of `RowSource`, and one line in `
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -14,12 +13,11 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError
-from streamgda.rows.arrays import ArrayRows, is_plain
+from streamgda.rows.arrays import ArrayRows
 from streamgda.rows.batches import BatchColumns, Batches, Partitions
-from streamgda.rows.counting import CHECK_SUMS, LEARNING, RowRule, Slab, row_rule
+from streamgda.rows.counting import CHECK_SUMS, LEARNING, RowRule, Slab, is_plain, row_rule
 from streamgda.rows.dask import DaskRows
 from streamgda.rows.frames import FrameRows
-from streamgda.rows.labels import code
 from streamgda.rows.source import (
     ADAPTERS,
     RowSource,
@@ -27,9 +25,9 @@ from streamgda.rows.source import (
     as_numpy,
     as_slab,
     as_source,
+    beside,
     check_rows,
-    refuse_delayed,
-    refuse_records,
+    refuse_others,
 )
 from streamgda.rows.sparse import SparseRows, as_dense
 from streamgda.rows.xarray import ArrayLabelledRows, DaskLabelledRows, is_labelled
@@ -150,11 +148,10 @@ class Rows:
         X = self.X
         if is_plain(X):
             return X if X.nbytes <= _PLANNED_BYTES else None
-        if not isinstance(X, RowSource):
-            if not SparseRows.accepts(X):
-                return None
-            X = SparseRows.of(X, "X")
-        return X.whole() if X.n_rows > 0 and X.copied_bytes <= _COPIED_BYTES else None
+        X = SparseRows.of(X, "X") if SparseRows.accepts(X) else X
+        if not isinstance(X, RowSource) or not 0 < X.copied_bytes <= _COPIED_BYTES:
+            return None
+        return X.whole()
 
     def dense(self) -> Self:
         """Return the rows such that slabs of sparse ones are dense."""
@@ -175,17 +172,18 @@ class Rows:
 
     def read(self, start: int, stop: int, wanted: Wanted | None = None) -> Slab:
         """Return rows ``start:stop``; without any if they are not `wanted`, see `slabs`."""
+        stop = min(stop, self.sources[0].n_rows)
         y, groups, weight = (
             None if source is None else source.read(start, stop)
             for source in (self.y, self.groups, self.weight)
         )
         if wanted is not None and not wanted(start, y):
             stop = start
-        X = None if self.X is None else self.X.read(start, stop)
+        X = None if self.X is None else self.X.mapped(start, stop)
         return Slab(X, y, groups, weight, start)
 
     def slabs(self, n_rows: int, first: int = 0, wanted: Wanted | None = None) -> Generator[Slab]:
-        """Yield slabs of `n_rows`, one of which is read ahead; at the end the sources are closed.
+        """Yield slabs of `n_rows`, one of which is read ahead.
 
         Parameters
         ----------
@@ -197,19 +195,14 @@ class Rows:
             Called with the number of the first row of a slab and its labels; if it returns False,
             no rows are read.
         """
-        sources = self.sources
-        starts = range(first, sources[0].n_rows, n_rows)
-        with contextlib.ExitStack() as stack:
-            for source in sources:
-                stack.callback(source.close)
-
-            # Dask reads ahead itself, and inside of a task for the thread of the task only.
-            at_hand = self.executor == "dask" or all(source.read_as_views for source in sources)
-            calls = ((start, start + n_rows, wanted) for start in starts)
-            if not starts or at_hand:
-                yield from (self.read(*call) for call in calls)
-                return
-            yield from stack.enter_context(contextlib.closing(threads.one_ahead(self.read, calls)))
+        starts = range(first, self.sources[0].n_rows, n_rows)
+        calls = ((start, start + n_rows, wanted) for start in starts)
+        # Dask reads ahead itself, and inside of a task for the thread of the task only.
+        if self.executor == "dask" or all(source.read_as_views for source in self.sources):
+            yield from (self.read(*call) for call in calls)
+        elif starts:
+            with contextlib.closing(threads.one_ahead(self.read, calls)) as slabs:
+                yield from slabs
 
 
 def _recognised(values: Any, name: str) -> Any:
@@ -218,38 +211,17 @@ def _recognised(values: Any, name: str) -> Any:
     What is beside the rows becomes an array or a source if it is in memory. Otherwise it is as
     given, until it is laid out in the order of the rows; so is a weight of all rows.
     """
-    if isinstance(values, str | os.PathLike):
-        raise InvalidDataError(
-            f"{name} is the path {str(values)!r}; open its rows and labels first: "
-            f"X, y = open_store(path)"
-        )
+    refuse_others(values, name)
     if isinstance(values, list | tuple | RowSource):
-        refuse_records(values, name)
         return values
-    refuse_delayed(values, name)
     if isinstance(values, np.ndarray):
         return as_slab(values, name)
     if name != "X" and (np.isscalar(values) or hasattr(values, "chunks") or is_labelled(values)):
         return values
-    adapter = adapter_of(values)
-    if name != "X" and adapter in (ArrayRows, SparseRows):
-        return as_slab(values, name)
+    adapter = adapter_of(values, name)
     if adapter in (ArrayRows, SparseRows):
-        return as_numpy(values)
+        return as_numpy(values) if name == "X" else as_slab(values, name)
     return adapter.of(values, name) if name == "X" or adapter.in_memory else values
-
-
-def beside(X: RowSource, values: Any, name: str) -> Any:
-    """Return a source of labels, groups or weights in the order of the rows; None for None."""
-    if values is None:
-        return None
-    if isinstance(values, list | tuple):  # by their codes, as numbers beside texts would be texts
-        values = code(values, what=name) if name == "y" else as_slab(values, name)
-    source = as_source(X.laid_out(values, name), name)
-    if source.executor == "dask" and not isinstance(X, StoredRows | DaskRows):
-        source = as_source(source.values.compute(), name)  # X is read here, and has no blocks
-    # Columns that were opened as labels may be weights.
-    return source if source.name == name else replace(source, name=name)
 
 
 def as_batches(

@@ -47,9 +47,9 @@ class DaskRows(RowSource):
         """Names of the columns of a data frame, if all are strings."""
         return as_names(getattr(self.values, "columns", ()))
 
-    def place(self, row: int, column: int | None = None) -> str:
-        """Return the name and the block that holds the row."""
-        if not hasattr(self.values, "chunks"):
-            return ""
+    def place(self, row: int | None = None, column: int | None = None) -> str:
+        """Return the name, and the block that holds a row."""
+        if row is None or not hasattr(self.values, "chunks"):
+            return self.name
         block = np.searchsorted(np.cumsum(self.values.chunks[0]), row, "right")
         return f"{self.name}: block {block}"

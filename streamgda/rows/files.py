@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,7 +26,7 @@ from streamgda.errors import (
     printable,
     raised_as,
 )
-from streamgda.rows.opening import format_of
+from streamgda.rows.formats import format_of
 from streamgda.rows.source import RowSource
 from streamgda.storage.files import aside
 
@@ -69,12 +67,12 @@ class Table:
     ) -> Self:
         """Open a file or a folder; raise SourceNotFoundError or SourceError if it is no table."""
         with raised_as(SourceError, f"{path} cannot be opened"):
-            filesystem, name = url_to_fs(os.fspath(path), **(storage_options or {}))
+            files, name = url_to_fs(os.fspath(path), **(storage_options or {}))
             try:
-                folder = name if filesystem.info(name)["type"] == "directory" else None
+                folder = name if files.info(name)["type"] == "directory" else None
             except FileNotFoundError:
                 raise SourceNotFoundError(f"{path} does not exist") from None
-            paths = sorted(p for p in filesystem.find(name) if format_of(p)) if folder else [name]
+            paths = sorted(p for p in files.find(name) if format_of(p)) if folder else [name]
             if not paths:
                 raise SourceError(f"{path} is a folder without .parquet, .feather or .csv files")
             format = format or format_of(paths[0]) or "parquet"
@@ -83,18 +81,12 @@ class Table:
                     csv.ParseOptions(delimiter="\t" if ".tsv" in name.lower() else ","),
                     convert_options=csv.ConvertOptions(strings_can_be_null=True),
                 )
-            dataset = ds.dataset(
-                paths,
-                format=format,
-                filesystem=filesystem,
-                partitioning=folder and "hive",
-                partition_base_dir=folder,
-            )
+            about = {"partitioning": folder and "hive", "partition_base_dir": folder}
+            dataset = ds.dataset(paths, format=format, filesystem=files, **about)
             fragments = list(dataset.get_fragments())
             schemas = [dataset.schema, *(f.physical_schema for f in fragments)]
             schema = pa.unify_schemas(schemas, promote_options="permissive")
-            groups = list(map(_groups, fragments))
-        return cls(printable(path), schema, fragments, groups, filesystem)
+            return cls(printable(path), schema, fragments, [*map(_groups, fragments)], files)
 
     def with_types(self, kinds: Mapping[str, Any]) -> Self:
         """Return the table with columns that are read as other types."""
@@ -116,17 +108,14 @@ class Table:
         """True if the files are elsewhere, and Parquet, and are requested as a whole."""
         return "file" not in self.filesystem.protocol and _is_parquet(self.fragments[0])
 
-    def have_nulls(self, names: Sequence[str]) -> bool:
+    def has_nulls(self, names: Sequence[str]) -> bool:
         """Return whether values of columns may be null; only Parquet says so without reading."""
-        for fragment in self.fragments:
-            if not _is_parquet(fragment):
+        for file in self.fragments:
+            if not _is_parquet(file):
                 return True
-            about = fragment.metadata
-            for group in range(about.num_row_groups):
-                found = map(about.row_group(group).column, range(about.num_columns))
-                own = [c.statistics for c in found if c.path_in_schema.partition(".")[0] in names]
-                if len(own) < len(names) or any(s is None or s.null_count for s in own):
-                    return True
+            groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+            if any(_whole_columns(group, names) < len(names) for group in groups):
+                return True
         return False
 
     def batches(self, columns: Sequence[str], start: int, row_bytes: int) -> Iterator[Any]:
@@ -134,12 +123,12 @@ class Table:
         options: dict[str, Any] = {"batch_readahead": 1, "fragment_readahead": 1}
         # pyarrow 26 crashes where a scan of Feather on threads is not read to its end.
         options["use_threads"] = not isinstance(self.fragments[0].format, ds.IpcFileFormat)
-        options["batch_size"] = max(1, min(1 << 15, _BATCH_BYTES // row_bytes))
-        for file, sizes in zip(self.fragments, self.groups, strict=True):
+        options["batch_size"] = max(1, min(1 << 15, _BATCH_BYTES // max(1, row_bytes)))
+        for fragment, sizes in zip(self.fragments, self.groups, strict=True):
             skipped, start = start, max(0, start - sum(sizes))
             if skipped >= sum(sizes):
                 continue
-            fragment = file
+            file = fragment
             if _is_parquet(file):
                 options["fragment_scan_options"] = ds.ParquetFragmentScanOptions(
                     pre_buffer=False,
@@ -149,9 +138,9 @@ class Table:
                 )
                 group = int(np.searchsorted(np.cumsum(sizes), skipped, "right"))
                 skipped -= sum(sizes[:group])
-                fragment = self._fetched(file) if self.is_remote else file
-                fragment = fragment.subset(row_group_ids=range(group, len(sizes)))
-            for batch in fragment.to_batches(self.schema, columns=list(columns), **options):
+                file = self._fetched(file) if self.is_remote else file
+                file = file.subset(row_group_ids=range(group, len(sizes)))
+            for batch in file.to_batches(self.schema, columns=list(columns), **options):
                 if batch.num_rows > skipped:
                     yield batch[skipped:]
                 skipped = max(0, skipped - batch.num_rows)
@@ -175,12 +164,19 @@ def _groups(fragment: Any) -> list[int]:
         return [n_rows]
     with fragment.open() as file:  # batches of one size but the last, as pyarrow writes them
         n_batches = max(1, pa.ipc.open_file(file).num_record_batches)
-    size = -(-n_rows // n_batches)
+    size = max(1, -(-n_rows // n_batches))
     return [min(size, n_rows - start) for start in range(0, n_rows, size)]
 
 
 def _is_parquet(fragment: Any) -> bool:
     return isinstance(fragment, ds.ParquetFileFragment)
+
+
+def _whole_columns(group: Any, names: Sequence[str]) -> int:
+    """Return the number of columns of a row group of Parquet that are known to have no nulls."""
+    chunks = map(group.column, range(group.num_columns))
+    found = [c.statistics for c in chunks if c.path_in_schema.partition(".")[0] in names]
+    return sum(each is not None and each.null_count == 0 for each in found)
 
 
 @dataclass(frozen=True, repr=False)
@@ -205,6 +201,10 @@ class TableRows(RowSource):
         columns = shown_names(self.fields)
         return f"TableRows({self.values.path!r}, shape={self.shape}, columns=[{columns}])"
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes for pickles, without an open file."""
+        return {**vars(self), "_open": []}
+
     def __len__(self) -> int:
         """Return the number of rows."""
         return self.n_rows
@@ -226,17 +226,14 @@ class TableRows(RowSource):
         return len(self.shape)
 
     @property
-    def title(self) -> str:
-        """The name, with the path of the table."""
-        return f"{self.name} ({self.values.path})"
-
-    @property
     def feature_names(self) -> tuple[str, ...] | None:
         """Names of the columns of features."""
         return self.fields if self.shape[1:] == (len(self.fields),) else None
 
-    def place(self, row: int, column: int | None = None) -> str:
-        """Return the name, and the file and the column that hold a value."""
+    def place(self, row: int | None = None, column: int | None = None) -> str:
+        """Return the name, with the path; of a value, with its file and its column."""
+        if row is None:
+            return f"{self.name} ({self.values.path})"
         stops = np.cumsum([sum(sizes) for sizes in self.values.groups])
         file = self.values.fragments[int(np.searchsorted(stops, row, "right"))].path
         names = self.feature_names
@@ -245,7 +242,7 @@ class TableRows(RowSource):
 
     def keys(self, names: Sequence[str]) -> Self:
         """Return other columns of the same rows, as they are stored."""
-        _check_names(self.values, names, "keys")
+        _check_names(self.values, "keys", names)
         # Numbers would lose zeros and digits of texts.
         texts = dict.fromkeys(names, pa.string()) if self.values.is_text else {}
         own: dict[str, Any] = {"values": self.values.with_types(texts), "dtype": None}
@@ -255,33 +252,15 @@ class TableRows(RowSource):
         """Return the bytes of two slabs of `n_rows`, and of twice the largest row group."""
         table, held = self.values, _HELD_BYTES
         if not table.is_text:
-            held += 2 * max(chain(*table.groups), default=0) * self.row_bytes
+            held += 2 * max(map(max, filter(None, table.groups)), default=0) * self.row_bytes
         if table.is_remote:  # a file in pieces and as a whole, and the one before it
             held += 3 * max(table.filesystem.size(f.path) for f in table.fragments)
         return held + 2 * n_rows * self.row_bytes
 
-    def close(self) -> None:
-        """Close the files; they are opened again when needed."""
-        while self._open:
-            self._open.pop()[-1].close()
-
-    def _parts(self, start: int, stop: int) -> Iterator[Any]:
-        """Yield record batches with rows ``start:stop``, and keep the rest for the next read."""
-        at, rest, scan = self._open.pop() if self._open else (-1, None, iter(()))
-        if at != start:
-            rest, scan = None, self.values.batches(self.fields, start, max(1, self.row_bytes))
-        while start < stop:
-            batch, rest = next(scan, None) if rest is None else rest, None
-            if batch is None:
-                raise ReadError("it has fewer rows than when it was opened")
-            if batch.num_rows > stop - start:
-                batch, rest = batch[: stop - start], batch[stop - start :]
-            start += batch.num_rows
-            yield batch
-        self._open.append((stop, rest, scan))
-
-    def _slice(self, start: int, stop: int) -> Any:
-        with raised_as(ReadError, f"{self.title}: rows {start} to {stop - 1} cannot be read"):
+    def read(self, start: int, stop: int) -> Any:
+        """Return features or labels as an array, keys as a table of pyarrow."""
+        stop = min(stop, self.n_rows)
+        with raised_as(ReadError, f"{self.place()}: rows {start} to {stop - 1} cannot be read"):
             parts = self._parts(start, stop)
             if self.dtype is None:
                 return pa.Table.from_batches(parts)
@@ -293,6 +272,22 @@ class TableRows(RowSource):
                 at += part.num_rows
             return X
 
+    def _parts(self, start: int, stop: int) -> Iterator[Any]:
+        """Yield record batches with rows ``start:stop``, and keep the rest for the next read."""
+        at, rest, scan = self._open.pop() if self._open else (-1, None, iter(()))
+        if at != start:
+            rest, scan = None, self.values.batches(self.fields, start, self.row_bytes)
+        while start < stop:
+            batch, rest = next(scan, None) if rest is None else rest, None
+            if batch is None:
+                raise ReadError("it has fewer rows than when it was opened")
+            if batch.num_rows > stop - start:
+                batch, rest = batch[: stop - start], batch[stop - start :]
+            start += batch.num_rows
+            yield batch
+        if stop < self.n_rows:  # at the end, files are closed
+            self._open.append((stop, rest, scan))
+
     def _fill(self, X: np.ndarray, part: Any, first: int) -> None:
         """Write a record batch, whose first row has this number, to rows of an array."""
         if self.feature_names is not None and not _is_list(part[0].type):
@@ -303,7 +298,7 @@ class TableRows(RowSource):
         if (sizes != X.shape[1]).any():
             row = int((sizes != X.shape[1]).argmax())
             raise InvalidDataError(
-                f"{self.title}: row {first + row} has {sizes[row]} values; expected {X.shape[1]}"
+                f"{self.place()}: row {first + row} has {sizes[row]} values; expected {X.shape[1]}"
             )
         X[:] = part[0].flatten().to_numpy(zero_copy_only=False).reshape(X.shape)
 
@@ -322,13 +317,8 @@ def _labels(column: Any) -> np.ndarray:
 
 
 def _is_list(kind: Any) -> bool:
-    names = ("list", "large_list", "fixed_size_list")
-    return any(getattr(pa.types, f"is_{name}")(kind) for name in names)
-
-
-def _is_number(kind: Any) -> bool:
-    names = ("integer", "floating", "boolean")
-    return any(getattr(pa.types, f"is_{name}")(kind) for name in names)
+    is_ = pa.types
+    return bool(is_.is_list(kind) or is_.is_large_list(kind) or is_.is_fixed_size_list(kind))
 
 
 def shown_names(names: Sequence[str]) -> str:
@@ -336,12 +326,7 @@ def shown_names(names: Sequence[str]) -> str:
     return ", ".join(names[:20]) + (f" and {len(names) - 20:,} more" if len(names) > 20 else "")
 
 
-def columns_of(path: Any) -> str:
-    """Return the names of the columns of a table, for an error message."""
-    return shown_names(Table.of(path).schema.names)
-
-
-def _check_names(table: Table, names: Sequence[str], option: str) -> None:
+def _check_names(table: Table, option: str, names: Sequence[str]) -> None:
     """Raise InvalidParameterError, which lists the columns, unless each name is that of one."""
     for name in names:
         if name not in table.schema.names:
@@ -371,20 +356,21 @@ def open_table(
         False for rows without labels.
     """
     table = Table.of(path, format, storage_options)
-    drop = [drop] if isinstance(drop, str) else list(drop)
+    columns = table.schema.names
     if labelled and label is None:
         raise InvalidParameterError(
             f"{path} is a table, of which label=... names the column of labels, or y=None says "
-            f"that there is none; it has {shown_names(table.schema.names)}"
+            f"that there is none; it has {shown_names(columns)}"
         )
-    index = (table.schema.pandas_metadata or {}).get("index_columns", ())
-    others = [label, *drop, *index, *(_INDEX if table.is_text else ())]
-    names = [name for name in table.schema.names if name not in others]
-    if features is not None:
-        names = [features] if isinstance(features, str) else list(features)
     labels = [] if label is None else [label]
+    drop = [drop] if isinstance(drop, str) else list(drop)
+    index = (table.schema.pandas_metadata or {}).get("index_columns", ())
+    others = [*labels, *drop, *index, *(_INDEX if table.is_text else ())]
+    if features is None:
+        features = [name for name in columns if name not in others]
+    names = [features] if isinstance(features, str) else list(features)
     for option, given in (("features", names), ("drop", drop), ("label", labels)):
-        _check_names(table, given, option)
+        _check_names(table, option, given)
     if not names or label in names:
         raise InvalidParameterError(
             f"features={names!r} and label={label!r}; expected other columns than that of labels"
@@ -398,16 +384,19 @@ def open_table(
 
 def _feature_rows(table: Table, names: Sequence[str]) -> TableRows:
     """Return columns of numbers as rows, or one of lists."""
+    types = pa.types
     if table.is_text:  # integers of the first rows may be followed by fractions
-        fields = [table.schema.field(name) for name in names]
-        whole = [f.name for f in fields if pa.types.is_integer(f.type) or pa.types.is_null(f.type)]
+        found = {name: table.schema.field(name).type for name in names}
+        whole = [n for n, kind in found.items() if types.is_integer(kind) or types.is_null(kind)]
         table = table.with_types(dict.fromkeys(whole, pa.float64()))
     kinds, width = [table.schema.field(name).type for name in names], len(names)
     if width == 1 and _is_list(kinds[0]):
         first = table.fragments[0].head(1, columns=list(names))[names[0]].to_pylist()
         kinds, width = [kinds[0].value_type], len(first[0] or ()) if first else 0
     others = [
-        f"{n} ({kind})" for n, kind in zip(names, kinds, strict=False) if not _is_number(kind)
+        f"{name} ({kind})"
+        for name, kind in zip(names, kinds, strict=True)
+        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
     ]
     if others or not width:
         raise InvalidDataError(
@@ -415,9 +404,9 @@ def _feature_rows(table: Table, names: Sequence[str]) -> TableRows:
             f"name the features, features=[...], or leave others out, drop=[...]. A column of "
             f"lists is all features of its rows"
         )
-    dtypes = [np.uint8 if pa.types.is_boolean(k) else k.to_pandas_dtype() for k in kinds]
+    dtypes = [np.uint8 if types.is_boolean(k) else k.to_pandas_dtype() for k in kinds]
     dtype = np.result_type(*dtypes)
-    if dtype.kind != "f" and table.have_nulls(names):
+    if dtype.kind != "f" and table.has_nulls(names):
         dtype = np.dtype(np.float64)  # integers have no NaN
     return TableRows(table, (table.n_rows, width), dtype, "X", fields=tuple(names))
 
@@ -425,31 +414,19 @@ def _feature_rows(table: Table, names: Sequence[str]) -> TableRows:
 # --- writing --------------------------------------------------------------------------------------
 
 
-# Names of scores in columns, where they are others than those of the methods.
-_NAMES = {
-    "decision_function": "decision",
-    "p_values": "p_value",
-    "score_samples": "log_density",
-    "transform": "component",
-}
-
-
 @dataclass(frozen=True)
 class TableWriter:
     """A table of scores that is written in the order of its rows; the first columns are keys."""
 
-    names: list[str]
-    keys: RowSource | None
-    opened: Callable[[Any], Any]
+    keys: Any
+    schema: Any
+    file: Any
 
     def __setitem__(self, rows: slice, scores: np.ndarray) -> None:
         """Write the scores of the next rows."""
+        keys = [] if self.keys is None else self.keys.read(rows.start, rows.stop).columns
         columns = [pa.array(column) for column in np.atleast_2d(scores.T)]
-        if self.keys is not None:
-            keys: Any = self.keys.read(rows.start, rows.stop)
-            columns = [*keys.columns, *columns]
-        table = pa.table(columns, self.names)
-        self.opened(table.schema).write_table(table)
+        self.file.write_table(pa.table([*keys, *columns], schema=self.schema))
 
 
 @contextlib.contextmanager
@@ -457,6 +434,9 @@ def writing_table(
     path: Any, rows: RowSource, width: tuple[int, ...], dtype: np.dtype, asked: Any
 ) -> Iterator[TableWriter]:
     """Yield a Parquet or CSV file to write to, which is moved to `path` if there is no error.
+
+    The columns of scores are ``label``; or the name of the scores, followed by the class that a
+    column is of, such as ``proba_oak``, or else by its number.
 
     Parameters
     ----------
@@ -468,32 +448,18 @@ def writing_table(
     asked : Scoring
         The scores, and the names of the columns that are copied from the table of the rows.
     """
-    keys = rows.keys(asked.keys) if asked.keys else None
-    names = list(asked.keys)
-    names += (f"predicted_{n}" if n in asked.keys else n for n in score_columns(asked))
-    if len(set(names)) < len(names):
+    name = "log_density" if asked.name == "score_samples" else asked.name or "score"
+    name = "label" if asked.labels is not None else name.removeprefix("predict_")
+    classes = range(asked.columns or 0) if asked.classes is None else asked.classes
+    names = [name] if asked.columns is None else [f"{name}_{label}" for label in classes]
+    kind = pa.from_numpy_dtype(dtype)
+    fields = [pa.field(f"predicted_{n}" if n in asked.keys else n, kind) for n in names]
+    keys: Any = rows.keys(asked.keys) if asked.keys else None
+    if keys is not None:
+        fields = [*map(keys.values.schema.field, keys.fields), *fields]
+    schema = pa.schema(fields)
+    if len(set(schema.names)) < len(fields):
         raise InvalidParameterError(f"keys={asked.keys!r}; expected different columns")
-    with aside(Path(path)) as partial, contextlib.ExitStack() as stack:
-        kind: Any = csv.CSVWriter if Path(path).suffix.lower() == ".csv" else pq.ParquetWriter
-
-        @functools.cache
-        def opened(schema: Any) -> Any:
-            return stack.enter_context(kind(str(partial), schema))
-
-        yield TableWriter(names, keys, opened)
-
-
-def score_columns(asked: Any) -> list[str]:
-    """Return the names of the columns of scores.
-
-    They are ``label``; or the name of the scores, followed by the class that a column is of, such
-    as ``proba_oak``, or else by its number.
-    """
-    if asked.labels is not None:
-        return ["label"]
-    method = asked.name or "score"
-    name = _NAMES.get(method, method.removeprefix("predict_"))
-    if asked.columns is None:
-        return [name]
-    classes = range(asked.columns) if asked.classes is None else asked.classes
-    return [f"{name}_{label}" for label in classes]
+    writer: Any = csv.CSVWriter if Path(path).suffix.lower() == ".csv" else pq.ParquetWriter
+    with aside(Path(path)) as partial, writer(str(partial), schema) as file:
+        yield TableWriter(keys, schema, file)

@@ -70,18 +70,14 @@ class FrameRows(RowSource):
         dtype = _common_type(frame, name)
         return cls(X, (len(frame), len(frame.columns)), dtype, name, frame=frame)
 
-    def _slice(self, start: int, stop: int) -> Any:
+    def read(self, start: int, stop: int) -> Any:
+        """Return rows as an array, labels as one or by their codes."""
         part = self.frame[start:stop]
         if len(self.shape) == 1:
             return _labels(part)
         if isinstance(self.frame, nw.Series):
             return _stacked(part.to_list(), self.shape[1], start).astype(self.dtype, copy=False)
         return _matrix(part, np.dtype(self.dtype))
-
-    @property
-    def copied_bytes(self) -> float:
-        """Bytes of the rows as an array."""
-        return float(self.n_rows * self.row_bytes)
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:

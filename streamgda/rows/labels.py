@@ -14,16 +14,19 @@ import numpy as np
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.kernels.sums import encode_labels
 from streamgda.rows.source import as_array
-from streamgda.runtime.parameters import refuse, shown
+from streamgda.runtime.parameters import shown
 
 NONE = np.empty(0, np.int64)  # no classes
-WORD = 8  # bytes of int64 and float64
 _SOME = 1 << 12  # labels that often include all classes
 _TABLE = 1 << 20  # largest range of integers that are looked up in a table
 _EXACT = 1 << 53  # to which float64 holds all whole numbers
-_NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
 _DATES = (datetime.date, np.datetime64)
-_ONE_LABEL = (str, *_NUMBERS, *_DATES)
+# Types of objects that can be labels together, and the types of NumPy that hold them.
+_KINDS: tuple[tuple[Any, str | None], ...] = (
+    (str, None),
+    ((bool, int, float, np.bool_, np.integer, np.floating), None),
+    (_DATES, "M8"),
+)
 _OF_NO_CLASS = {"U": "", "M": np.datetime64("NaT", "s")}
 
 
@@ -111,75 +114,82 @@ def code(y: Any, known: np.ndarray = NONE, what: str = "y", first_row: int = 0) 
     >>> coded.codes, coded.values
     (array([ 1,  0, -1,  1]), array(['ant', 'bee'], dtype='<U3'))
     """
-    y = y if type(y) in (np.ndarray, CodedLabels) else _as_labels(y, what)
-    if not isinstance(y, CodedLabels):
-        labels = _as_vector(y, what)
+    labels = y if type(y) in (np.ndarray, CodedLabels) else as_array(y, what)
+    if labels.ndim != 1:
+        raise InvalidDataError(
+            f"{what} has shape {labels.shape}, expected one label a row, in a list or an array of "
+            f"shape (n_rows,)"
+        )
+    if not isinstance(labels, CodedLabels):
         codes = _looked_up(labels, known)
-        y = _distinct(labels, what, first_row) if codes is None else CodedLabels(codes, known)
-    if y.codes.dtype != np.int64:  # kept in a byte or two
-        y = CodedLabels(y.codes.astype(np.int64), y.values)
-    if y.values is known:
-        return y
-    y = y.used()  # categories in no row are no classes
-    values = join_labels(known, y.values)
+        if codes is not None:
+            return CodedLabels(codes, known)
+        labels = _distinct(labels, what, first_row)
+    codes = labels.codes.astype(np.int64, copy=False)  # of categories, they are in a byte or two
+    labels = CodedLabels(codes, labels.values).used()
+    values = join_labels(known, labels.values)
     if values.size == known.size:
         values = known
-    if values.size == y.values.size and np.array_equal(values, y.values):
-        return CodedLabels(y.codes, values)
-    return CodedLabels(np.append(find(y.values, values), -1)[y.codes], values)
-
-
-def _as_labels(y: Any, what: str) -> Any:
-    """Return labels of any container as an array, or by their codes."""
-    labels = as_array(y, what)
-    if hasattr(y, "dtype") or type(labels) is not np.ndarray:
-        return labels
-    # Beside texts, the numbers of a list become texts, and large ones of two signs become floats.
-    kind = labels.dtype.kind
-    large = kind == "f" and labels.size and np.abs(labels).max() >= _EXACT
-    return np.asarray(y, object) if kind in "US" or large else labels
-
-
-def _as_vector(labels: np.ndarray, what: str) -> np.ndarray:
-    """Return labels; raise `InvalidDataError` unless they have one axis."""
-    if labels.ndim == 1:
-        return labels
-    if not labels.ndim and what in ("classes", "labels"):
-        given = shown(labels.item())
-        raise InvalidDataError(f"{what}={given}; expected a list of labels, such as [{given}]")
-    raise InvalidDataError(
-        f"{what} has shape {labels.shape}, expected one label a row: shape (n_rows,)"
-    )
+    return CodedLabels(np.append(find(labels.values, values), -1)[labels.codes], values)
 
 
 def _looked_up(labels: np.ndarray, known: np.ndarray) -> np.ndarray | None:
-    """Return the codes of labels that are known; None if one is not, and for objects."""
-    if not labels.size or not known.size or family(labels.dtype) != family(known.dtype):
+    """Return the codes of whole numbers from a table; None unless all are in one of `known`."""
+    whole, table = _as_whole(labels), integer_table(known)
+    return None if whole is None or table is None else look_up(whole, *table)
+
+
+def look_up(labels: np.ndarray, low: int, table: np.ndarray) -> np.ndarray | None:
+    """Return the int64 entries of an `integer_table`; None if it lacks one of the labels."""
+    codes = np.empty(labels.size, np.int64)
+    return codes if encode_labels(np.ascontiguousarray(labels), low, table, codes) else None
+
+
+def integer_table(classes: np.ndarray) -> tuple[int, np.ndarray] | None:
+    """Return the arguments of `look_up` after the labels; None unless numbers are looked up."""
+    if not classes.size or classes.dtype.kind not in "biuf":
         return None
-    whole, classes = _as_whole(labels), _as_whole(known)
-    if whole is not None and classes is not None:
-        table = integer_table(classes)
-        if table is not None:
-            return look_up(whole, *table)
-    codes = _search(labels, known)
-    return None if (codes < 0).any() else codes
+    return _table_of(classes.tobytes(), classes.dtype)
 
 
-def _search(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Return the number of each label among sorted ones, -1 if it is not included."""
-    codes = np.searchsorted(known, labels)
-    codes[codes == known.size] = 0
-    return np.where(known[codes] == labels, codes, -1)
+@lru_cache(16)
+def _table_of(classes: bytes, dtype: np.dtype) -> tuple[int, np.ndarray] | None:
+    """Return the least class, and a table: entry i is the number of the class that is i above.
+
+    It is None if the classes, which are sorted, are too far apart.
+    """
+    values = _as_whole(np.frombuffer(classes, dtype))
+    if values is None or (low := int(values[0])) + _TABLE <= int(values[-1]):
+        return None
+    table = np.full(int(values[-1]) - low + 1, -1)
+    table[values - low] = np.arange(values.size)
+    return low, table
+
+
+def _as_whole(labels: np.ndarray) -> np.ndarray | None:
+    """Return numbers as int64 if that holds all of them exactly; None otherwise."""
+    dtype = labels.dtype
+    if not labels.size or dtype.kind not in "biuf" or dtype == np.uint64 or dtype.itemsize > 8:
+        return None
+    with np.errstate(invalid="ignore"):
+        whole = labels.astype(np.int64, copy=False)
+    return None if dtype.kind == "f" and not _is_whole(labels).all() else whole
+
+
+def _is_whole(numbers: np.ndarray) -> np.ndarray:
+    """Return a boolean array that is True for whole numbers that float64 holds exactly."""
+    numbers = numbers.astype(np.result_type(numbers, np.float32), copy=False)
+    return (np.abs(numbers) <= _EXACT) & (numbers == np.floor(numbers))
 
 
 def _distinct(labels: np.ndarray, what: str, first_row: int) -> CodedLabels:
     """Return labels by their codes among those that occur."""
-    whole = _as_whole(labels)
-    if whole is not None:
-        some = np.unique(whole[:: max(1, labels.size // _SOME)])  # most often all classes
-        codes = _looked_up(whole, some)
-        if codes is not None:
-            return CodedLabels(codes, some.astype(labels.dtype))
+    some = (
+        np.unique(labels[:: max(1, labels.size // _SOME)]) if labels.dtype.kind in "biuf" else NONE
+    )
+    codes = _looked_up(labels, some)
+    if codes is not None:
+        return CodedLabels(codes, some)
     if labels.dtype.kind in "OT":  # T: texts of variable width, as zarr reads them
         numbers: defaultdict[Any, int] = defaultdict(count().__next__)
         try:
@@ -188,24 +198,21 @@ def _distinct(labels: np.ndarray, what: str, first_row: int) -> CodedLabels:
             raise InvalidDataError(
                 f"{what}: {error}; class labels are whole numbers, booleans, texts or dates"
             ) from None
-        found: Any = [*numbers]
+        found = np.fromiter(numbers, object, len(numbers))
     else:
         found = np.unique(labels)
         codes = np.searchsorted(found, labels)  # sooner than the inverse of `np.unique`
     present = np.array([not _is_missing(value) for value in found], bool)
-    if labels.dtype.kind in "OT":
-        found = [value for value, there in zip(found, present, strict=True) if there]
-    else:
-        found = found[present]
     try:
-        values, at = np.unique(_checked(found), return_inverse=True)
+        values, at = np.unique(_in_one_type(found[present]), return_inverse=True)
     except _OtherKindError as error:
-        number = int(np.flatnonzero(present)[error.number])
-        row = int((codes == number).argmax())
-        found = shown(labels[row : row + 1].tolist()[0])
+        number, why = error.args
+        row = int((codes == np.flatnonzero(present)[number]).argmax())
         raise InvalidDataError(
-            f"{error.message}: {what}[{first_row + row}] is {found}. Class labels are whole "
-            f"numbers, booleans, texts or dates, all of one kind{error.remedy}",
+            f"Unknown label type: {why}: {what}[{first_row + row}] is "
+            f"{shown(labels[row : row + 1].tolist()[0])}. Class labels are whole numbers, "
+            f"booleans, texts or dates without time zones, all of one kind (maybe you are trying "
+            f"to fit a classifier on a regression target)",
             *(what, first_row + row),
         ) from None
     of_value = np.full(present.size, -1)
@@ -213,68 +220,40 @@ def _distinct(labels: np.ndarray, what: str, first_row: int) -> CodedLabels:
     return CodedLabels(of_value[codes], values)
 
 
-def _as_whole(labels: np.ndarray) -> np.ndarray | None:
-    """Return numbers as int64 if that holds all of them exactly; None otherwise."""
-    if not labels.size or labels.dtype.kind not in "biuf" or labels.dtype == np.uint64:
-        return None
-    if labels.dtype.kind != "f":
-        return labels.astype(np.int64, copy=False)
-    if labels.dtype.itemsize > WORD:
-        return None
-    labels = labels.astype(np.float64, copy=False)
-    with np.errstate(invalid="ignore"):
-        whole = labels.astype(np.int64)
-    return whole if (whole == labels).all() and np.abs(labels).max() <= _EXACT else None
-
-
 class _OtherKindError(Exception):
-    """A label of another kind, given by its number among different ones."""
-
-    def __init__(self, number: int, message: str = "Unknown label type", remedy: str = "") -> None:
-        super().__init__()
-        self.number, self.message, self.remedy = number, message, remedy
+    """A label of another kind: its number among different ones, and what is wrong with it."""
 
 
-def _checked(found: Any) -> np.ndarray:
-    """Return different labels as an array of one kind."""
-    values = found if isinstance(found, np.ndarray) else _of_objects(found)
-    kind = values.dtype.kind
-    if kind == "f":
-        numbers = np.abs(values, dtype=np.float64)
-        other = np.flatnonzero(~((numbers == np.floor(numbers)) & (numbers <= _EXACT)))
-        if other.size:
-            raise _OtherKindError(
-                int(other[0]),
-                "Unknown label type: continuous",
-                " (maybe you are trying to fit a classifier on a regression target)",
-            )
-        return values.astype(np.float64) if values.dtype.itemsize > 8 else values
-    if kind == "c":
-        raise _OtherKindError(0, "Complex data not supported")
-    if kind not in "biuUM":
-        raise _OtherKindError(0, remedy="; decode bytes with astype(str)" * (kind == "S"))
-    return values
-
-
-def _of_objects(found: list[Any]) -> np.ndarray:
-    """Return objects as an array that holds all of them exactly."""
-    if not found:
+def _in_one_type(found: np.ndarray) -> np.ndarray:
+    """Return different labels as an array of one kind; raise `_OtherKindError` for others."""
+    if not found.size:
         return NONE
-    for kind, dtype in ((str, None), (_NUMBERS, None), (_DATES, "M8")):
-        if not isinstance(found[0], kind):
-            continue
-        other = [number for number, value in enumerate(found) if not isinstance(value, kind)]
-        zoned = [n for n, value in enumerate(found) if getattr(value, "tzinfo", None) is not None]
-        if other:
-            raise _OtherKindError(other[0], "Unknown label type: labels of several kinds")
-        if zoned:
-            raise _OtherKindError(zoned[0], remedy="; convert dates to UTC, without a time zone")
-        values = np.array(found, dtype)
-        changed = [n for n, (a, b) in enumerate(zip(values.tolist(), found, strict=True)) if a != b]
-        if changed and not isinstance(found[changed[0]], np.datetime64):
-            raise _OtherKindError(changed[0], "No array holds these labels exactly")
-        return values
-    raise _OtherKindError(0, remedy="; decode bytes with astype(str)" * isinstance(found[0], bytes))
+    if found.dtype.kind == "O":
+        kind, dtype = next((each for each in _KINDS if isinstance(found[0], each[0])), ((), None))
+        for number, value in enumerate(found):
+            if not isinstance(value, kind):
+                raise _OtherKindError(number, "labels of several kinds" if kind else _why(value))
+            if getattr(value, "tzinfo", None) is not None:
+                raise _OtherKindError(number, "a time with a zone (convert times to UTC)")
+        values = np.array(found.tolist(), dtype)
+        for number, pair in enumerate(zip(values.tolist(), found, strict=True)):
+            if pair[0] != pair[1] and not isinstance(pair[1], np.datetime64):
+                raise _OtherKindError(number, "no array holds these labels exactly")
+        found = values
+    if found.dtype.kind == "f":
+        other = np.flatnonzero(~_is_whole(found))
+        if other.size:
+            raise _OtherKindError(int(other[0]), "continuous")
+        return found.astype(np.float64) if found.dtype.itemsize > 8 else found
+    if found.dtype.kind not in "biuUM":
+        raise _OtherKindError(0, _why(found[0]))
+    return found
+
+
+def _why(label: Any) -> str:
+    if isinstance(label, complex | np.complexfloating):
+        return "Complex data not supported"
+    return "bytes (decode them with astype(str))" if isinstance(label, bytes) else "other objects"
 
 
 def _is_missing(label: Any) -> bool:
@@ -306,14 +285,6 @@ def as_labels(y: Any, what: str = "y", first_row: int = 0) -> np.ndarray:
     return np.asarray(coded)
 
 
-def sorted_labels(classes: Any) -> np.ndarray:
-    """Return a copy of the labels of classes; refuse any but different ones, in rising order."""
-    labels = as_labels(classes, "classes")
-    if not labels.size or not np.array_equal(labels, np.unique(labels)):
-        raise refuse("classes", labels.tolist(), "each label once, sorted as in classes_")
-    return labels.copy()
-
-
 def as_objects(labels: np.ndarray) -> list[Any]:
     """Return labels as objects of Python, or of NumPy if they are dates that Python does not have.
 
@@ -330,48 +301,37 @@ def as_objects(labels: np.ndarray) -> list[Any]:
 # --- sets of labels -------------------------------------------------------------------------------
 
 
+def family(dtype: np.dtype) -> str:
+    """Return the kind of labels of a type: all numbers are of one."""
+    return "n" if dtype.kind in "biuf" else dtype.kind
+
+
 def join_labels(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return the sorted union of two sorted sets of labels.
 
     Raises
     ------
     InvalidDataError
-        If the labels are of kinds that do not mix, such as numbers and texts.
+        If the labels are of kinds that do not mix, such as numbers and texts, or no type holds all.
     """
-    if not b.size:
-        return a
-    if not a.size:
-        return b
+    if not a.size or not b.size:
+        return a if a.size else b
     if family(a.dtype) != family(b.dtype):
         raise InvalidDataError(
             f"labels of dtype {b.dtype} (such as {b[0]!r}) do not mix with classes of dtype "
             f"{a.dtype} (such as {a[0]!r}); give all labels in one kind"
         )
-    return np.union1d(*in_one_type(a, b))
-
-
-def in_one_type(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return two sets of labels of one family in a type that holds all of them exactly."""
     dtype = np.result_type(a, b)
-    if dtype.kind == "f" and "f" not in (a.dtype.kind, b.dtype.kind):  # of uint64 and others
-        low, high = min(int(x[0]) for x in (a, b)), max(int(x[-1]) for x in (a, b))
-        limits = {kind: np.iinfo(kind) for kind in (np.int64, np.uint64)}
-        fits = (kind for kind, its in limits.items() if its.min <= low and high <= its.max)
-        dtype = np.dtype(next(fits, dtype))
-    joined = a.astype(dtype), b.astype(dtype)
-    for one, other in zip((a, b), joined, strict=True):
-        large = dtype.kind == "f" and one.size and max(map(abs, map(int, one))) > _EXACT
-        if large or not np.array_equal(other.astype(one.dtype), one):
-            raise InvalidDataError(
-                f"labels of dtype {a.dtype} and {b.dtype} have no common type: {dtype} does not "
-                f"hold all of them; give all labels in one type"
-            )
-    return joined
-
-
-def family(dtype: np.dtype) -> str:
-    """Return the kind of labels of a type: all numbers are of one."""
-    return "n" if dtype.kind in "biuf" else dtype.kind
+    if dtype.kind == "f" and a.dtype.kind in "iu" and b.dtype.kind in "iu":  # of uint64 and others
+        dtype = np.dtype(np.int64)
+    joined = [each.astype(dtype) for each in (a, b)]
+    pairs = [*zip(joined, (a, b), strict=True)]
+    if not all(np.array_equal(x, y) and np.array_equal(x.astype(y.dtype), y) for x, y in pairs):
+        raise InvalidDataError(
+            f"labels of dtype {a.dtype} and {b.dtype} have no common type: {dtype} does not hold "
+            f"all of them; give all labels in one type"
+        )
+    return np.union1d(*joined)
 
 
 def find(labels: Any, classes: np.ndarray) -> np.ndarray:
@@ -381,7 +341,11 @@ def find(labels: Any, classes: np.ndarray) -> np.ndarray:
     if not classes.size or not labels.size or family(classes.dtype) != family(labels.dtype):
         return np.full(labels.shape, -1)
     codes = _looked_up(labels, classes)
-    return _search(labels, classes) if codes is None else codes
+    if codes is None:
+        codes = np.searchsorted(classes, labels)
+        codes[codes == classes.size] = 0
+        codes = np.where(classes[codes] == labels, codes, -1)
+    return codes
 
 
 def check_expected(
@@ -441,8 +405,6 @@ def with_label(
     """
     if label is None:
         label = _OF_NO_CLASS.get(labels.dtype.kind, -1)
-    if not isinstance(label, _ONE_LABEL):
-        raise refuse(name, label, "one label of the kind of the classes")
     if labels.dtype.kind == "M" and _is_missing(label):  # no label that rows could have
         return np.append(labels, np.array("NaT", labels.dtype))
     try:
@@ -473,38 +435,3 @@ def label_of_none(classes: np.ndarray) -> Any:
     labels = np.arange(classes.size + 1)
     labels = labels.astype("U") if classes.dtype.kind == "U" else labels
     return labels[find(labels, classes) < 0][0].item()
-
-
-# --- integers in a table --------------------------------------------------------------------------
-
-
-def integer_table(classes: np.ndarray) -> tuple[int, np.ndarray] | None:
-    """Return the arguments of `look_up` after the labels; None unless integers are looked up."""
-    if not classes.size or classes.dtype.kind not in "biu":
-        return None
-    return _table_of(classes.tobytes(), classes.dtype)
-
-
-@lru_cache(16)
-def _table_of(classes: bytes, dtype: np.dtype) -> tuple[int, np.ndarray] | None:
-    """Return the least class, and a table: entry i is the number of the class that is i above.
-
-    It is None if the classes, which are sorted, are too far apart.
-    """
-    values = np.frombuffer(classes, dtype)
-    low, high = int(values[0]), int(values[-1])
-    if high - low >= _TABLE or high > np.iinfo(np.int64).max:
-        return None
-    table = np.full(high - low + 1, -1)
-    table[values.astype(np.int64) - low] = np.arange(values.size)
-    return low, table
-
-
-def look_up(labels: np.ndarray, low: int, table: np.ndarray) -> np.ndarray | None:
-    """Return the int64 entries of a table, in which that of label `low` is the first.
-
-    It is None if the table lacks a label, or holds a negative number for it.
-    """
-    codes = np.empty(labels.size, np.int64)
-    found = encode_labels(np.ascontiguousarray(labels, np.int64), low, table, codes)
-    return codes if found else None

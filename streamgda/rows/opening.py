@@ -2,42 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
 from typing import Any, overload
 
 from streamgda.errors import InvalidParameterError, SourceError, raised_as
+from streamgda.rows.formats import is_table
 from streamgda.runtime.parameters import refuse, require
-from streamgda.storage.files import local_path
 from streamgda.storage.opening import check_exists, named, open_node
-
-
-def open_arrays(
-    path: Any,
-    X: str,
-    y: str | None,
-    *,
-    storage_options: Mapping[str, Any] | None = None,
-) -> tuple[Any, Any]:
-    """Return the arrays of rows and labels of a zarr group, or an array of rows and None.
-
-    Parameters and errors are those of `streamgda.open_store`.
-    """
-    import zarr  # noqa: PLC0415
-
-    node = open_node(path, storage_options=storage_options)
-    path = named(path)
-    if isinstance(node, zarr.Group):
-        rows = _member(node, path, X, "rows")
-        labels = None if y is None else _member(node, path, y, "labels")
-    elif y is None:
-        rows, labels = node, None
-    else:
-        raise SourceError(
-            f"{path} is a zarr array without labels; expected a group with arrays {X!r} and {y!r}"
-        )
-    return rows, labels
 
 
 def _member(group: Any, path: Any, name: str, what: str) -> Any:
@@ -55,50 +26,12 @@ def _member(group: Any, path: Any, name: str, what: str) -> Any:
     raise SourceError(f"{path} lacks {what}: it has no array {name!r}, but {others}")
 
 
-# --- names of files -------------------------------------------------------------------------------
-
-
-_ZARR = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
-_SUFFIXES = {
-    **dict.fromkeys((".parquet", ".parq", ".pq"), "parquet"),
-    **dict.fromkeys((".arrow", ".feather", ".ipc"), "ipc"),
-    **dict.fromkeys((".csv", ".tsv"), "csv"),
-}
-
-
-def format_of(name: str) -> str | None:
-    """Return the format of a file of a table by its name; None for names of other files."""
-    name = name.partition("?")[0] if "://" in name else name  # of a URL that is signed
-    return _SUFFIXES.get(PurePath(name.rstrip("/").lower().removesuffix(".gz")).suffix)
-
-
-def is_table(path: Any) -> bool:
-    """Return whether a path or URL is that of a table, by its name or the files in its folder."""
-    if not isinstance(path, str | os.PathLike):
-        return False
-    if format_of(str(path)) is not None:
-        return True
-    local = local_path(path)
-    if local is None or not local.is_dir() or any((local / name).exists() for name in _ZARR):
-        return False
-    return any(format_of(name) is not None for _, _, names in os.walk(local) for name in names)
-
-
 def table_files(path: Any) -> Any:
     """Import `streamgda.rows.files`, which needs pyarrow; the error names the extra."""
     require("pyarrow.dataset", "arrow", f"tables such as {path}")
     from streamgda.rows import files  # noqa: PLC0415
 
     return files
-
-
-def is_table_path(out: Any) -> bool:
-    """Return whether scores go to a table, by the name of the path."""
-    path = local_path(out)
-    return path is not None and path.suffix.lower() in (".parquet", ".csv")
-
-
-# --- rows and labels ------------------------------------------------------------------------------
 
 
 @overload
@@ -181,7 +114,6 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
     for argument, name in (("X", X), ("y", "y" if y is None else y)):
         if not isinstance(name, str):
             raise refuse(argument, name, "the name of an array")
-    local_path(path)  # refuses what cannot be one
     tables = {"label": label, "features": features, "drop": drop or None, "format": format}
     given = {name: value for name, value in tables.items() if value is not None}
     if format is not None or is_table(path):
@@ -193,4 +125,12 @@ def open_store(  # type: ignore[misc]  # the overloads name only what distinguis
             f"{' and '.join(given)} given, and {path} is no table: .parquet, .feather, .csv, a "
             f"folder of them, or files with a format"
         )
-    return open_arrays(path, X, y, storage_options=storage_options)
+    node, place = open_node(path, storage_options=storage_options), named(path)
+    if hasattr(node, "array_keys"):
+        rows = _member(node, place, X, "rows")
+        return rows, None if y is None else _member(node, place, y, "labels")
+    if y is None:
+        return node, None
+    raise SourceError(
+        f"{place} is a zarr array without labels; expected a group with arrays {X!r} and {y!r}"
+    )

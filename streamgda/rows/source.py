@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, Self
@@ -47,8 +48,8 @@ class RowSource:
 
     An adapter for a container is a subclass in a separate file, named in `ADAPTERS` of
     `streamgda.rows`. `accepts` recognises a container, `of` returns a source with its shape, data
-    type and `chunk_rows`, and `_slice` reads rows. It overrides `feature_names` and `place`, which
-    names the chunk of a row in errors, if the container has names or chunks.
+    type and `chunk_rows`, and `read` reads rows. It overrides `feature_names` and `place`, which
+    names the store, and the chunk of a row, in errors, if the container has names or chunks.
 
     Attributes
     ----------
@@ -113,14 +114,15 @@ class RowSource:
             f"features, and {name} is a {type(X).__name__}; leave it out"
         )
 
-    def _slice(self, start: int, stop: int) -> np.ndarray:
-        """Return rows ``start:stop`` of `values`, before any mapping."""
-        return as_slab(self.values[start:stop])
+    def read(self, start: int, stop: int) -> Any:
+        """Return rows ``start:stop``, before any mapping; `stop` may be beyond the last row.
 
-    @property
-    def title(self) -> str:
-        """The name, with the location of the array if it has one."""
-        return self.name
+        Raises
+        ------
+        ReadError
+            If they cannot be read.
+        """
+        return as_slab(self.values[start:stop])
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -136,7 +138,7 @@ class RowSource:
             If the rows are not those of a table.
         """
         raise InvalidParameterError(
-            f"keys={shown(names)} names columns of the table that is scored, and {self.title} is "
+            f"keys={shown(names)} names columns of the table that is scored, and {self.place()} is "
             f"no table in a file; open one with open_store"
         )
 
@@ -159,12 +161,9 @@ class RowSource:
         """
         return scores
 
-    def place(self, row: int, column: int | None = None) -> str:
-        """Return the array and the chunk or block that hold a row, or an empty string."""
-        return ""
-
-    def close(self) -> None:
-        """Close what reading has opened, such as files; it is opened again when needed."""
+    def place(self, row: int | None = None, column: int | None = None) -> str:
+        """Return the name, with the store; and with the chunk or block that holds a row."""
+        return self.name
 
     # --- what all adapters share --------------------------------------------------------------
 
@@ -189,8 +188,8 @@ class RowSource:
 
     @property
     def copied_bytes(self) -> float:
-        """Bytes of the container if this process holds it as arrays, otherwise infinity."""
-        return math.inf
+        """Bytes of the rows as an array if this process holds them, otherwise infinity."""
+        return float(self.n_rows * self.row_bytes) if self.in_memory else math.inf
 
     @property
     def read_as_views(self) -> bool:
@@ -209,20 +208,14 @@ class RowSource:
         tasks = _CHUNK_TASK_BYTES * lines * self.columns
         return copies + 2 * self.row_bytes * size * lines + tasks
 
-    def read(self, start: int, stop: int) -> np.ndarray:
-        """Return rows ``start:stop``.
-
-        Raises
-        ------
-        ReadError
-            If they cannot be read.
-        """
-        rows: Any = self._slice(start, min(stop, self.n_rows))
+    def mapped(self, start: int, stop: int) -> Any:
+        """Return rows ``start:stop`` as `mapping` transforms them, if there is one."""
+        rows = self.read(start, stop)
         return rows if self.mapping is None else self.mapping.function(rows, start)
 
-    def whole(self) -> np.ndarray:
+    def whole(self) -> Any:
         """Return all rows."""
-        return self.read(0, self.n_rows)
+        return self.mapped(0, self.n_rows)
 
     def map(
         self, function: Callable[..., np.ndarray], dtype: Any, columns: int | None = None
@@ -270,7 +263,8 @@ def as_numpy(values: Any) -> Any:
 def as_slab(values: Any, name: str = "X") -> Any:
     """Return an array-like in memory as an array; masked values of rows become NaN.
 
-    Collections of dask are evaluated, tensors are copied from their device.
+    Collections of dask are evaluated, tensors are copied from their device. Texts in a list of
+    labels become objects.
 
     Raises
     ------
@@ -292,34 +286,38 @@ def as_slab(values: Any, name: str = "X") -> Any:
         masked = np.ma.is_masked(values)
         return np.ma.filled(values.astype(floats), np.nan) if masked else values.data
     try:
-        return np.asarray(values)
+        array = np.asarray(values)
     except ValueError as error:
         raise InvalidDataError(f"{name} cannot be converted to an array: {error}") from None
+    # In an array, the numbers beside texts in a list of labels would be texts.
+    mixed = isinstance(values, list | tuple) and array.dtype.kind in "US" and name != "X"
+    return np.asarray(values, object) if mixed else array
 
 
 # In the order in which they are asked; `streamgda.rows` fills the list.
 ADAPTERS: list[type[RowSource]] = []
 
 
-def adapter_of(X: Any) -> type[RowSource]:
+def adapter_of(X: Any, name: str = "X") -> type[RowSource]:
     """Return the adapter for a container."""
     if isinstance(X, RowSource):
         return type(X)
-    refuse_delayed(X, "X")
+    refuse_others(X, name)
     return next(adapter for adapter in ADAPTERS if adapter.accepts(X))
 
 
-def refuse_delayed(values: Any, name: str) -> None:
-    """Raise `InvalidDataError` for an object of dask.delayed, which has every attribute."""
-    if type(values).__module__ == "dask.delayed":
+def refuse_others(values: Any, name: str) -> None:
+    """Raise `InvalidDataError` for objects of dask.delayed, paths, and lists of dicts."""
+    if type(values).__module__ == "dask.delayed":  # which has every attribute
         raise InvalidDataError(
             f"{name} is an object of dask.delayed; pass an array of it, "
             f"dask.array.from_delayed({name}, shape, dtype), or delayed batches (X, y) in a list"
         )
-
-
-def refuse_records(values: Any, name: str) -> None:
-    """Raise `InvalidDataError` for a list of dicts, such as a stream of JSON."""
+    if isinstance(values, str | os.PathLike):
+        raise InvalidDataError(
+            f"{name} is the path {str(values)!r}; open its rows and labels first: "
+            f"X, y = open_store(path)"
+        )
     if isinstance(values, list) and values and isinstance(values[0], Mapping):
         raise InvalidDataError(
             f"{name} is a list of dicts (records); pass a frame of them: "
@@ -343,7 +341,18 @@ def as_source(X: Any, name: str = "X") -> RowSource:
     SourceError
         If it is a group or a dictionary of arrays.
     """
-    return X if isinstance(X, RowSource) else adapter_of(X).of(X, name)
+    return X if isinstance(X, RowSource) else adapter_of(X, name).of(X, name)
+
+
+def beside(X: RowSource, values: Any, name: str) -> Any:
+    """Return a source of labels, groups or weights in the order of the rows; None for None."""
+    if values is None:
+        return None
+    source = as_source(X.laid_out(values, name), name)
+    if source.executor == "dask" and X.executor != "dask" and not X.columns:
+        source = as_source(source.values.compute(), name)  # X is read here, and has no chunks
+    # Columns that were opened as labels may be weights.
+    return source if source.name == name else replace(source, name=name)
 
 
 def as_array(values: Any, name: str = "X") -> Any:
@@ -372,8 +381,8 @@ def placing(*sources: RowSource) -> Iterator[None]:
     except InvalidDataError as error:
         if error.row is not None:
             for source in sources:
-                where = source.place(error.row, error.column) if source.name == error.array else ""
-                if where:
+                where = source.place(error.row, error.column)
+                if source.name == error.array and where != source.name:
                     error.place(where)
         raise
 
@@ -421,7 +430,7 @@ def check_lengths(rows: RowSource, *companions: RowSource) -> None:
                 f"{name} have shape {companion.shape}; expected one entry for each row"
             )
         if companion.n_rows != rows.n_rows:
-            stores = (f"; {s.title}" for s in (rows, companion) if s.title != s.name)
+            stores = (f"; {s.place()}" for s in (rows, companion) if s.place() != s.name)
             raise InvalidDataError(
                 f"X has {rows.n_rows} rows but there are {companion.n_rows} {name} (inconsistent "
                 f"numbers of samples); give one for each row{''.join(stores)}"

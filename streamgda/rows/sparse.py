@@ -186,12 +186,8 @@ class SparseRows(RowSource):
             return super().row_bytes
         return -(-self.values.nbytes // max(1, len(self.values)))
 
-    @property
-    def copied_bytes(self) -> float:
-        """Bytes of the arrays that hold the rows, or of all dense slabs."""
-        return float(self.n_rows * self.row_bytes if self.dense else self.values.nbytes)
-
-    def _slice(self, start: int, stop: int) -> Any:
+    def read(self, start: int, stop: int) -> Any:
+        """Return rows as `CompressedRows`, or as an array."""
         rows = self.values[start:stop]
         return rows.toarray() if self.dense else rows
 

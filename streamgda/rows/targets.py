@@ -9,9 +9,8 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError
-from streamgda.rows import beside
 from streamgda.rows.counting import as_matrix
-from streamgda.rows.source import RowSource, as_slab, check_lengths
+from streamgda.rows.source import RowSource, beside, check_lengths
 from streamgda.runtime.parameters import shown
 
 
@@ -74,7 +73,8 @@ class RowsWithTargets(RowSource):
             y=y,
         )
 
-    def _slice(self, start: int, stop: int) -> Any:
+    def read(self, start: int, stop: int) -> Any:
+        """Return rows beside their targets."""
         return side_by_side(self.X.read(start, stop), self.y.read(start, stop))
 
     @property
@@ -87,15 +87,10 @@ class RowsWithTargets(RowSource):
         read = self.X.reading_bytes(n_rows) + self.y.reading_bytes(n_rows)
         return int(read + 2 * n_rows * self.row_bytes)
 
-    def place(self, row: int, column: int | None = None) -> str:
-        """Return the array and the chunk or block that hold a row."""
+    def place(self, row: int | None = None, column: int | None = None) -> str:
+        """Return the array and the chunk or block that hold a value."""
         of_target = column is not None and column >= self.X.shape[1]
         return str(self.y.place(row) if of_target else self.X.place(row, column))
-
-    def close(self) -> None:
-        """Close what reading has opened."""
-        self.X.close()
-        self.y.close()
 
 
 def targets_of(X: RowSource, y: Any) -> RowSource:
@@ -106,7 +101,7 @@ def targets_of(X: RowSource, y: Any) -> RowSource:
     InvalidDataError
         For targets of another number than the rows, that are not columns, or not numbers.
     """
-    y = beside(X, as_slab(y, "y") if isinstance(y, list | tuple) else y, "y")
+    y = beside(X, y, "y")
     if len(y.shape) not in (1, 2) or not math.prod(y.shape[1:]):
         raise InvalidDataError(
             f"y has shape {y.shape}; expected a column of targets, (n_rows,), or several, "

@@ -155,8 +155,10 @@ class ArrayLabelledRows(LabelledRows, ArrayRows):
         """Infinity: labels have to be laid out in the order of the rows."""
         return math.inf
 
-    def place(self, row: int, column: int | None = None) -> str:
-        """Return the name and the position of the row on the grid."""
+    def place(self, row: int | None = None, column: int | None = None) -> str:
+        """Return the name, and the position of a row on the grid."""
+        if row is None:
+            return self.name
         at = zip(self._grid.dims, np.unravel_index(row, self._grid.shape), strict=True)
         return f"{self.name}: ({', '.join(f'{dim}={index}' for dim, index in at)})"
 

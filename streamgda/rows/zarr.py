@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Self
 
 import numpy as np
@@ -51,12 +52,6 @@ class StoredRows(RowSource):
         return cls(X, shape, dtype, name, min(X.chunks[0], n_rows), columns)
 
     @property
-    def title(self) -> str:
-        """The name, with the path of the array or the type of the store."""
-        where = getattr(self.values, "store_path", None)
-        return f"{self.name} ({type(self.values).__name__ if where is None else named(where)})"
-
-    @property
     def feature_names(self) -> tuple[str, ...] | None:
         """Names of the columns, in the attribute ``feature_names`` of a zarr array.
 
@@ -69,26 +64,22 @@ class StoredRows(RowSource):
         names = as_names(held) if isinstance(held, list) else None
         if names is not None and self.shape[1:] != (len(names),):
             raise SourceError(
-                f"{self.title} has {len(names)} names in its attribute {ATTRIBUTE!r} and shape "
+                f"{self.place()} has {len(names)} names in its attribute {ATTRIBUTE!r} and shape "
                 f"{self.shape}; expected a name for each column: correct or delete the attribute"
             )
         return names
 
-    def place(self, row: int, column: int | None = None) -> str:
-        """Return the title and the chunk that holds the row."""
-        if not self.values.chunks:
-            return self.title
+    def place(self, row: int | None = None, column: int | None = None) -> str:
+        """Return the name, with the path of the array or the type of the store, and the chunk."""
+        where = getattr(self.values, "store_path", None)
+        title = f"{self.name} ({type(self.values).__name__ if where is None else named(where)})"
+        if row is None or not self.values.chunks:
+            return title
         chunk = (row // self.chunk_rows, *((column or 0) // n for n in self.values.chunks[1:]))
-        return f"{self.title}: chunk {chunk}"
+        return f"{title}: chunk {chunk}"
 
-    def _slice(self, start: int, stop: int) -> np.ndarray:
-        """Return some rows: the only place where stores are read.
-
-        Raises
-        ------
-        ReadError
-            If they cannot be read.
-        """
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Return some rows: the only place where stores are read."""
         try:
             with many_requests(self.values):
                 return as_slab(self.values[start:stop])
@@ -98,43 +89,32 @@ class StoredRows(RowSource):
             raise self._explained(error, start, stop) from cause_of(error)
 
     def _explained(self, error: Exception, start: int, stop: int) -> ReadError:
-        """Return an error that names the chunk that cannot be read, if one fails again.
-
-        Halves of the rows, and then of the features, are read until one chunk is left.
-        """
+        """Return an error that names the first chunk that cannot be read, if one fails again."""
+        stop, chunks = min(stop, self.n_rows), self.values.chunks
         where = f"rows {start} to {stop - 1}"
-        if self.values.chunks:
-            height, width = self.chunk_rows, [*self.values.chunks, 1][1]
+        if chunks:
+            lines = range(start // chunks[0], -(-stop // chunks[0]))
+            while len(lines) > 1:
+                half = lines[: len(lines) // 2]
+                failed = self._failure((half,)) is not None
+                lines = half if failed else lines[len(half) :]
+            others = (range(-(-n // c)) for n, c in zip(self.shape[1:], chunks[1:], strict=True))
+            for chunk in product(lines, *others):
+                whole = chunk if self.columns > 1 else chunk[:1]
+                again = self._failure([range(number, number + 1) for number in whole])
+                if again is not None:
+                    rows = range(self.n_rows)[chunk[0] * chunks[0] : (chunk[0] + 1) * chunks[0]]
+                    where, error = f"chunk {chunk}, rows {rows[0]} to {rows[-1]},", again
+                    break
+        return ReadError(f"{self.place()}: {where} cannot be read: {brief(error)}")
 
-            def lines(some: range) -> Any:
-                return slice(some.start * height, min(some.stop * height, self.values.shape[0]))
-
-            def parts(some: range) -> Any:
-                columns = slice(some.start * width, some.stop * width)
-                return rows if self.columns == 1 else (rows, columns)
-
-            line = self._failing(range(start // height, -(-stop // height)), lines)
-            rows = lines(line)
-            part = self._failing(range(self.columns), parts)
-            again = self._failure(parts(part))
-            if again is not None:
-                chunk = (line.start, part.start)[: len(self.shape)]
-                where, error = f"chunk {chunk}, rows {rows.start} to {rows.stop - 1},", again
-        return ReadError(f"{self.title}: {where} cannot be read: {brief(error)}")
-
-    def _failing(self, chunks: range, index_of: Callable[[range], Any]) -> range:
-        """Return the first of some chunks that cannot be read; the last one if all can."""
-        while len(chunks) > 1:
-            half = len(chunks) // 2
-            failed = self._failure(index_of(chunks[:half])) is not None
-            chunks = chunks[:half] if failed else chunks[half:]
-        return chunks
-
-    def _failure(self, index: Any) -> Exception | None:
-        """Return the error of reading part of the array; None if it can be read."""
+    def _failure(self, some: Sequence[range]) -> Exception | None:
+        """Return the error of reading some chunks along each axis; None if they can be read."""
+        pairs = zip(some, self.values.chunks, strict=False)
+        index = tuple(slice(n.start * size, n.stop * size) for n, size in pairs)
         try:
             with many_requests(self.values):
-                self.values[index]
+                self.values[index if len(index) > 1 else index[0]]
         except Exception as error:  # as above
             return error
         return None

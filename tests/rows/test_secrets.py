@@ -121,7 +121,7 @@ def test_results_and_outputs_hold_no_secret(server, tmp_path, capsys, name):
     output = capsys.readouterr()
     assert "rows" in output.err
     found = [*output, moments.to_bytes(), repr(moments), repr(model), vars(model), out.attrs]
-    found += [] if isinstance(X, zarr.Array) else [repr(X), repr(y), X.title, y.title]
+    found += [] if isinstance(X, zarr.Array) else [repr(X), repr(y), X.place(), y.place()]
     found += [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     assert not any(SECRET in str(part) for part in found)
 
