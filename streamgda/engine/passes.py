@@ -37,9 +37,8 @@ from streamgda.moments import ClassMoments, GroupedMoments, Moments, PairwiseMom
 from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.feature_maps import Lifting
 from streamgda.rows import Rows, as_batches
-from streamgda.rows.arrays import is_plain
 from streamgda.rows.batches import Batches
-from streamgda.rows.counting import ACCUMULATING, Slab, row_rule
+from streamgda.rows.counting import ACCUMULATING, Slab, is_plain, row_rule
 from streamgda.rows.labels import as_labels
 from streamgda.rows.source import as_source, placing
 from streamgda.runtime.memory import allowed_bytes
