@@ -83,32 +83,28 @@ ALONE = (
     "concepts",
     "commands",
     "mathematics",
-    "documents",
     "differences",
     "troubleshooting",
     "platforms",
-    "architecture",
 )
-_BETWEEN = (("start-after", "start"), ("end-before", "end"))
 html_sidebars = {page: [] for page in ALONE}  # pages without others below them
 
 
 def join_pages(app: Sphinx, page: str, source: list[str]) -> None:
-    """Add to a page what GitHub would show as code: included texts, and a tree of its links.
+    """Add to a page what GitHub would show as code: included texts, pictures, a tree of its links.
 
-    A comment ``<!-- include PATH +1: PART -->`` stands where a text is included, whole or the part
-    between two comments, with its headings so many levels lower. The list items of an index that
-    begin with a link are its tree.
+    A comment ``<!-- include PATH -->`` stands where a text is included, and a comment
+    ``<!-- picture EXAMPLE NUMBER: CAPTION -->`` where the picture of an example is. The list items
+    of an index that begin with a link are its tree.
     """
 
-    def include(match: re.Match[str]) -> str:
-        path, offset, part = match.groups()
-        options = [":relative-images:", f":heading-offset: {offset or 0}"]
-        if part:
-            options += [f':{where}: "<!-- {part}: {end} -->"' for where, end in _BETWEEN]
-        return "\n".join([f"```{{include}} {path}", *options, "```"])
+    def picture(match: re.Match[str]) -> str:
+        example, number, caption = match[1], match[2], " ".join(match[3].split())
+        path = f"/generated/examples/images/sphx_glr_{example}_00{number}_2_00x.png"
+        return "\n".join([f"```{{figure}} {path}", f":alt: {caption}", "", caption, "```"])
 
-    source[0] = re.sub(r"<!-- include (\S+?)(?: \+(\d))?(?:: (\w+))? -->", include, source[0])
+    source[0] = re.sub(r"<!-- picture (\w+) (\d): ([^>]+?) -->", picture, source[0])
+    source[0] = re.sub(r"<!-- include (\S+) -->", r"```{include} \1\n```", source[0])
     links = re.findall(r"^- \[.+?\]\(([^):#]+)\.(?:md|rst)\)", source[0], re.M)
     if page.endswith("index") and links and not page.startswith(("api", "generated")):
         source[0] += "\n".join(["", "```{toctree}", ":hidden:", "", *links, "```", ""])

@@ -35,10 +35,10 @@ def features(images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 images, labels = load_digits(return_X_y=True)
 normal = images[labels == 3].reshape(-1, 8, 8)
-learnt, held_out = normal[:120], normal[120:]
+learned, held_out = normal[:120], normal[120:]
 gda = GaussianDiscriminantAnalysis(shrinkage=0.1, reg_param=0.1)
-for start in range(0, len(learnt), BATCH):
-    gda.partial_fit(*features(learnt[start : start + BATCH]), classes=POSITIONS)
+for start in range(0, len(learned), BATCH):
+    gda.partial_fit(*features(learned[start : start + BATCH]), classes=POSITIONS)
 print(gda.moments_)
 
 # %%

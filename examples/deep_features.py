@@ -59,7 +59,7 @@ for first in range(0, 10, 2):
 figure, ax = plt.subplots(figsize=(6, 4), layout="constrained")
 for name, values in {"sums of random features": ours, "gradient descent": theirs}.items():
     ax.plot(np.arange(2, 11, 2), 100 * np.array(values), "o-", label=name)
-ax.set(xlabel="digits learnt so far", ylabel="of these, test images classified correctly, %")
+ax.set(xlabel="digits learned so far", ylabel="of these, test images classified correctly, %")
 ax.legend()
 
 # %%

@@ -103,13 +103,13 @@ plot_decision_boundary(model, test, truth)
 # When to ask a person
 # --------------------
 #
-# The images with the lowest probability are refused: the model is right more often about the rest.
-# Refusing images with a low density, which are unlike all digits, helps less.
+# The images with the lowest probability are rejected: the model is right more often about the rest.
+# Rejecting images with a low density, which are unlike all digits, helps less.
 
 figure, ax = plt.subplots(figsize=(6, 4), layout="constrained")
 for name, score in {"probability": confidence, "density": model.score_samples(test)}.items():
     correct = (predicted == truth)[np.argsort(-score, kind="stable")]
     kept = np.arange(len(test) // 2, len(test) + 1)
     ax.plot(100 - 100 * kept / len(test), 100 * correct.cumsum()[kept - 1] / kept, label=name)
-ax.set(xlabel="refused images, %", ylabel="correct among the rest, %", title="rejection by")
+ax.set(xlabel="rejected images, %", ylabel="correct among the rest, %", title="rejection by")
 ax.legend()

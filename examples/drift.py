@@ -62,7 +62,7 @@ figure, ax = plt.subplots(figsize=(6.4, 4), layout="constrained")
 for name, values in scores.items():
     ax.plot(range(len(half_lives)), 100 * np.array(values), "o-", label=name)
 ax.set_xticks(range(len(half_lives)), ["keeps all", *map(str, half_lives[1:])])
-ax.set(xlabel="half-life, rows", ylabel="correct before they are learnt, %")
+ax.set(xlabel="half-life, rows", ylabel="correct before they are learned, %")
 ax.legend()
 
 # %%

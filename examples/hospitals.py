@@ -51,7 +51,7 @@ for name, size in zip(HOSPITALS, SIZES, strict=True):
 # What is sent
 # ------------
 #
-# Bytes, without pickle: whoever receives them runs no code of the sender. Their number does not
+# Bytes, without pickle: the receiver runs no code of the sender. Their number does not
 # depend on the number of rows.
 
 messages = {name: ClassMoments().update(rows[name], labels[name]).to_bytes() for name in HOSPITALS}

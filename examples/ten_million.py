@@ -118,7 +118,7 @@ plot_decision_boundary(model, rows, labels, right)
 
 
 def start_worker(address: str) -> subprocess.Popen:
-    """Start a worker of one thread as a process of its own, which nobody restarts."""
+    """Start a worker of one thread as a process of its own, which is not restarted."""
     options = ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", str(folder)]
     command = [sys.executable, "-m", "distributed.cli.dask_worker", address, *options]
     return subprocess.Popen(command, stderr=subprocess.DEVNULL)

@@ -13,6 +13,7 @@ from streamgda.rows.counting import CHECK_SUMS, RowRule, Slab, read_only
 from streamgda.rows.labels import as_labels, as_objects, join_labels
 from streamgda.rows.names import Names, join_names
 from streamgda.runtime.interruption import Lock
+from streamgda.runtime.memory import readable
 from streamgda.storage.saved import Saved, synchronized
 
 
@@ -179,7 +180,7 @@ class Moments(Saved):
         mapped = f", {of['feature_map']}" if "feature_map" in of else ""
         return (
             f"{title}: {of['rows']:g} rows x {of['features']} features in {groups}"
-            f"{len(of['classes'])} classes, {of['bytes'] / 2**20:.3g} MiB"
+            f"{len(of['classes'])} classes, {readable(of['bytes'])}"
             f"{', exact' if of['exact'] else ''}{skipped}{mapped}"
         )
 

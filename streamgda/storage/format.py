@@ -1,7 +1,7 @@
 """The format of saved objects: named arrays and a JSON head in an npz file.
 
 Reading executes nothing, and takes no more memory than the file has bytes: no member is compressed,
-and every size is compared with what is there before memory is taken. docs/guide/saving.md
+and every size is compared with what is there before memory is taken. docs/recipes/saving.md
 describes the format. This module knows nothing of what the arrays mean.
 """
 

@@ -139,7 +139,7 @@ def test_moments_are_those_of_lifted_rows(mapped, kind):
     np.testing.assert_allclose(moments.covariance(), wanted.covariance(), atol=1e-5)
     loaded = ClassMoments.from_bytes(moments.to_bytes())
     assert (loaded + moments).class_count.sum() == 2 * len(X)
-    assert repr(loaded).partition("MiB, ")[2].startswith(str(Lifting.of(feature_map)))
+    assert str(Lifting.of(feature_map)) in repr(loaded)
     assert pickle.loads(pickle.dumps(moments)).feature_map is not None
 
 

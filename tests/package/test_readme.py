@@ -1,4 +1,4 @@
-"""Every example of the README and of the documentation runs, in the order of its page."""
+"""Every example of the README and of the documentation runs and prints what its page shows."""
 
 import os
 import re
@@ -16,12 +16,13 @@ README = TOP / "README.md"
 SITE = TOP / "docs"
 PAGES = sorted(set(SITE.rglob("*.md")) - set(SITE.glob("generated/**/*.md")))
 SLOW_BLOCK = re.compile(r"^```python slow\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"^```(?!text$)\w.*\n((?:.*\n)*?)```$", re.MULTILINE)  # also code that is not run
 
 
 @pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: str(page.relative_to(TOP)))
-def test_examples_run(page, tmp_path, monkeypatch):
+def test_examples_run(page, tmp_path, monkeypatch, capsys):
+    """A block of text is what the block of Python before it prints."""
     monkeypatch.chdir(tmp_path)
     names: dict = {}
     blocks = BLOCK.findall(page.read_text())
@@ -29,10 +30,13 @@ def test_examples_run(page, tmp_path, monkeypatch):
         if any(f"import {library}\n" in text for _, text in blocks):
             pytest.importorskip(library)
     if page == README:
-        assert {kind for kind, _ in blocks} == {"python", "console"}
+        assert {kind for kind, _ in blocks} == {"python", "console", "text"}
     for kind, text in blocks:
         if kind == "python":
+            capsys.readouterr()
             exec(compile(text, page.name, "exec"), names)
+        elif kind == "text":
+            assert capsys.readouterr().out.strip() == text.strip()
         else:
             for line in text.splitlines():
                 run_command(line.removeprefix("$ "))

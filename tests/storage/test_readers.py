@@ -11,7 +11,7 @@ from samples import blobs
 
 from streamgda import ClassMoments, GaussianNB, QuadraticDiscriminantAnalysis
 
-PAGE = (Path(__file__).parents[2] / "docs/guide/saving.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/recipes/saving.md").read_text()
 PYTHON = next(b for b in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "def read_" in b)
 (R,) = re.findall(r"```r\n(.*?)```", PAGE, re.DOTALL)
 
