@@ -101,7 +101,7 @@ def reading(
 
     with (
         placing(*rows.sources),
-        reporter(progress, source.n_rows, what, first=first, row_bytes=source.row_bytes) as report,
+        reporter(progress, source.n_rows, what, first=first) as report,
         contextlib.closing(reported()) as read,
     ):
         yield read

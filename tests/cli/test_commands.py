@@ -22,6 +22,7 @@ import streamgda
 from streamgda.cli import screen
 from streamgda.cli.app import EXAMPLES
 from streamgda.datasets import convert
+from streamgda.engine.plan import slabs_of
 
 pa = pytest.importorskip("pyarrow")
 import pyarrow.csv as pc  # noqa: E402
@@ -219,8 +220,7 @@ def test_an_interrupted_fit_resumes_from_its_checkpoint(
     command: Command, done: Done, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fit = "fit", data / "rows.zarr", "--kind", "gnb", "--checkpoint", tmp_path / "kept"
-    with monkeypatch.context() as patch:
-        patch.setattr("streamgda.engine.plan._SLAB_BYTES", 50 * 24)
+    with monkeypatch.context() as patch, slabs_of(50 * 24):
         interrupt_at(patch, 150)
         assert command(*fit, "--out", tmp_path / "m").code == 130
     assert not (tmp_path / "m").exists()
@@ -287,8 +287,7 @@ def test_a_prediction_that_was_killed_resumes_or_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     predict = "predict", data / "rows.zarr", "--model", data / "qda.zip"
-    with monkeypatch.context() as patch:
-        patch.setattr("streamgda.engine.plan._SLAB_BYTES", 50 * 24)
+    with monkeypatch.context() as patch, slabs_of(50 * 24):
         patch.setattr("streamgda.engine.outputs._EVERY", 0.0)
         interrupt_at(patch, 150)
         for out in ("p.zarr", "p.csv"):

@@ -293,17 +293,16 @@ def log(capsys):
 
 
 def test_lines_in_a_log(clock, log):
-    with progress.reporter(True, TOTAL, "accumulating", row_bytes=784) as report:
+    with progress.reporter(True, TOTAL, "accumulating") as report:
         for second in range(1, 26):
             clock[0] += 1
             report(10_000 * second)
     first, second = log()
     assert re.fullmatch(
-        r"streamgda: accumulating: 100,000 of 1,000,000 rows \(10 %\), 10,000 rows/s, "
-        r"7\.8 MB/s, 0:01:30 left",
+        r"streamgda: accumulating: 100,000 rows, 10,000 rows/s, 10 % of 1,000,000, 0:01:30 left",
         first,
     )
-    assert second.startswith("streamgda: accumulating: 200,000 of 1,000,000 rows (20 %)")
+    assert second.startswith("streamgda: accumulating: 200,000 rows, 10,000 rows/s, 20 %")
     assert not re.search(r"[\r\x1b]", first)
 
 
@@ -314,7 +313,7 @@ def test_lines_in_a_log(clock, log):
             TOTAL,
             500_000,
             600_000,
-            r"600,000 of 1,000,000 rows \(60 %\), 10,000 rows/s, 0:00:40 left",
+            "600,000 rows, 10,000 rows/s, 60 % of 1,000,000, 0:00:40 left",
         ),
         (None, 0, 5_000, "5,000 rows, 500 rows/s"),
     ],
@@ -337,9 +336,9 @@ def test_a_bar_with_figures(monkeypatch, clock, columns):
     monkeypatch.setenv("COLUMNS", columns)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", Terminal())
-    with progress.reporter(True, 240, "accumulating", first=40, row_bytes=1000) as report:
+    with progress.reporter(True, 240, "accumulating", first=40) as report:
         clock[0] += 10
         report(140)
     shown = " ".join(re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", sys.stderr.getvalue()).split())
-    for part in ("accumulating", "140/240", "10 rows/s", "10.0 kB/s", "0:00:10 left"):
-        assert part in shown
+    assert "accumulating" in shown
+    assert "140/240" in shown

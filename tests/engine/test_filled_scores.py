@@ -15,7 +15,6 @@ from streamgda import (
     GaussianNB,
     LinearDiscriminantAnalysis,
 )
-from streamgda.engine import plan
 from streamgda.errors import CheckpointError, InvalidDataError, InvalidParameterError
 
 NODATA = -9999
@@ -54,8 +53,8 @@ def test_every_method_fills_invalid_rows(name):
 
 
 @pytest.mark.parametrize("kind", ["numpy", "frame", "zarr", "dask", "memmap", "masked", "list"])
-def test_every_container_fills_invalid_rows(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(plan, "_SLAB_BYTES", 1)
+def test_every_container_fills_invalid_rows(kind, tmp_path, slabs_of):
+    slabs_of(1)
     if kind == "memmap":
         rows = np.memmap(tmp_path / "rows", X.dtype, "w+", shape=X.shape)
         rows[:] = X
@@ -173,8 +172,8 @@ def test_searches_fill_as_their_estimators():
         )
 
 
-def test_the_fill_value_is_part_of_what_resumes(tmp_path, monkeypatch):
-    monkeypatch.setattr(plan, "_SLAB_BYTES", 1)
+def test_the_fill_value_is_part_of_what_resumes(tmp_path, slabs_of):
+    slabs_of(1)
     path = tmp_path / "out.zarr"
 
     with pytest.raises(KeyboardInterrupt):

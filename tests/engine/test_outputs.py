@@ -73,8 +73,8 @@ def test_slabs_of_rows_in_memory_have_mebibytes(kind, out_row_bytes):
         ((500, 3), (45, 2)),
     ],
 )
-def test_each_chunk_of_scores_is_written_once(monkeypatch, shape, chunks):
-    monkeypatch.setattr(plan, "_SLAB_BYTES", 100 * 48)
+def test_each_chunk_of_scores_is_written_once(monkeypatch, shape, chunks, slabs_of):
+    slabs_of(100 * 48)
     monkeypatch.setattr("streamgda.engine.outputs._CHUNK_BYTES", 400)
     columns = 3 if len(shape) > 1 else None
     X = np.random.default_rng(0).normal(size=(500, 6))
@@ -91,12 +91,10 @@ def test_each_chunk_of_scores_is_written_once(monkeypatch, shape, chunks):
     assert set(store.writes.values()) == {1}
 
 
-def test_scores_that_were_started_in_small_slabs_are_resumed(tmp_path, monkeypatch):
+def test_scores_that_were_started_in_small_slabs_are_resumed(tmp_path):
     model = GaussianNB().fit(STOPPED, np.arange(N_ROWS) % 2)
-    with monkeypatch.context() as patch:
-        patch.setattr(plan, "_SLAB_BYTES", 30 * 48)
-        with pytest.raises(KeyboardInterrupt):
-            model.predict(Rows(at=150, error=KeyboardInterrupt()), out=tmp_path / "labels")
+    with plan.slabs_of(30 * 48), pytest.raises(KeyboardInterrupt):
+        model.predict(Rows(at=150, error=KeyboardInterrupt()), out=tmp_path / "labels")
     written = model.predict(Rows(), out=tmp_path / "labels")
     np.testing.assert_array_equal(written[:], model.predict(STOPPED))
 
@@ -282,13 +280,6 @@ DOORS = {
     "convert to a store": lambda path: convert(X, None, LocalStore(path)),
     "a checkpoint": lambda path: accumulate(X, Y, checkpoint=path),
 }
-COMMANDS = {
-    "predict command": "predict {data}/rows.zarr --model {data}/qda.zip --out {path}",
-    "fit command": "fit {data}/rows.zarr --out {path}",
-    "fit command, moments": "fit {data}/rows.zarr --out {path}.m --moments-out {path}",
-    "fit command, checkpoint": "fit {data}/rows.zarr --out {path}.m --checkpoint {path}",
-    "convert command": "convert {data}/rows.zarr --out {path}",
-}
 
 
 def contents(folder):
@@ -317,20 +308,14 @@ def leaves_strangers(call, path, names):
     gc.collect()  # a checkpoint in the traceback
     after = contents(path.parent)
     assert {name: after.get(name) for name in before} == before
-    free = () if names else (path.name, f"{path.name}.m")
-    assert {name.parts[0] for name in after.keys() - before.keys()} <= {*free}
+    free = set() if names else {path.name}
+    assert {name.parts[0] for name in after.keys() - before.keys()} <= free
 
 
-@in_turn("door, endings", DOORS | COMMANDS, zip(ENDINGS, ENDINGS[1:] + ENDINGS[:1], strict=True))
-def test_files_of_others_stay_as_they_are(door, endings, data, tmp_path, command):
+@in_turn("door, endings", DOORS, zip(ENDINGS, ENDINGS[1:] + ENDINGS[:1], strict=True))
+def test_files_of_others_stay_as_they_are(door, endings, tmp_path):
     """In a folder, as a file, and inside a folder that was written here."""
-
-    def call(path):
-        if door in DOORS:
-            DOORS[door](path)
-        else:
-            command(*COMMANDS[door].format(data=data, path=path).split())
-
+    call = DOORS[door]
     there = [], STRANGERS, [f"zarr.{HEX}.partial"], ["empty/folder/"]
     for number, names in enumerate(there):
         path = tmp_path / str(number) / f"m{endings[number % 2]}"
@@ -359,26 +344,20 @@ def test_texts_that_are_no_paths(door, path, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("ending", [".png", ".xlsx", ".npy", ".h5", ".PNG", ".5"])
-def test_unknown_endings_are_refused_with_those_that_are_known(ending, tmp_path, command, data):
+def test_unknown_endings_are_refused_with_those_that_are_known(ending, tmp_path):
     path = tmp_path / f"c{ending}"
     known = r"ends in \S+; expected \.parquet.*a table.*\.zarr or no ending"
     for rows in (X, da.from_array(X)):
         with pytest.raises(InvalidParameterError, match=known):
             NB.predict(rows, out=path)
-    ended = command("predict", data / "rows.zarr", "--model", data / "qda.zip", "--out", path)
-    assert ended.code == 1
-    assert re.search(known, " ".join(ended.err.split()))
     assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["o", "o.zarr", "o.csv"])
-def test_the_folder_of_an_output_must_exist(name, tmp_path, command, data):
+def test_the_folder_of_an_output_must_exist(name, tmp_path):
     path = tmp_path / "none" / name
     with pytest.raises(FileNotFoundError, match="none is no folder"):
         NB.predict(X, out=path)
-    ended = command("predict", data / "rows.zarr", "--model", data / "qda.zip", "--out", path)
-    assert ended.code == 1
-    assert "none is no folder" in " ".join(ended.err.split())
     assert not any(tmp_path.iterdir())
 
 

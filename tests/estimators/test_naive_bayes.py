@@ -19,7 +19,6 @@ from streamgda import (
     QuadraticDiscriminantAnalysis,
     accumulate,
 )
-from streamgda.engine import plan
 from streamgda.errors import InvalidDataError, InvalidParameterError
 
 
@@ -204,7 +203,7 @@ def test_agrees_with_the_formula(alpha, weighted):
     ["frame", "zarr", "dask", "memmap", "batches"],
     [np.float32, np.uint8, np.bool_],
 )
-def test_rows_held_in_any_way(kind, dtype, tmp_path, monkeypatch):
+def test_rows_held_in_any_way(kind, dtype, tmp_path, monkeypatch, slabs_of):
     X, y = bernoulli_rows()
     X = np.abs(X).astype(np.uint8) % 4 if dtype == np.uint8 else (X + 2).astype(dtype)
     if dtype == np.bool_:
@@ -212,7 +211,7 @@ def test_rows_held_in_any_way(kind, dtype, tmp_path, monkeypatch):
     whole = BernoulliNB().fit(X, y)
     joint, labels = whole.predict_joint_log_proba(X), whole.predict(X)
     if kind == "memmap":
-        monkeypatch.setattr(plan, "_SLAB_BYTES", 100)
+        slabs_of(100)
         monkeypatch.setattr("streamgda.rows._COPIED_BYTES", 100)
         np.save(tmp_path / "X.npy", X)
         there = np.load(tmp_path / "X.npy", mmap_mode="r")
@@ -255,8 +254,8 @@ def test_samples_are_zeros_and_ones_with_the_probabilities_of_their_class():
 
 
 @pytest.mark.parametrize("kind", ["numpy", "zarr"])
-def test_values_that_are_not_finite_are_named(monkeypatch, kind):
-    monkeypatch.setattr(plan, "_SLAB_BYTES", 1)  # so that the row is in a later slab
+def test_values_that_are_not_finite_are_named(kind, slabs_of):
+    slabs_of(1)  # so that the row is in a later slab
     X, y = bernoulli_rows()
     X[130, 4] = np.nan
     with pytest.raises(InvalidDataError, match="row 130, column 4 is nan"):

@@ -16,7 +16,6 @@ from streamgda import (
     QuadraticDiscriminantAnalysis,
     accumulate,
 )
-from streamgda.engine import plan
 from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,
@@ -153,8 +152,8 @@ def as_batches(X, y, weights=None):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kind", [*KINDS, "batches", "delayed"])
-def test_one_pass_over_rows_of_any_kind(kind, weighted, monkeypatch):
-    monkeypatch.setattr(plan, "_SLAB_BYTES", 1)
+def test_one_pass_over_rows_of_any_kind(kind, weighted, slabs_of):
+    slabs_of(1)
     X, y = gappy()
     weights = np.random.default_rng(1).integers(0, 3, 300) * 0.5 if weighted else None
     expected = PairwiseMoments().update(X, y, weights)

@@ -16,7 +16,6 @@ from streamgda import (
     QuadraticDiscriminantAnalysis,
     accumulate,
 )
-from streamgda.engine import plan
 from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,
@@ -36,8 +35,8 @@ def fitted():
 
 
 @pytest.fixture
-def small_slabs(monkeypatch):
-    monkeypatch.setattr(plan, "_SLAB_BYTES", 1)
+def small_slabs(slabs_of):
+    slabs_of(1)
 
 
 def changed(values, place, value):

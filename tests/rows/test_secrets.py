@@ -18,7 +18,7 @@ from servers import Server, serving
 import streamgda
 from streamgda import GaussianNB, accumulate, open_store
 from streamgda.datasets import convert
-from streamgda.engine import plan, progress
+from streamgda.engine import progress
 from streamgda.engine.dask import cluster
 from streamgda.errors import printable
 
@@ -47,10 +47,10 @@ def server(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def quick_and_talkative(server, monkeypatch):
+def quick_and_talkative(server, monkeypatch, slabs_of):
     server.behave()
     monkeypatch.setattr(progress, "_LINE_EVERY", 0)
-    monkeypatch.setattr(plan, "_SLAB_BYTES", 1)
+    slabs_of(1)
 
 
 def refuse(server, path):

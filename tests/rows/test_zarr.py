@@ -17,7 +17,6 @@ from streamgda import (
     accumulate,
     open_store,
 )
-from streamgda.engine import plan
 from streamgda.errors import (
     InvalidDataError,
     MemoryBudgetError,
@@ -38,8 +37,8 @@ WAYS = {
 
 
 @pytest.fixture(autouse=True)
-def small_slabs(monkeypatch):
-    monkeypatch.setattr(plan, "_SLAB_BYTES", 300 * D * 8)
+def small_slabs(slabs_of):
+    slabs_of(300 * D * 8)
 
 
 def write(path, way="zstd", fill_value=0):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 import warnings
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -87,33 +87,29 @@ def accumulate(asked: Accumulation, rows: Rows) -> Moments:
     """
     columns = aligned(rows)
     X = columns["X"]
-    sizes = X.chunks[0]
-    _warn_of_tiny_blocks(len(sizes), X)
+    sizes = np.array(X.chunks[0], np.float64)
+    _warn_of_tiny_blocks(sizes.size, X)
     described = {source.name: describe(source) for source in rows.sources}
-    described["blocks"] = (
-        f"{len(sizes)}, sizes of checksum {zlib.crc32(np.array(sizes, 'f8').tobytes())}"
-    )
-    known = not np.isnan(sizes).any()
-    ends = np.cumsum(sizes).tolist() if known else [None] * len(sizes)
-    first_rows = np.array([0, *ends[:-1]] if known else [-1] * len(sizes))
+    described["blocks"] = f"{sizes.size}, sizes of checksum {zlib.crc32(sizes.tobytes())}"
+    ends = np.cumsum(sizes)  # NaN if they are unknown
 
     def leaves(function: Callable[..., Any], about: Any = None) -> Leaves:
-        numbers = [np.arange(len(sizes)), first_rows]
-        numbers = [da.from_array(each, chunks=1, name=False) for each in numbers]
+        numbers = np.stack([np.arange(sizes.size), ends - sizes], axis=1)
+        numbered = da.from_array(numbers, chunks=(1, 2), name=False)
         each = [value for array in columns.values() for value in (array, "ij"[: array.ndim])]
         held = dask.delayed(about, pure=False, traverse=False)
         every = da.blockwise(
             _of_block,
             "i",
             *(function, None, held, None, tuple(columns), None),
-            *(numbers[0], "i", numbers[1], "i", *each),
+            *(numbered, "ik", *each),
             align_arrays=False,
             concatenate=True,
             dtype=object,
             meta=np.empty(0, object),
         )
         (every,) = dask.optimize(every)  # once for all blocks: what a leaf needs is one task
-        return Leaves([(every.name, number) for number in range(len(sizes))], [every])
+        return Leaves([(every.name, number) for number in range(sizes.size)], [every])
 
     moments = _merged(asked, leaves, ends, described, rows)
     if moments._n_features_in not in (None, X.shape[1]):
@@ -139,7 +135,8 @@ def accumulate_partitions(asked: Accumulation, partitions: list[Any]) -> Moments
         return Leaves([each.key for each in found], found)
 
     described = {"X": f"{len(partitions)} partitions"}
-    moments = _merged(asked, leaves, [None] * len(partitions), described, None)
+    ends = np.full(len(partitions), np.nan)
+    moments = _merged(asked, leaves, ends, described, None)
     if moments.n_features is None and not asked.rule.selects:
         raise InvalidDataError("X has 0 rows (0 sample(s)); at least one is needed")
     return moments
@@ -164,7 +161,7 @@ def _warn_of_tiny_blocks(n_blocks: int, X: Any) -> None:
 def _merged(
     asked: Accumulation,
     leaves: Callable[..., Leaves],
-    ends: Sequence[int | None],
+    ends: np.ndarray,
     described: dict[str, str],
     rows: Rows | None,
 ) -> Moments:
@@ -175,8 +172,8 @@ def _merged(
     asked : Accumulation
     leaves : callable
         Called with a function of a `Slab` and its further arguments; returns `Leaves`.
-    ends : list of int or None
-        Number of the rows up to each block; None if it is unknown.
+    ends : ndarray
+        Number of the rows up to each block; NaN if it is unknown.
     described : dict
         Description of the rows, for the checkpoint.
     rows : Rows, optional
@@ -187,7 +184,7 @@ def _merged(
     sums = leaves(_moments_of, work)
     checksums = leaves(checksum) if journal.keeps else None
 
-    def checked(*blocks: int) -> tuple[int, ...]:
+    def checked(*blocks: int) -> Any:
         return cluster.compute(*checksums.delayed(*blocks)) if checksums else (0, 0)
 
     journal.resume(1, lambda start, stop: checked(0, start))
@@ -198,17 +195,18 @@ def _merged(
 
     def n_rows() -> int:
         end = ends[journal.done - 1] if journal.done else 0
-        return int(journal.moments.class_count.sum()) if end is None else int(end)
+        return int(journal.moments.class_count.sum() if np.isnan(end) else end)
 
+    total = None if np.isnan(ends[-1:]).any() else int(ends[-1])
     with (
         cluster.at_most(n_tasks),
-        reporter(asked.progress, ends[-1], "accumulating", first=n_rows()) as report,
+        reporter(asked.progress, total, "accumulating", first=n_rows()) as report,
         journal,
     ):
         while journal.done < n_blocks:
             start, stop = journal.done, min(n_blocks, journal.done + together)
             added = _added(journal.moments if start else None, sums, start, stop)
-            seen = checksums.delayed(start, stop - 1) if checksums else [0, 0]
+            seen: Any = checksums.delayed(start, stop - 1) if checksums else (0, 0)
             journal.moments, first, last = cluster.compute(added, *seen)
             journal.seen.setdefault("first", first)
             journal.advance(stop - 1, stop, last)
@@ -278,18 +276,17 @@ def _of_block(
     function: Callable[..., Any],
     about: Any,
     names: tuple[str, ...],
-    number: np.ndarray,
-    first_row: np.ndarray,
+    numbers: np.ndarray,
     *columns: Any,
 ) -> Any:
     """Return what a function makes of a block; errors name the block."""
-    first = int(first_row[0])
+    number, first = numbers[0]
     values = dict(zip(names, columns, strict=True))
     if SparseRows.accepts(values["X"]):
         values["X"] = SparseRows.of(values["X"], "X").values
-    counted = "" if first >= 0 else " (rows counted from its first)"
-    place = f"block {int(number[0])}{counted}"
-    return _placed(place, function, Slab(**values, first_row=max(0, first)), about)
+    place, known = f"block {number:.0f}", not np.isnan(first)
+    place += "" if known else " (rows counted from its first)"
+    return _placed(place, function, Slab(**values, first_row=int(first) if known else 0), about)
 
 
 @sendable

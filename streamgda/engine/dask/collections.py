@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import dask
@@ -168,24 +168,6 @@ def _values(part: Any, columns: list[Any] | None) -> np.ndarray:
 # --- rows that are transformed ------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class OneThread:
-    """A function that scores rows on one thread, as dask runs one for each block.
-
-    Attributes
-    ----------
-    function : callable
-        Called as ``function(rows, first_row)``.
-    """
-
-    function: Callable[..., np.ndarray]
-
-    def __call__(self, X: np.ndarray, first_row: int) -> np.ndarray:
-        """Return the scores of a block."""
-        with threads.limit(1):
-            return self.function(X, first_row)
-
-
 def map_blocks(mapping: Transformation, X: Any) -> Any:
     """Transform the rows of a dask array lazily, block by block.
 
@@ -194,7 +176,7 @@ def map_blocks(mapping: Transformation, X: Any) -> Any:
     dask.array.Array, shape (n_rows,) or (n_rows, n_columns)
     """
     function, dtype, columns = mapping
-    held = dask.delayed(OneThread(function), pure=False)  # one node of the graph, for all blocks
+    held = dask.delayed(function, pure=False, traverse=False)  # one node, for all blocks
     shape = (0,) if columns is None else (0, columns)
     options: dict[str, Any] = {"dtype": dtype, "meta": np.empty(shape, dtype)}
     if columns is None:
@@ -205,10 +187,10 @@ def map_blocks(mapping: Transformation, X: Any) -> Any:
 def _apply(
     X: np.ndarray, function: Callable[..., np.ndarray], block_info: dict[Any, Any]
 ) -> np.ndarray:
-    first_row, number = (block_info[0][which][0] for which in ("array-location", "chunk-location"))
-    first_row = first_row[0]
+    first_row, number = block_info[0]["array-location"][0][0], block_info[0]["chunk-location"][0]
     try:
-        return function(X, 0 if np.isnan(first_row) else int(first_row))
+        with threads.limit(1):  # as dask runs a thread for each block
+            return function(X, 0 if np.isnan(first_row) else int(first_row))
     except InvalidDataError as error:
         counted = " (rows counted from its first)" if np.isnan(first_row) else ""
         error.place(f"block {number}{counted}")
