@@ -51,6 +51,8 @@ class PenalisedLeastSquares(MomentEstimator):
     With `alphas`, `_found` has a row for each penalty, with its scores in the folds beside it.
     """
 
+    n_iter_ = 1  # step of refinement of the coefficients
+
     def __init__(
         self,
         alpha: Any = 1.0,
@@ -223,12 +225,6 @@ class PenalisedLeastSquares(MomentEstimator):
         if self.alphas is None:
             return self.alpha
         return float(self._scores[self._scores[:, 1:].mean(axis=1).argmax(), 0])
-
-    @property
-    def n_iter_(self) -> int:
-        """Steps of refinement of the coefficients: one."""
-        check_is_fitted(self)
-        return 1
 
     @property
     def cv_results_(self) -> dict[str, Any]:

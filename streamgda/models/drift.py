@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import linalg, special
+from scipy import special
 
-from streamgda.models.covariance import Summary
+from streamgda.models.covariance import Summary, inverse_roots
 from streamgda.models.hypothesis_tests import Statistic, box_approximations
 from streamgda.moments import ClassMoments
 from streamgda.rows.labels import as_objects, find, join_labels
 
 _ROWS_PER_FEATURE = 5  # of a class in a window, for a test of its covariance matrix
 _LEAST_EXPECTED = 5.0  # rows of a class in a window, for its own cell of the G test
+_TOL = 1e-6  # of `inverse_roots`
 SHARES = "shares"  # the key of the test of class shares
 
 
@@ -128,40 +129,33 @@ def compare(
     """
     a, b = Summary.of(reference), Summary.of(window)
     labels, found, statistics = as_objects(b.classes), {}, {}
-    at = find(b.classes, a.classes)
-    d = a.origin.size
-    matrix = a.scatter.ndim == 3 and b.rows.sum() - np.count_nonzero(b.count) > 2 * d
-    for j in np.flatnonzero(b.count > 0).tolist():
+    at, pooled = find(b.classes, a.classes), len(a.scatter) < a.count.size
+    many = b.rows.sum() - np.count_nonzero(b.count) > 2 * a.origin.size
+    for j in np.flatnonzero((b.count > 0) & (at >= 0) & (a.count[at] > 0)).tolist():
         i, n_rows = int(at[j]), float(b.rows[j])
-        if i < 0 or not a.count[i] > 0:
-            continue
-        if n_rows < least_rows or a.rows[i] < 2:
-            found[labels[j]] = Comparison(n_rows)
-            continue
-        offset = (b.origin - a.origin) + (b.offsets[j] - a.offsets[i])
-        sides = _side(a, i), _side(b, j)
-        each = _compare(offset, *sides, float(a.rows[i]), n_rows, matrix)
-        if len(a.scatter) < a.count.size or samples is None:  # pooled over classes, or not tested
+        each = Comparison(n_rows)
+        if n_rows >= least_rows and a.rows[i] >= 2:
+            offset = (b.origin - a.origin) + (b.offsets[j] - a.offsets[i])
+            each = _compare(offset, _scatter(a, i), _scatter(b, j), float(a.rows[i]), n_rows, many)
+        if pooled or samples is None:
             each = each._replace(covariances=None)
-        if each.covariances is not None:
+        elif each.covariances is not None:
             key = labels[j], each.covariances.df
             statistics[key] = float(each.covariances.statistic)
             if needed:
-                sample = (samples or {}).get(key, ())
-                p_value = _calibrated(statistics[key], sample) if len(sample) >= needed else np.nan
+                p_value = _calibrated(statistics[key], samples.get(key, ()), needed)
                 each = each._replace(covariances=each.covariances._replace(p_value=p_value))
         found[labels[j]] = each
     return found, _compare_shares(a, b), statistics
 
 
-def _side(summary: Summary, k: int) -> tuple[np.ndarray, float]:
+def _scatter(summary: Summary, k: int) -> tuple[np.ndarray, float]:
     """Return the scatter of a class, or that pooled over classes, and its degrees of freedom."""
-    seen = summary.count > 0
+    rows, count, n_classes = summary.rows[k], summary.count[k], 1
     if len(summary.scatter) < summary.count.size:
-        rows, count, scatter = summary.rows[seen].sum(), summary.count.sum(), summary.scatter[0]
-        return scatter * (rows / count), float(rows - seen.sum())
-    rows = summary.rows[k]
-    return summary.scatter[k] * (rows / summary.count[k]), float(rows - 1)
+        rows, count, k = summary.rows.sum(), summary.count.sum(), 0
+        n_classes = int(np.count_nonzero(summary.count))
+    return summary.scatter[k] * (rows / count), float(rows - n_classes)
 
 
 def _compare(
@@ -170,68 +164,44 @@ def _compare(
     window: tuple[np.ndarray, float],
     n_reference: float,
     n_window: float,
-    matrix: bool,
+    many: bool,
 ) -> Comparison:
     """Compare scatters, with degrees of freedom, of rows whose means differ by an offset."""
     (A, df_a), (B, df_b) = reference, window
-    variances = (A.diagonal() if A.ndim == 2 else A) / df_a
+    matrix, n = A.ndim == 2, n_reference * n_window / (n_reference + n_window)
+    variances = (A.diagonal() if matrix else A) / df_a
     features = np.flatnonzero(variances > 0)  # constant ones are left out, whatever they become
     if not features.size or df_b < 1:
         return Comparison(n_window)
-    scale, d = np.sqrt(variances[features]), features.size
-    offset = offset[features] / scale
-    if A.ndim == 2:
-        index, units = np.ix_(features, features), np.outer(scale, scale)
-    else:
-        index, units = features, scale**2  # type: ignore[assignment]
-    A, B = A[index] / units, B[index] / units
-    df, n = df_a + df_b, n_reference * n_window / (n_reference + n_window)
-    common = (A + B) / df
-    root = _root(common) if matrix and df > 2 * d else None
-    if root is not None:
-        t2 = n * float((linalg.solve_triangular(root, offset, lower=True) ** 2).sum())
-        df2 = df - d + 1
+    scale, d, df = np.sqrt(variances[features]), features.size, df_a + df_b
+    index, units = np.ix_(*[features] * A.ndim), np.outer(scale, scale) if matrix else scale**2
+    offset, A, B = offset[features] / scale, A[index] / units, B[index] / units
+    covariances = np.stack([(A + B) / df, A / df_a, B / df_b])
+    common, a, b = np.einsum("gii->gi", covariances) if matrix else covariances
+    ranks = np.zeros(3)
+    if matrix and many and df > 2 * d:
+        roots, logs, ranks = inverse_roots(covariances, _TOL)
+    if ranks[0] == d:
+        t2, df2 = n * float(((roots[0] @ offset) ** 2).sum()), df - d + 1
         means = Statistic(t2, (d, df2), float(special.fdtrc(d, df2, t2 * df2 / (df * d))))
     else:
-        t2 = float((n * offset**2 / (common.diagonal() if A.ndim == 2 else common)).max())
+        t2 = float((n * offset**2 / common).max())
         means = Statistic(t2, (1, df), min(1.0, d * float(special.fdtrc(1, df, t2))))
-    first, second = A / df_a, B / df_b
-    if root is not None and df_b >= _ROWS_PER_FEATURE * d - 1:
-        roots = [_root(first), _root(second), root]
-        if roots[0] is not None and roots[1] is not None:
-            divergence = _divergence(offset, roots[0], roots[1])
-            logs = [2 * np.log(each.diagonal()).sum() for each in roots]  # type: ignore[union-attr]
-            m = max(0.0, float(df * logs[2] - df_a * logs[0] - df_b * logs[1]))
-            _, f = box_approximations(m, np.array([df_a, df_b]), d)
-            covariances = Statistic(m, (d * (d + 1) / 2,), f.p_value)
-            return Comparison(n_window, divergence, means, covariances)
+    if (ranks == d).all() and df_b >= _ROWS_PER_FEATURE * d - 1:
+        crossed = (roots[1], covariances[2]), (roots[2], covariances[1])
+        squares = [np.vdot(W @ S, W) + ((W @ offset) ** 2).sum() for W, S in crossed]
+        m = max(0.0, float(df * logs[0] - df_a * logs[1] - df_b * logs[2]))
+        p_value = box_approximations(m, np.array([df_a, df_b]), d)[1].p_value
+        box = Statistic(m, (d * (d + 1) / 2,), p_value)
+        return Comparison(n_window, max(0.0, float(sum(squares)) / 2 - d), means, box)
     # Each feature by itself: the ratio of two variances has the distribution F, exactly.
-    a, b = (each.diagonal() if A.ndim == 2 else each for each in (first, second))
     tails = np.minimum(special.fdtr(df_b, df_a, b / a), special.fdtrc(df_b, df_a, b / a))
     least = min(1.0, max(2 * float(tails.min()), 1e-300))  # zero if a feature has become constant
-    covariances = Statistic(float(special.chdtri(1, least)), (1.0,), min(1.0, d * least))
+    ratios = Statistic(float(special.chdtri(1, least)), (1.0,), min(1.0, d * least))
     divergence = np.nan
-    if A.ndim == 1 and (b > 0).all():
+    if not matrix and (b > 0).all():
         divergence = float(((a - b) ** 2 / (a * b) + offset**2 * (1 / a + 1 / b)).sum() / 2)
-    return Comparison(n_window, divergence, means, covariances)
-
-
-def _root(covariance: np.ndarray) -> np.ndarray | None:
-    """Return the lower Cholesky factor of a covariance; None if it has no inverse."""
-    try:
-        root = linalg.cholesky(covariance, lower=True)
-    except linalg.LinAlgError:
-        return None
-    return root if (root.diagonal() > 1e-6 * np.sqrt(covariance.diagonal())).all() else None
-
-
-def _divergence(offset: np.ndarray, first: np.ndarray, second: np.ndarray) -> float:
-    """Return the symmetric Kullback-Leibler divergence, from Cholesky factors of covariances."""
-    there, back = (
-        (linalg.solve_triangular(x, np.column_stack([y, offset]), lower=True) ** 2).sum()
-        for x, y in ((first, second), (second, first))
-    )
-    return max(0.0, float(there + back) / 2 - offset.size)
+    return Comparison(n_window, divergence, means, ratios)
 
 
 def _compare_shares(a: Summary, b: Summary) -> Statistic | None:
@@ -259,13 +229,15 @@ def _compare_shares(a: Summary, b: Summary) -> Statistic | None:
     return Statistic(float(statistic), (df,), float(special.chdtrc(df, statistic)))
 
 
-def _calibrated(statistic: float, sample: Sequence[float]) -> float:
+def _calibrated(statistic: float, sample: Sequence[float], needed: int) -> float:
     """Return the p-value of a statistic of covariances by those of windows without drift.
 
     The sixth root of a statistic is taken as normal, with the mean and the variance of those of a
-    sample: a prediction by Student's t.
+    sample: a prediction by Student's t. It is NaN until there are as many as needed.
     """
     n, roots = len(sample), np.array(sample) ** (1 / 6)
+    if n < needed:
+        return np.nan
     offset = statistic ** (1 / 6) - roots.mean()
     deviation = roots.std(ddof=1) * np.sqrt(1 + 1 / n)
     return float(special.stdtr(n - 1, -offset / deviation)) if deviation > 0 else np.nan

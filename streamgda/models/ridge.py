@@ -45,13 +45,8 @@ class Columns(NamedTuple):
     def of(cls, moments: ClassMoments, n_targets: int) -> Self:
         """Return the columns that moments of features and targets hold, all classes together."""
         held = Summary.of(moments._in_one_class())
-        return cls(
-            float(held.count[0]),
-            held.origin,
-            held.offsets[0],
-            held.scatter[0],
-            len(held.origin) - n_targets,
-        )
+        n_features = held.origin.size - n_targets
+        return cls(held.count[0], held.origin, held.offsets[0], held.scatter[0], n_features)
 
     @classmethod
     def of_classes(cls, moments: ClassMoments, factors: np.ndarray | None = None) -> Self:

@@ -33,18 +33,15 @@ def _saturated(distance: np.ndarray) -> np.ndarray:
     return -2 * np.expm1(-distance)
 
 
-# Functions of the squared Mahalanobis distances M and Bhattacharyya distances B of all pairs, or of
-# the Kullback-Leibler divergences K from row to column.
-_OVERLAPS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
-    "jeffries_matusita": lambda M, B: _saturated(B),
-    "bhattacharyya": lambda M, B: B,
-    "mahalanobis": lambda M, B: M,
+# Functions of the squared Mahalanobis distances M, the Bhattacharyya distances B and the
+# Kullback-Leibler divergences K (from row to column) of all pairs.
+METHODS: dict[str, Callable[..., np.ndarray]] = {
+    "jeffries_matusita": lambda M, B, K: _saturated(B),
+    "bhattacharyya": lambda M, B, K: B,
+    "mahalanobis": lambda M, B, K: M,
+    "kullback_leibler": lambda M, B, K: K,
+    "transformed_divergence": lambda M, B, K: _saturated((K + K.T) / 8),
 }
-_DIVERGENCES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "kullback_leibler": lambda K: K,
-    "transformed_divergence": lambda K: _saturated((K + K.T) / 8),
-}
-METHODS = (*_OVERLAPS, *_DIVERGENCES)
 
 
 def separability(
@@ -184,9 +181,7 @@ def _values(method: str, centres: np.ndarray, roots: np.ndarray) -> np.ndarray:
         M, B, K = (
             np.array(each) for each in zip(*threads.run_serial_blas(compute, calls), strict=True)
         )
-    if method in _DIVERGENCES:
-        return _DIVERGENCES[method](K)
-    return _OVERLAPS[method](M, B)
+    return METHODS[method](M, B, K)
 
 
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -314,8 +309,7 @@ def distance(
         Summary.of(moments)  # It raises an error for moments without rows.
     if not isinstance(kind, str) or kind not in (_FRECHET, *METHODS):
         raise refuse("kind", kind, f"one of {', '.join((_FRECHET, *METHODS))}")
-    how = {"ddof": ddof, "shrinkage": shrinkage, "reg_param": reg_param}
-    how["var_smoothing"] = var_smoothing
+    how = Regularisation(ddof, 0.0, shrinkage, reg_param, var_smoothing)
     if a.covariance_type != b.covariance_type:
         raise MergeError(
             f"a has covariance_type={a.covariance_type!r} and b {b.covariance_type!r}; bring both "
@@ -332,20 +326,23 @@ def distance(
     return distances
 
 
-def _between(a: ClassMoments, b: ClassMoments, kind: str, how: dict[str, Any]) -> float:
+def _between(a: ClassMoments, b: ClassMoments, kind: str, how: Regularisation) -> float:
     """Return the distance between the Gaussians of all rows."""
-    both = a._in_one_class("a") + b._in_one_class("b")  # `+` refuses different maps of rows
+    both = a._in_one_class("a") + b._in_one_class("b")  # `+` raises for different maps of rows
+    covariance_type = both.covariance_type
+    how.check(covariance_type)
     if kind != _FRECHET:
-        return float(separability(both, kind, **how)[0, 1])
-    held, given = Summary.of(both), Regularisation(**how).check(both.covariance_type)
-    covariances = estimate(held, both.covariance_type, given).values
+        _, centres, roots = _of_moments(both, covariance_type, how)
+        return float(_values(kind, centres, roots)[0, 1])
+    held = Summary.of(both)
+    covariances = estimate(held, covariance_type, how).values
     offset = held.offsets[1] - held.offsets[0]
     if covariances.ndim == 2:
         first, second = np.sqrt(covariances)
         return float(offset @ offset + ((first - second) ** 2).sum())
-    roots = [_root(values) for values in covariances]
-    left, _, right = linalg.svd(roots[0].T @ roots[1])
-    return float(offset @ offset + ((roots[0] - roots[1] @ (left @ right).T) ** 2).sum())
+    first, second = (_root(values) for values in covariances)
+    left, _, right = linalg.svd(first.T @ second)
+    return float(offset @ offset + ((first - second @ (left @ right).T) ** 2).sum())
 
 
 def _root(covariance: np.ndarray) -> np.ndarray:
