@@ -75,8 +75,7 @@ def convert(
     n_rows, names, blocks = _blocks(X, y)
     with contextlib.ExitStack() as stack:
         report = stack.enter_context(reporter(progress, n_rows, "converting"))
-        for context in (opening.writing(path), opening.creating(path)):
-            stack.enter_context(context)
+        stack.enter_context(opening.creating(path))
         local = local_path(path)
         place = path if local is None else stack.enter_context(aside(local))
         try:

@@ -36,8 +36,6 @@ from streamgda.storage.opening import (
     MARK,
     WHOLE,
     as_target,
-    check_folder,
-    check_new,
     creating,
     mark_of,
     open_node,
@@ -99,8 +97,6 @@ class Scoring:
         return int(np.dtype(self.dtype).itemsize * (self.columns or 1))
 
 
-ENDINGS = ".parquet or .csv (a table), "
-
 _TABLE_ROWS = 1 << 16  # of scores that are written together: a row group of Parquet
 _CHUNK_BYTES = 4 << 20  # of scores, at most
 _EVERY = 10.0  # seconds between two updates of the attribute, at least
@@ -135,12 +131,10 @@ class Output(Resumable):
         super().__init__(_EVERY)
         given = isinstance(out, np.ndarray) or (hasattr(out, "shape") and StoredRows.accepts(out))
         self.array = out if given else None
-        self._out = out if given or out is None else as_target(out, "out")
+        self._out = out if given or out is None else as_target(out)
         self._table = not given and is_table_path(self._out)
         if self._table:
             _check_file(self._out)
-        elif not given and out is not None:
-            check_new(out, ENDINGS)
         if asked.keys and not self._table:
             raise InvalidParameterError(
                 f"keys={shown(asked.keys)} are columns of a table, and out is {shown(out)}; "
@@ -213,7 +207,7 @@ class Output(Resumable):
             import zarr  # noqa: PLC0415
 
             row_bytes = dtype.itemsize * math.prod(width)
-            with writing(self._out), creating(self._out):
+            with creating(self._out):
                 self.array = zarr.create_array(
                     self._out,
                     shape=(self._rows.n_rows, *width),
@@ -352,6 +346,5 @@ def _existing(out: Any) -> Any:
 
 def _check_file(path: Path) -> None:
     """Refuse the path of a file where something is, or in a folder that does not exist."""
-    check_folder(path)
     if not is_free(path):
         raise SourceError(f"out={path} exists already; choose another path, or remove it first")

@@ -46,12 +46,11 @@ from streamgda.runtime.parameters import (
     refuse,
 )
 from streamgda.storage.format import (
-    check_flag,
     check_whole,
     pack_labels,
     unpack_labels,
 )
-from streamgda.storage.saved import State, build, synchronized
+from streamgda.storage.saved import State, synchronized
 
 _INT64 = np.dtype(np.int64)
 _BLOCK_ELEMENTS = 1 << 20  # of matrices that are unpacked at a time
@@ -1142,10 +1141,11 @@ class ClassMoments(Moments):
         arrays["packed"] = arrays.pop("scatter")
         sums: Sums | ExactSums
         if "reach" in attributes:
-            sums = build(ExactSums, structure, attributes["reach"], **arrays)
+            sums = ExactSums(structure, attributes["reach"], **arrays)
         else:
-            weighted = check_flag("weighted", attributes["weighted"])
-            sums = build(Sums, structure, **arrays, weighted=weighted)
+            if type(attributes["weighted"]) is not bool:
+                raise ValueError("weighted is neither true nor false")
+            sums = Sums(structure, **arrays, weighted=attributes["weighted"])
         sums.check(classes.size)
         if not sums.n_features:
             raise ValueError("there are no features")

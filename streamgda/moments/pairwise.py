@@ -26,7 +26,7 @@ from streamgda.storage.format import (
     pack_labels,
     unpack_labels,
 )
-from streamgda.storage.saved import State, build, synchronized
+from streamgda.storage.saved import State, synchronized
 
 
 def means_of_existing(X: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -433,7 +433,7 @@ class PairwiseMoments(Moments):
         moments = cls()
         classes = unpack_labels(attributes["classes"])
         if arrays or classes.size:
-            sums = build(PairSums, **arrays)
+            sums = PairSums(**arrays)
             sums.check(classes.size)
             moments._classes, moments._sums = classes, sums
             moments._feature_names = restored_names(attributes, sums.n_features)

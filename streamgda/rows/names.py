@@ -11,7 +11,6 @@ import numpy as np
 from streamgda.errors import InvalidParameterError
 from streamgda.rows.source import as_source
 from streamgda.runtime.parameters import shown
-from streamgda.storage.format import check_texts
 
 Names = tuple[str, ...]
 
@@ -135,6 +134,10 @@ def restored_names(attributes: Mapping[str, Any], n_features: int | None) -> Nam
     ValueError
         Unless there is a name for each feature.
     """
-    if attributes.get(ATTRIBUTE) is None:
+    held = attributes.get(ATTRIBUTE)
+    if held is None:
         return None
-    return tuple(check_texts(ATTRIBUTE, attributes[ATTRIBUTE], n_features or 0))
+    texts = type(held) is list and all(isinstance(name, str) for name in held)
+    if not texts or len(held) != (n_features or 0):
+        raise ValueError(f"{ATTRIBUTE} are {held!r:.100}, expected a list of {n_features} strings")
+    return tuple(held)

@@ -33,8 +33,7 @@ from streamgda.storage.format import is_saved
 _START = 64  # bytes of a file at a URL, by which it is known to be saved
 
 
-@contextlib.contextmanager
-def reading(place: Any) -> Iterator[BinaryIO]:
+def reading(place: Any) -> BinaryIO:
     """Open a file at a path or a URL.
 
     Raises
@@ -48,13 +47,11 @@ def reading(place: Any) -> Iterator[BinaryIO]:
     """
     path = _local(place)
     try:
-        file = path.open("rb") if path is not None else io.BytesIO(_at_url(place, "cat_file"))
+        return path.open("rb") if path is not None else io.BytesIO(_at_url(place, "cat_file"))
     except FileNotFoundError:
         raise SourceNotFoundError(f"{place} does not exist") from None
     except IsADirectoryError:
         raise FormatError(f"{place} is a directory; expected a file that streamgda saved") from None
-    with file:
-        yield file
 
 
 @contextlib.contextmanager

@@ -30,9 +30,8 @@ _ROUNDING = 1e-6  # by which sums of squares may fall below zero, relative to th
 
 NUMBERS = "biuf"  # kinds of the data types that are saved as arrays
 # What labels of each kind of data type are in JSON.
-_JSON_TYPES: dict[str, type] = {"b": bool, "f": float} | dict.fromkeys("iumM", int)
-_JSON_TYPES |= dict.fromkeys("US", str)
-_PADDED_BYTES = 1 << 20  # most bytes of text labels that are padded to a greater width
+_JSON_TYPES: dict[str, type] = {"b": bool, "f": float, "U": str} | dict.fromkeys("iuM", int)
+_WORD = 8  # bytes of the longest floats that labels have
 
 _LOCAL_HEADER = 30  # bytes before the name of the first member
 _CHECKSUM = 8  # hexadecimal digits, which end the file
@@ -242,14 +241,11 @@ def unpack_triangles(packed: np.ndarray) -> np.ndarray:
 
 
 def pack_labels(labels: np.ndarray) -> dict[str, Any]:
-    """Return class labels as JSON: their data type and their values."""
-    if labels.dtype.kind in "US" and labels.nbytes > _PADDED_BYTES:
-        labels = np.array(labels.tolist(), labels.dtype.kind)  # as narrow as possible
-    dtype = labels.dtype
-    values = labels.view(np.int64) if dtype.kind in "mM" else labels
-    if dtype.kind == "S":
-        return {"dtype": dtype.str, "values": [label.hex() for label in labels.tolist()]}
-    return {"dtype": dtype.str, "values": values.tolist()}
+    """Return class labels as JSON: their values, and their type, for texts the narrowest one."""
+    if labels.dtype.kind == "U":
+        labels = np.array(labels.tolist(), "U") if labels.size else labels.astype("U1")
+    values = labels.view(np.int64) if labels.dtype.kind == "M" else labels
+    return {"dtype": labels.dtype.str, "values": values.tolist()}
 
 
 def unpack_labels(packed: Mapping[str, Any]) -> np.ndarray:
@@ -261,36 +257,20 @@ def unpack_labels(packed: Mapping[str, Any]) -> np.ndarray:
         If the contents are damaged.
     """
     try:
-        labels = _unpacked(np.dtype(str(packed["dtype"])), packed["values"])
-        valid = labels.ndim == 1 and bool((labels[:-1] < labels[1:]).all())
-        if labels.dtype.kind in "fmM":
-            valid = valid and bool(np.isfinite(labels).all())
-        if labels.dtype.kind == "f":
-            valid = valid and bool((labels == np.floor(labels)).all())
-        if not valid:
-            raise ValueError(f"{labels.tolist()!r:.400} are not the sorted labels of classes")
+        dtype, values = np.dtype(str(packed["dtype"])), packed["values"]
+        if type(values) is not list or not {*map(type, values)} <= {_JSON_TYPES[dtype.kind]}:
+            raise TypeError(f"{values!r:.100} as values of {dtype}")
+        stored = {"M": np.dtype(np.int64), "U": np.dtype("U")}.get(dtype.kind, dtype)
+        labels = np.array(values, stored)
+        labels = labels.view(dtype) if dtype.kind == "M" else labels
+        valid = (labels[:-1] < labels[1:]).all() and (labels == labels).all()  # noqa: PLR0124
+        if dtype.kind == "f":
+            valid = valid and dtype.itemsize <= _WORD and (labels % 1 == 0).all()
+        if labels.dtype != dtype or not valid:
+            raise ValueError(f"{values!r:.400} are not the sorted labels of classes")
         return labels
     except Exception as error:  # NumPy raises almost any kind for invented data types
         raise FormatError(f"saved labels are damaged: {error!r:.500}") from None
-
-
-def _unpacked(dtype: np.dtype, values: list[Any]) -> np.ndarray:
-    kind = _JSON_TYPES.get(dtype.kind)
-    if kind is None or not isinstance(values, list) or not {*map(type, values)} <= {kind}:
-        raise TypeError(f"{values!r:.100} as values of {dtype}")
-    if dtype.kind in "US":
-        values = values if dtype.kind == "U" else [bytes.fromhex(value) for value in values]
-        labels = np.array(values, dtype.kind)
-        if labels.itemsize > dtype.itemsize or len(values) * dtype.itemsize > max(
-            labels.nbytes, _PADDED_BYTES
-        ):
-            raise ValueError(f"{dtype} for labels of {labels.dtype}")
-        return labels.astype(dtype)
-    if dtype.kind in "mM":
-        return np.array(values, np.int64).view(dtype)
-    if dtype.itemsize > 8:
-        raise TypeError(f"dtype {dtype}")
-    return np.array(values, dtype)
 
 
 # --- checks of contents, shared by all kinds of saved objects ---------------------------------
@@ -353,26 +333,3 @@ def check_whole(name: str, value: Any, least: int, most: int = MOST_ROWS) -> int
     if type(value) is not int or not least <= value <= most:
         raise ValueError(f"{name} is {value!r:.100}, expected a whole number of at least {least}")
     return value
-
-
-def check_number(name: str, value: Any) -> Any:
-    """Return a number as it is; raise an error unless it is finite and fits in float64."""
-    if type(value) not in (int, float) or not math.isfinite(value):
-        raise ValueError(f"{name} is {value!r:.100}, expected a finite number")
-    return value
-
-
-def check_flag(name: str, value: Any) -> bool:
-    """Return True or False; raise ValueError for anything else."""
-    if type(value) is not bool:
-        raise ValueError(f"{name} is {value!r:.100}, expected true or false")
-    return value
-
-
-def check_texts(name: str, values: Any, n: int) -> list[str]:
-    """Return a list of strings; raise ValueError unless it is one of length `n`."""
-    if not isinstance(values, list) or len(values) != n:
-        raise ValueError(f"{name} are {values!r:.100}, expected a list of {n} strings")
-    if not all(isinstance(value, str) for value in values):
-        raise ValueError(f"{name} are not all strings")
-    return values

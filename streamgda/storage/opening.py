@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any, Literal
 
 from streamgda.errors import (
@@ -25,7 +25,7 @@ WHOLE = {"write_empty_chunks": True}  # configuration of arrays without missing 
 MARK = "streamgda_scores"  # the attribute of arrays of scores that keeps how far they are written
 _LONGEST = 200  # characters of a name in a message
 
-_ENDINGS = ("", ".zarr", ".zip", ".partial")  # of new arrays and groups
+_ENDINGS = ("", ".zarr", ".zip", ".parquet", ".csv")  # of scores
 
 
 def open_node(
@@ -81,60 +81,45 @@ def open_node(
         raise SourceError(message) from cause_of(error)
 
 
-def as_target(store: Any, name: str) -> Any:
-    """Return the store, or the place in one, where zarr can create a group or an array.
+def as_target(out: Any) -> Any:
+    """Return the path or the store, or the place in one, to which scores can be written.
 
     Parameters
     ----------
-    store : path, URL, zarr store or group
-    name : str
-        Name of the parameter, in errors.
+    out : path, URL, zarr store or group
+        A path is that of a table by its ending, otherwise that of a zarr array.
 
     Raises
     ------
     TypeError
         For anything else.
+    InvalidParameterError
+        If the ending is that of other files.
     SourceError
-        If the store cannot be written.
+        If the store cannot be written, or the folder of a path does not exist.
     """
     import zarr  # noqa: PLC0415
 
-    found = store.store_path if isinstance(store, zarr.Group) else local_path(store) or store
+    path = local_path(out)
+    found = out.store_path if isinstance(out, zarr.Group) else path or out
     kinds = (str, os.PathLike, zarr.abc.store.Store, zarr.storage.StorePath)
     expected = "an array of numpy or zarr, or a path or zarr store to create one in"
-    check_type(name, found, kinds, expected)
+    check_type("out", found, kinds, expected)
     inner = getattr(found, "store", found)
-    if getattr(inner, "read_only", False) or getattr(store, "read_only", False):
-        raise SourceError(f"{name} is a read-only {type(inner).__name__}; open it for writing")
-    return found
-
-
-def check_new(store: Any, files: str = "") -> None:
-    """Refuse an `out` for a new array or group that has another ending, or is in no folder.
-
-    Parameters
-    ----------
-    store : path, URL or zarr store
-    files : str
-        Endings of files that can be written as well, for errors.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the ending is that of other files.
-    SourceNotFoundError
-        If the folder in which it would be does not exist.
-    """
-    if not isinstance(store, str | os.PathLike):
-        return
-    local_path(store)  # refuses what cannot be one
-    ending = PurePath(store).suffix.lower()
+    if getattr(inner, "read_only", False) or getattr(out, "read_only", False):
+        raise SourceError(f"out is a read-only {type(inner).__name__}; open it for writing")
+    ending = PurePath(out).suffix.lower() if isinstance(out, str | os.PathLike) else ""
     if ending not in _ENDINGS:
         raise InvalidParameterError(
-            f"out={str(store)!r} ends in {ending}; expected {files}.zarr or no ending (a zarr "
-            f"array)"
+            f"out={str(out)!r} ends in {ending}; expected .parquet or .csv (a table), .zarr or no "
+            f"ending (a zarr array)"
         )
-    check_folder(store)
+    if path is not None and not path.resolve().parent.is_dir():
+        raise SourceNotFoundError(
+            f"{path.resolve().parent} is no folder, so that {path} cannot be written: create it "
+            f"first, or choose another path"
+        )
+    return found
 
 
 def check_exists(store: Any, expected: str = "") -> None:
@@ -144,36 +129,29 @@ def check_exists(store: Any, expected: str = "") -> None:
         raise SourceNotFoundError(f"{path} does not exist{expected and f'; expected {expected}'}")
 
 
-def check_folder(store: Any) -> None:
-    """Raise SourceNotFoundError if a local path is in no folder."""
-    path = local_path(store)
-    if path is not None and not path.resolve().parent.is_dir():
-        raise SourceNotFoundError(
-            f"{path.resolve().parent} is no folder, so that {path} cannot be written: create it "
-            f"first, or choose another path"
-        )
-
-
 @contextlib.contextmanager
 def creating(store: Any) -> Iterator[None]:
-    """Enter a context in which zarr creates a node in `out`, where there is nothing yet.
+    """Enter a context in which zarr creates a node where there is nothing yet.
 
     Raises
     ------
     SourceError
         If there is anything.
+    WriteError
+        If a remote store cannot be written.
     """
     import zarr  # noqa: PLC0415
 
-    errors, path = zarr.errors, path_of(store)
-    try:
-        if path is not None and not is_free(path):
-            raise FileExistsError
-        yield
-    except (FileExistsError, errors.ContainsGroupError, errors.ContainsArrayError):
-        raise SourceError(
-            f"{named(store)} exists already; choose another path, or remove it first"
-        ) from None
+    path = local_path(store)
+    with writing(store):
+        try:
+            if path is not None and not is_free(path):
+                raise FileExistsError
+            yield
+        except (FileExistsError, zarr.errors.ContainsGroupError, zarr.errors.ContainsArrayError):
+            raise SourceError(
+                f"{named(store)} exists already; choose another path, or remove it first"
+            ) from None
 
 
 def named(store: Any) -> str:
@@ -208,15 +186,6 @@ def is_remote(store: Any) -> bool:
     from zarr.storage import LocalStore, MemoryStore, ZipStore  # noqa: PLC0415
 
     return not isinstance(found, LocalStore | MemoryStore | ZipStore)
-
-
-def path_of(store: Any) -> Path | None:
-    """Return the local path of a path, or of a store or a node in a directory; None for others."""
-    path = local_path(store)
-    if path is None:
-        root = getattr(getattr(store, "store", store), "root", None)
-        path = root / getattr(store, "path", "") if isinstance(root, Path) else None
-    return None if path is None else path.resolve()
 
 
 def mark_of(values: Any) -> dict[str, Any] | None:

@@ -6,10 +6,8 @@ which imports them.
 
 from __future__ import annotations
 
-import inspect
 import io
 import math
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -31,15 +29,12 @@ State = tuple[dict[str, Any], dict[str, np.ndarray]]  # attributes (as JSON) and
 _DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 _ESTIMATOR = "estimator"  # the kind of estimators, whose files name their classes
-# The classes of the other kinds.
-_CLASSES = {
-    "drift": "estimators.drift.DriftMonitor",
-    "grouped": "moments.grouped.GroupedMoments",
-    "moments": "moments.class_moments.ClassMoments",
-    "pairwise": "moments.pairwise.PairwiseMoments",
-    "principal components": "models.principal_components.PrincipalComponents",
-    "ridge": "models.ridge.RidgeModel",
-    "window": "moments.window.SlidingWindow",
+_CLASSES = {  # of the other kinds
+    "drift": "DriftMonitor",
+    "grouped": "GroupedMoments",
+    "moments": "ClassMoments",
+    "pairwise": "PairwiseMoments",
+    "window": "SlidingWindow",
 }
 
 
@@ -193,13 +188,7 @@ class Saved(ABC):
         Traceback (most recent call last):
         streamgda.errors.FormatError: data: it is damaged or incomplete: ...
         """
-        try:
-            file = io.BytesIO(memoryview(data))
-        except TypeError:
-            given = type(data).__name__
-            message = f"data is of type {given}; expected bytes (load() reads paths and URLs)"
-            raise TypeError(message) from None
-        return _read(file, "data", cls)
+        return _read(io.BytesIO(memoryview(data)), "data", cls)
 
     def _description(self) -> dict[str, Any]:
         """Return what is known of this object, for JSON; `repr` and `streamgda info` show it."""
@@ -243,7 +232,6 @@ class Saved(ABC):
 
 
 Kind = TypeVar("Kind", bound=Saved)
-Built = TypeVar("Built")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -327,8 +315,8 @@ def _read(file: BinaryIO, name: Any, kind: type[Saved] | None) -> Any:
     try:
         found, attributes, arrays = read(file)
         if kind is None:
-            kind = _class_of(found)
-        elif found != kind._kind:
+            kind = Saved if found == _ESTIMATOR else class_named(_CLASSES.get(found, found), Saved)
+        if found != kind._kind:
             raise FormatError(f"it holds {found!r:.100}, expected {kind._kind!r}")
         saved: Any = restore(kind, attributes, arrays)
     except FormatError as error:
@@ -338,28 +326,16 @@ def _read(file: BinaryIO, name: Any, kind: type[Saved] | None) -> Any:
     return saved
 
 
-def _class_of(kind: str) -> type[Saved]:
-    """Return the class of a kind of saved objects."""
-    if kind == _ESTIMATOR:
-        return Saved
-    if kind not in _CLASSES:
-        raise FormatError(f"it holds {kind!r}, which `load` does not read")
-    module, _, name = _CLASSES[kind].rpartition(".")
-    return getattr(import_module(f"streamgda.{module}"), name)
-
-
 def class_named(name: str, base: type[Kind]) -> type[Kind]:
     """Return a public class by its name, which has to be that of `base` or of a subclass of it."""
     package = import_module("streamgda")
     found = getattr(package, name) if name in package.__all__ else None
     if not isinstance(found, type) or not issubclass(found, Saved):
-        raise FormatError(
-            f"the saved estimator is of class {name!r}, which is not in this version of streamgda"
-        )
+        raise FormatError(f"it is of class {name!r}, which is not in this version of streamgda")
     if not issubclass(found, base):
         raise FormatError(
-            f"the saved estimator is of class {name!r}, which is not {base.__name__} or a subclass "
-            f"of it: {name}.load and streamgda.load return it"
+            f"it is of class {name!r}, which is not {base.__name__} or a subclass of it: "
+            f"{name}.load and streamgda.load return it"
         )
     return found
 
@@ -386,53 +362,11 @@ def restore(
         raise FormatError(f"the saved {kind._kind} is damaged: {what}") from None
 
 
-def build(kind: Callable[..., Built], *values: Any, **contents: Any) -> Built:
-    """Call a class or function with the contents of a file: whatever it needs, and nothing else."""
-    parameters = [*inspect.signature(kind).parameters.values()][len(values) :]
-    named = {p.name: p.default for p in parameters if p.kind is not p.VAR_KEYWORD}
-    for name, default in named.items():
-        if default is inspect.Parameter.empty and name not in contents:
-            raise KeyError(name)
-    unknown = sorted(contents.keys() - named.keys())
-    if unknown and len(named) == len(parameters):
-        raise ValueError(f"it holds {unknown[0]!r:.100}, which is unknown")
-    return kind(*values, **contents)
-
-
 def _shown(value: Any) -> Any:
     """Return the value for JSON: an estimator or an infinite number as text."""
     finite = not isinstance(value, float) or math.isfinite(value)
     plain = value is None or isinstance(value, bool | int | float | str | list)
     return value if plain and finite else " ".join(str(value).split())
-
-
-def describe(estimator: Any) -> dict[str, Any]:
-    """Return the name of an estimator's class and its parameters, for JSON."""
-    params = _plain(estimator.get_params(deep=False))
-    return {"estimator": type(estimator).__name__, "params": params}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _plain(entry) for name, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    return value.tolist() if hasattr(value, "tolist") else value
-
-
-def check_params(params: Mapping[str, Any]) -> None:
-    """Raise TypeError unless saved parameters are finite numbers, strings and lists of numbers."""
-    for name, value in params.items():
-        if not _is_plain(value):
-            raise TypeError(f"the parameter {name}={value!r:.100} is of no type that is saved")
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, list):
-        return all(isinstance(entry, int | float) and _is_plain(entry) for entry in value)
-    if isinstance(value, int | float):
-        return abs(value) <= sys.float_info.max
-    return value is None or isinstance(value, str)
 
 
 def nested(parts: Mapping[str, Saved]) -> State:
@@ -454,9 +388,6 @@ def restore_nested(
     kind: type[Kind], attributes: Mapping[str, Mapping[str, Any]], arrays: Mapping[str, np.ndarray]
 ) -> dict[str, Kind]:
     """Build the objects that `nested` saved, by name; parameters as of `restore`."""
-    others = {name.partition("/")[0] for name in arrays} - attributes.keys()
-    if others:
-        raise ValueError(f"its arrays {sorted(others)} belong to none of its parts")
     return {
         name: restore(kind, own, arrays_within(arrays, name)) for name, own in attributes.items()
     }

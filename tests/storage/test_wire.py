@@ -25,7 +25,7 @@ def test_bytes_of_any_kind(kind):
 
 @pytest.mark.parametrize("given", ["moments.zip", None, 3, [1, 2], some_moments()])
 def test_other_things_are_no_bytes(given):
-    with pytest.raises(TypeError, match=r"data is of type \w+; expected bytes \(load\(\) reads"):
+    with pytest.raises(TypeError, match="bytes-like object is required"):
         ClassMoments.from_bytes(given)
 
 
