@@ -5,7 +5,7 @@ import re
 import sys
 from importlib import metadata
 
-__version__ = "0.3.0"
+__version__ = "1.0.0"
 
 _OPTIONAL = ("pyarrow", "matplotlib", "xarray", "obstore")
 
