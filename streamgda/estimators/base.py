@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import wraps
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self, TypedDict, TypeVar, Unpack
 
 import numpy as np
@@ -32,30 +33,20 @@ from streamgda.moments.feature_maps import Lifting, Transformer
 from streamgda.moments.lifted import lifted
 from streamgda.rows import Rows
 from streamgda.rows.counting import CHECK_SUMS, SCORING, RowRule, as_matrix, as_weights
-from streamgda.rows.labels import (
-    as_labels,
-    find,
-    with_label,
-)
+from streamgda.rows.labels import as_labels, find, with_label
 from streamgda.rows.names import restored_names
-from streamgda.rows.source import RowSource, as_source, how_to_count, refuse_shape
+from streamgda.rows.source import RowSource, as_source, check_lengths, refuse_shape
 from streamgda.rows.sparse import CompressedRows, SparseRows
 from streamgda.runtime.interruption import Lock
 from streamgda.runtime.parameters import LEAST, as_number, as_numbers, check_type, refuse, shown
 from streamgda.storage.format import check_whole, pack_labels, unpack_labels
 from streamgda.storage.saved import Saved, State, arrays_within, class_named, nested, restore
 
-_STATE = (
-    "moments_",
-    "n_features_in_",
-    "feature_names_in_",
-    "_declared",
-    "_found",
-    "_model",
-    "_reported",
-)
-_PLANNED = ("keys", "max_memory")
-_LEARNING = ("features", "nodata", "unlabelled", "on_invalid")
+_LEARNED = {"moments_", "n_features_in_", "feature_names_in_"}
+_LEARNED |= {"_declared", "_found", "_model", "_reported"}
+_READING = {"features", "nodata", "unlabelled", "on_invalid"}  # of `Reading`, in methods that learn
+_AT_ONCE = 1 << 30  # bytes of rows that are scored without a plan
+_MAPPED_BYTES = 1 << 24  # rows behind a feature map that are scored at a time
 
 
 class Reading(TypedDict, total=False):
@@ -107,9 +98,6 @@ class Scored(NamedTuple):
     feature_map: Lifting | None
 
 
-_MAPPED_BYTES = 1 << 24  # rows behind a feature map that are scored at a time
-
-
 @dataclass(frozen=True)
 class Answer:
     """A method of a model as a function of blocks of rows: what is sent to threads and workers.
@@ -124,7 +112,7 @@ class Answer:
         Applied to rows before the method. Models do not know it.
     rule : RowRule
         Rows that are invalid: an error, or rows with a value of their own.
-    value : ndarray, shape ()
+    value : ndarray, shape (); optional
         That value, in the type of the results.
     marginal : bool
         Rows with gaps are scored by ``model.marginal(features)`` of the features that they have.
@@ -143,69 +131,60 @@ class Answer:
 
     def __call__(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return the results of rows; errors number them from `first_row`."""
-        if self.marginal:
-            return self._with_gaps(X, first_row)
-        if self.rule.checks_sums:
-            return self._of(self.model, X, first_row, slice(None), X.shape[0])
+        if self.rule.checks_sums and not self.marginal:
+            return self._of(self.model, X, first_row)
         X = as_matrix(X, sparse=True)
-        bad, n_rows = self.rule.rows(X), X.shape[0]
-        if bad.size and self.rule.action == "raise":
-            self.rule.refuse(X, int(bad[0]), first_row + int(bad[0]))
-        if bad.size:  # Zeros take their place, so that all rows keep their numbers.
-            invalid = np.zeros(n_rows, bool)
-            invalid[bad] = True
-            dense = type(X) is not CompressedRows
-            X = np.where(invalid[:, None], X.dtype.type(0), X) if dense else X.without(invalid)
-        results = self._of(self.model, X, first_row, slice(None), n_rows)
-        results = results.astype(self.value.dtype, copy=False)
-        results[bad] = self.value
+        if self.marginal:
+            gaps = self.rule.missing(X) | np.isnan(X)
+            invalid = (np.isinf(X) & ~gaps).any(axis=1) | gaps[:, self.model.features].all(axis=1)
+        else:
+            invalid = np.zeros(X.shape[0], bool)
+            invalid[self.rule.rows(X)] = True
+        if invalid.any() and self.rule.action == "raise":
+            at = int(invalid.argmax())
+            if not self.marginal:
+                self.rule.refuse(X, at, first_row + at)
+            raise InvalidDataError(
+                f"row {first_row + at} of X has infinity, or no feature that the model uses: gaps "
+                f"are NaN or nodata; on_invalid='fill' gives such rows a result of your own",
+                *("X", first_row + at),
+            )
+        # Zeros take the place of what cannot be scored, so that all rows keep their numbers.
+        if type(X) is CompressedRows:
+            X = X.without(invalid) if invalid.any() else X
+        elif self.marginal or invalid.any():
+            X = np.where(invalid[:, None] | (gaps if self.marginal else False), X.dtype.type(0), X)
+        results = self._of(self.model, X, first_row)
+        if self.value is not None:
+            results = results.astype(self.value.dtype, copy=False)
+            results[invalid] = self.value
+        if self.marginal:
+            rows = np.flatnonzero(gaps.any(axis=1) & ~invalid)
+            patterns, which = np.unique(gaps[rows], axis=0, return_inverse=True)
+            for number, pattern in enumerate(patterns):
+                at = rows[which.ravel() == number]
+                model = self.model.marginal(np.flatnonzero(~pattern))
+                results[at] = self._of(model, X[at], first_row, at)
         return results
 
-    def _of(self, model: Any, X: Any, first_row: int, at: Any, n_rows: int) -> np.ndarray:
-        """Return the results of rows, which are `at` some places of `n_rows` from `first_row`."""
-        method, options = getattr(model, self.method), dict(self.options)
-        codes = None if self.codes is None else self.codes[first_row : first_row + n_rows][at]
+    def _of(self, model: Any, X: Any, first_row: int, at: Any = None) -> np.ndarray:
+        """Return the results of a block of rows, or of rows that are `at` some places of it."""
+        method, options, codes = getattr(model, self.method), dict(self.options), None
+        if self.codes is not None:
+            codes = self.codes[first_row + (np.arange(X.shape[0]) if at is None else at)]
         if self.feature_map is None:
             options |= {} if codes is None else {"codes": codes}
             return np.asarray(method(X, first_row, **options))
         # Mapped rows may be much wider than rows, so that few of them are held at a time.
-        X, found = as_matrix(X, sparse=True), []
-        step = max(1, _MAPPED_BYTES // (8 * self.feature_map.bound(X.shape[1]).n_out))
+        X, found = as_matrix(X), []
+        feature_map = self.feature_map.bound(X.shape[1])
+        step = max(1, _MAPPED_BYTES // (8 * feature_map.n_out))
         for start in range(0, max(1, X.shape[0]), step):
             part = slice(start, start + step)
             options |= {} if codes is None else {"codes": codes[part]}
-            rows = mapped(X[part], self.feature_map, first_row + start)
+            rows = lifted(X[part], feature_map, first_row + start)[:]
             found.append(np.asarray(method(rows, first_row + start, **options)))
         return np.concatenate(found)
-
-    def _with_gaps(self, X: Any, first_row: int) -> np.ndarray:
-        """Return the results of rows, pattern of gaps by pattern of gaps."""
-        X = as_matrix(X)
-        gaps, values = self.rule.missing(X) | np.isnan(X), X
-        infinite = (np.isinf(values) & ~gaps).any(axis=1)
-        bad = infinite | gaps[:, self.model.features].all(axis=1)
-        if bad.any() and self.rule.action == "raise":
-            row = int(bad.argmax())
-            why = (
-                f"Input X contains infinity: row {first_row + row}; gaps are NaN or nodata"
-                if infinite[row]
-                else f"row {first_row + row} of X has no feature that the model uses; "
-                f"on_invalid='fill' gives such rows a result of your own"
-            )
-            raise InvalidDataError(why, *("X", first_row + row))
-        patterns, which = np.unique(gaps[~bad], axis=0, return_inverse=True)
-        rows, out = np.flatnonzero(~bad), None
-        for number, pattern in enumerate(patterns):
-            at = rows[which.ravel() == number]
-            model = self.model.marginal(np.flatnonzero(~pattern)) if pattern.any() else self.model
-            found = self._of(model, np.where(pattern, 0, values[at]), first_row, at, len(X))
-            if out is None:
-                out = np.full((len(X), *found.shape[1:]), self.value, self.value.dtype)
-            out[at] = found
-        if out is None:  # All rows are invalid: the shape is that of the results of one row.
-            one = self._of(self.model, np.zeros((1, X.shape[1])), first_row, slice(0, 1), 1)
-            out = np.full((len(X), *one.shape[1:]), self.value, self.value.dtype)
-        return out
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -214,26 +193,6 @@ class Answer:
         of_map = None if self.feature_map is None else self.feature_map.as_json()
         contents = self.model.__getstate__(), dict(self.options), rule, of_map, self.codes
         return {"model": f"checksum {hashed(contents)}"}
-
-
-def mapped(X: Any, feature_map: Lifting, first_row: int = 0) -> np.ndarray:
-    """Return rows behind a feature map."""
-    rows = as_matrix(X)
-    return np.asarray(lifted(rows, feature_map.bound(rows.shape[1]), first_row)[:])
-
-
-def as_map(feature_map: Any) -> Lifting | None:
-    """Return the maps of a parameter `feature_map`; raise an error for those without a pickle."""
-    found = Lifting.of(feature_map)
-    for each in () if found is None else found.maps:
-        try:
-            pickle.dumps(each)
-        except Exception as error:
-            raise InvalidParameterError(
-                f"feature_map has a {each!r} that cannot be pickled, as copies, workers and files "
-                f"need; define its functions in a module: {error}"
-            ) from None
-    return found
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -276,7 +235,7 @@ class MomentEstimator(Saved, BaseEstimator):
     - ``_check_fit(model)``: raises errors that `fit` and `from_moments` have, and predictions of a
       stream do not.
 
-    Methods that predict are one line: ``return self._map(name, method, X, reading, ...)``.
+    Methods that predict take one model, `_to_score`, and map one of its methods over rows, `_map`.
 
     Attributes
     ----------
@@ -325,8 +284,17 @@ class MomentEstimator(Saved, BaseEstimator):
         """Raise an error for a model that `fit` does not accept."""
 
     def _maps(self) -> Lifting | None:
-        """Return the feature map of the moments."""
-        return as_map(self.feature_map)
+        """Return the feature map of the moments; raise an error for one without a pickle."""
+        found = Lifting.of(self.feature_map)
+        for each in () if found is None else found.maps:
+            try:
+                pickle.dumps(each)
+            except Exception as error:
+                raise InvalidParameterError(
+                    f"feature_map has a {each!r} that cannot be pickled, as copies, workers and "
+                    f"files need; define its functions in a module: {error}"
+                ) from None
+        return found
 
     # --- learning -----------------------------------------------------------------------------
 
@@ -376,7 +344,7 @@ class MomentEstimator(Saved, BaseEstimator):
         if new.moments_.n_features is None:
             raise InvalidDataError(NO_ROWS)
         new._found = new._find(rows)
-        new._check_fit(new.model_)
+        new._check_fit(new._scored().model)
         self.__dict__ = new.__dict__
         return self
 
@@ -430,25 +398,23 @@ class MomentEstimator(Saved, BaseEstimator):
         >>> nb.theta_.ravel(), nb.predict([[2.0], [5.0]])
         (array([2., 7.]), array(['ant', 'bee'], dtype='<U3'))
         """
-        held = vars(self)
+        first = "moments_" not in vars(self)
         plain = classes is sample_weight is half_life is None and not reading
-        if plain and "moments_" in held and self._is_usual(X, y):
+        if plain and not first and self._is_usual(X, y):
             self.moments_.update(X, y)
             return self
-        new = self._copy_to_learn(reset="moments_" not in held)
-        rows = new._read(X, y, sample_weight, reading, reset="moments_" not in held)
-        moments = new.moments_ if "moments_" in held else new._empty()
-        options = {"max_memory": reading["max_memory"]} if reading.get("max_memory") else {}
+        new = self._copy_to_learn(reset=first)
+        rows = new._read(X, y, sample_weight, reading, reset=first)
+        moments = new._empty() if first else new.moments_
         declares = classes is not None and new._declare(classes, moments)
-        if half_life is None and not options:
-            moments = new._added(moments, rows, expected=new._declared)
+        options = {"expected": new._declared, "max_memory": reading.get("max_memory")}
+        if half_life is None:
+            moments = new._added(moments, rows, **options)
         else:
-            decay = 1.0
-            if half_life is not None:
-                weights, decay = half_life_weights(half_life, rows.X.shape[0], rows.weight)
-                rows = replace(rows, weight=weights)
+            check_lengths(as_source(rows.X))  # The age of each row has to be known.
+            weights, decay = half_life_weights(half_life, rows.X.shape[0], rows.weight)
             empty = new._empty(moments.covariance_type)
-            added = new._added(empty, rows, expected=new._declared, **options)
+            added = new._added(empty, replace(rows, weight=weights), **options)
             moments = added if moments.n_features is None else moments * decay + added
         if declares and moments.n_features is not None:
             moments = moments.declare(new._declared)
@@ -504,11 +470,7 @@ class MomentEstimator(Saved, BaseEstimator):
 
     def _copy_to_learn(self, reset: bool = False) -> Self:
         """Return a copy with the same moments, to be changed before it replaces the estimator."""
-        new = self._unfitted() if reset else object.__new__(type(self))
-        if not reset:
-            new.__dict__ = dict(vars(self))
-            new.__dict__.pop("_model", None)
-            self._check_same_kind()
+        new = self._unfitted() if reset else self._copied(vars(self))
         new._check_parameters()
         needed = new._needs_all_rows()
         if needed:
@@ -516,6 +478,9 @@ class MomentEstimator(Saved, BaseEstimator):
                 f"{needed} needs all rows at once, so that partial_fit and forget cannot add or "
                 f"remove any; call fit with all of them, or use shrinkage='oas' or a number"
             )
+        if not reset:
+            new.__dict__.pop("_model", None)
+            self._check_same_kind()
         return new
 
     def _check_same_kind(self) -> None:
@@ -527,36 +492,33 @@ class MomentEstimator(Saved, BaseEstimator):
 
     def _is_usual(self, X: Any, y: Any) -> bool:
         """Return True for arrays that the moments check themselves, with nothing to convert."""
-        held = vars(self)
-        if type(X) is not np.ndarray or type(y) is not np.ndarray or X.dtype.kind not in "iuf":
-            return False
-        if X.shape[1:] != (self.n_features_in_,) or y.shape != X.shape[:1] or not y.size:
-            return False
-        usual = "feature_names_in_" not in held and self._declared is None
-        usual = usual and self.feature_map is None and self.moments_.feature_map is None
-        usual = usual and self._found is None and self._needs_all_rows() is None
-        return usual and type(self)._summed is MomentEstimator._summed and y.dtype.kind != "f"
+        return (
+            self._is_plain(X)
+            and type(y) is np.ndarray
+            and y.shape == X.shape[:1]
+            and y.dtype.kind != "f"
+            and self._declared is self._found is self.feature_map is self.moments_.feature_map
+            and self._needs_all_rows() is None
+            and type(self)._summed is MomentEstimator._summed
+        )
 
     def _declare(self, classes: Any, moments: ClassMoments) -> bool:
         """Keep the labels that may occur; return True if they are declared for the first time."""
-        labels = np.unique(as_labels(classes, "classes"))
-        if self._declared is not None:
-            if labels.dtype.kind == self._declared.dtype.kind and np.array_equal(
-                labels, self._declared
-            ):
-                return False
+        labels, known = np.unique(as_labels(classes, "classes")), self._declared
+        if known is None:
+            other = moments.classes[find(moments.classes, labels) < 0]
+            if other.size:
+                raise InvalidParameterError(
+                    f"classes={shown(labels.tolist())} lacks {shown(other.tolist())}, of which "
+                    f"rows were learned; pass all labels, or none"
+                )
+            self._declared = labels
+        elif labels.dtype.kind != known.dtype.kind or not np.array_equal(labels, known):
             raise InvalidParameterError(
                 f"classes={shown(labels.tolist())} is not the same as on the last call to "
-                f"partial_fit, was: {shown(self._declared.tolist())}; pass these, or none"
+                f"partial_fit, was: {shown(known.tolist())}; pass these, or none"
             )
-        held = moments.classes
-        if held.size and (other := find(held, labels) < 0).any():
-            raise InvalidParameterError(
-                f"classes={shown(labels.tolist())} lacks {shown(held[other].tolist())}, of which "
-                f"rows were learned; pass all labels, or none"
-            )
-        self._declared = labels
-        return True
+        return known is None
 
     def _empty(self, kind: str | None = None) -> ClassMoments:
         """Return moments without rows, by default of the kind that the parameters ask for."""
@@ -570,11 +532,15 @@ class MomentEstimator(Saved, BaseEstimator):
             moments._name_features(names_in(self))
         return moments
 
+    def _copied(self, state: Mapping[str, Any]) -> Self:
+        """Return another estimator with these attributes."""
+        new: Self = object.__new__(type(self))
+        new.__dict__ = dict(state)
+        return new
+
     def _unfitted(self) -> Self:
         """Return a copy without what was learned."""
-        new: Self = object.__new__(type(self))
-        new.__dict__ = {name: value for name, value in vars(self).items() if name not in _STATE}
-        return new
+        return self._copied({k: v for k, v in vars(self).items() if k not in _LEARNED})
 
     # --- the model ----------------------------------------------------------------------------
 
@@ -638,26 +604,26 @@ class MomentEstimator(Saved, BaseEstimator):
         return self._scored().model
 
     def _scored(self) -> Scored:
-        """Return the model of the moments and the parameters as they are."""
-        held = self.__dict__  # Another thread may replace it.
-        if "moments_" not in held:
+        """Return the model of the moments and the parameters as they are, computed once."""
+        state = self.__dict__  # Another thread may replace it.
+        if "moments_" not in state:
             check_is_fitted(self)
-        if "_only_shown" in held:
-            raise AttributeError("the model is computed when it is used")
-        moments = held["moments_"]
-        changes, scored = held.get("_model", (None, None))
+        moments = state["moments_"]
+        changes, scored = state.get("_model", (None, None))
         if changes != moments.changes:
+            state.setdefault("_told", {})  # shared with the copy
             with moments._lock:  # Another thread may be adding rows.
                 changes = moments.changes
-                held.setdefault("_told", {})  # shared with the copy
-                frozen = object.__new__(type(self))
-                frozen.__dict__ = dict(held)
                 try:
-                    scored = frozen._compute_model()
+                    scored = self._copied(state)._compute_model()
                 except StreamGDAError as error:  # Attributes that follow from it are missing.
                     raise as_attribute_error(error) from None
-            held["_model"] = changes, scored
+            state["_model"] = changes, scored
         return scored
+
+    def _to_score(self) -> Scored:
+        """Return the model for a prediction."""
+        return self._scored()
 
     def _compute_model(self) -> Scored:
         """Return the model, and the map of the rows that it scores."""
@@ -736,12 +702,6 @@ class MomentEstimator(Saved, BaseEstimator):
             state["moments_"] = state["moments_"].copy()
         return state
 
-    def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
-        """Return the table of fitted attributes, of those that need no computation."""
-        shown = object.__new__(type(self))
-        shown.__dict__ = vars(self) | {"_only_shown": True}
-        return super(MomentEstimator, shown)._get_fitted_attr_html(doc_link)
-
     def _warn_once(self, category: type[Warning], about: Any, message: str) -> None:
         """Warn of a property of the model, unless the last warning was of the same."""
         told = self.__dict__.setdefault("_told", {})
@@ -759,12 +719,11 @@ class MomentEstimator(Saved, BaseEstimator):
         reading: Reading | None = None,
         scored: Scored | None = None,
         *,
-        columns: int | None = None,
         labels: np.ndarray | None = None,
-        classes: np.ndarray | None = None,
         of_features: bool = True,
         codes: np.ndarray | None = None,
-        **options: Any,
+        options: Mapping[str, Any] = MappingProxyType({}),
+        **about: Any,
     ) -> Any:
         """Return what a method of the model says of rows.
 
@@ -781,137 +740,118 @@ class MomentEstimator(Saved, BaseEstimator):
             Rows.
         reading : Reading, optional
         scored : Scored, optional
-            The model from which `columns`, `labels` and `options` were taken.
-        columns : int, optional
-            Width of the results, by default one-dimensional.
+            The model from which labels, columns and options were taken.
         labels : ndarray, optional
             All values of the results, if these are labels; otherwise they are float64.
-        classes : ndarray, optional
-            Classes to which the columns belong.
         of_features : bool
             Rows have the features of the estimator.
         codes : ndarray, optional
             Option of the method with an entry for each row.
-        **options
-            Options of the method.
+        options : dict, optional
+            Other options of the method.
+        **about
+            Of results with columns: their number, `columns`, and the `classes` that they are of.
         """
-        scored = self._scored() if scored is None else scored
-        maps = scored.feature_map if of_features else None
-        answer = Answer(scored.model, method, options, maps, codes=codes)
-        if not reading and of_features and self._fits(X):
+        model, feature_map = self._to_score() if scored is None else scored
+        feature_map = feature_map if of_features else None
+        answer = Answer(model, method, options, feature_map, codes=codes)
+        if not reading and of_features and self._is_plain(X):
             return answer(X)
-        reading = dict(reading or {})  # type: ignore[assignment]
-        given: dict[str, Any] = {**reading}  # type: ignore[dict-item]
+        given: dict[str, Any] = {**(reading or {})}
         out, fill = given.pop("out", None), given.pop("fill", None)
-        planned = {key: given.pop(key) for key in _PLANNED if key in given}
-        marginal = _is_marginal(given.pop("on_missing", "raise"))
-        read = Rows.of(X, actions=SCORING, **given)
-        source = validated_rows(self, read.X) if of_features else as_source(read.X)
-        if marginal or answer.feature_map or not getattr(answer.model, "takes_sparse", False):
-            source = Rows(source).dense().X
-        rule, value = read.rule, None
-        if rule.action == "raise" and fill is not None:
-            raise InvalidParameterError(
-                f"fill={shown(fill)}, and on_invalid='raise': no row is filled; pass "
-                f"on_invalid='fill'"
-            )
-        if marginal and (not hasattr(scored.model, "marginal") or maps is not None):
+        planned = {key: given.pop(key) for key in ("keys", "max_memory") if key in given}
+        on_missing = given.pop("on_missing", "raise")
+        rows = Rows.of(X, actions=SCORING, **given)
+        source = validated_rows(self, rows.X) if of_features else as_source(rows.X)
+        marginal, filled = on_missing == "marginal", rows.rule.action == "fill"
+        if not marginal and on_missing != "raise":
+            raise refuse("on_missing", on_missing, "'raise' or 'marginal'")
+        if marginal and (feature_map is not None or not hasattr(model, "marginal")):
             raise InvalidParameterError(
                 "on_missing='marginal' needs densities of the features as they are, which this "
                 "estimator does not have; fill in the values that are missing, or pass "
                 "on_invalid='fill'"
             )
-        if marginal or not rule.checks_sums:
-            value = np.zeros((), float if labels is None else labels.dtype)
-            if rule.action == "fill" and labels is None:
-                value = as_numbers("fill", np.nan if fill is None else fill, "one number")
-                if value.ndim:
-                    raise refuse("fill", fill, "one number, which may be NaN")
-            elif rule.action == "fill" and labels is not None:
-                labels = with_label(labels, "fill", fill, scored.model.classes)
-                value = labels[-1:].reshape(())
-            answer = replace(answer, rule=rule, value=value, marginal=marginal)
-        shown_fill = None
-        if rule.action == "fill" and value is not None:  # dates are no integers
-            shown_fill = value.item() if value.dtype.kind in "biuf" else value[()]
+        if marginal or feature_map is not None or not getattr(model, "takes_sparse", False):
+            source = Rows(source).dense().X
+        value = None
+        if fill is not None and not filled:
+            raise InvalidParameterError(
+                f"fill={shown(fill)}, and on_invalid='raise': no row is filled; pass "
+                f"on_invalid='fill'"
+            )
+        if filled and labels is None:
+            value = as_numbers("fill", np.nan if fill is None else fill, "one number, or NaN")
+            if value.ndim:
+                raise refuse("fill", fill, "one number, or NaN")
+        elif labels is not None and filled:
+            labels = with_label(labels, "fill", fill, model.classes)
+            value = labels[-1:].reshape(())
+        answer = replace(answer, rule=rows.rule, value=value, marginal=marginal)
+        if value is not None:
+            value = value.item() if value.dtype.kind in "biuf" else value[()]
+        made = {"method": name, "columns": str(about.get("classes"))}
         return engine.score(
             answer,
             source,
             out,
             dtype=np.dtype(np.float64) if labels is None else labels.dtype,
-            columns=columns,
             labels=labels,
             name=name,
-            classes=classes,
-            fill=shown_fill,
-            fingerprint=None if out is None else _made_of(name, classes) | answer.fingerprint,
-            held=int(answer.model.nbytes),
+            fill=value,
+            fingerprint=None if out is None else made | answer.fingerprint,
+            held=int(model.nbytes),
+            **about,
             **planned,
         )
 
-    def _fits(self, X: Any) -> bool:
-        """Return True for an array with nothing to convert or to warn of."""
+    def _is_plain(self, X: Any) -> bool:
+        """Return True for an array with nothing to convert, to plan or to warn of."""
         return (
             type(X) in (np.ndarray, np.memmap)
             and X.dtype.kind in "iuf"
             and X.shape[1:] == (self.n_features_in_,)
-            and X.shape[0] > 0
-            and X.nbytes <= _AT_ONCE
+            and 0 < X.nbytes <= _AT_ONCE
             and "feature_names_in_" not in vars(self)
         )
 
     # --- validation ---------------------------------------------------------------------------
 
     def _read(self, X: Any, y: Any, weight: Any, reading: Any = (), *, reset: bool = False) -> Rows:
-        """Return labelled rows that fit the estimator and each other."""
-        given = {name: value for name, value in dict(reading).items() if name in _LEARNING}
-        for name in dict(reading).keys() - {*_LEARNING, "max_memory"}:
-            raise TypeError(f"{type(self).__name__} got an unexpected keyword argument {name!r}")
+        """Return labelled rows that fit the estimator."""
+        given = {name: value for name, value in dict(reading).items() if name != "max_memory"}
+        if unknown := given.keys() - _READING:
+            raise TypeError(f"{type(self).__name__} got an unexpected keyword argument {unknown}")
         rows = Rows.of(X, y, weight, **given)
-        X, y, rule = rows.X, rows.y, rows.rule
-        if y is None:
-            if get_tags(self).target_tags.required:
-                raise InvalidParameterError(
-                    f"y is missing: {type(self).__name__} requires y to be passed, but the target "
-                    f"y is None; give one label for each row"
-                )
-            return replace(rows, X=validated_rows(self, X, reset=reset))
-        if isinstance(X, RowSource):
-            if isinstance(y, np.ndarray | list | tuple) and np.shape(y)[1:] == (1,):
-                y = np.ravel(y)
-            return replace(rows, X=validated_rows(self, X, reset=reset), y=y)
-        if isinstance(y, np.ndarray) and y.dtype.kind in "biu" and y.ndim == 1:
-            X, y = _validated(self, X, y, reset=reset)
-            return replace(rows, X=X, y=y)
-        if np.shape(y)[1:] == (1,):
-            y = column_or_1d(y, warn=True)
-        labels = rule.labels(y)
-        return replace(rows, X=_validated(self, X, labels.codes, reset=reset)[0], y=labels)
+        y = rows.y
+        if y is None and get_tags(self).target_tags.required:
+            raise InvalidParameterError(
+                f"y is missing: {type(self).__name__} requires y to be passed, but the target y is "
+                f"None; give one label for each row"
+            )
+        if isinstance(y, np.ndarray | list | tuple) and np.shape(y)[1:] == (1,):
+            y = column_or_1d(y, warn=not isinstance(rows.X, RowSource))
+        return replace(rows, X=validated_rows(self, rows.X, reset=reset), y=y)
 
     # --- saving -------------------------------------------------------------------------------
 
     def _state(self) -> State:
         check_is_fitted(self)
         self._check_parameters()
-        params = {
-            name: plain(name, value)
-            for name, value in self.get_params(deep=False).items()
-            if name != "feature_map"  # That of the moments.
-        }
+        params = self.get_params(deep=False)
+        params.pop("feature_map", None)  # That of the moments.
         names, parts = names_in(self), nested({"moments": self.moments_})
         attributes: dict[str, Any] = {
             "estimator": type(self).__name__,
-            "params": params,
+            "params": {name: plain(name, value) for name, value in params.items()},
             "names": names and [*names],
             "n_features_in": self.n_features_in_,
             **parts[0],
         }
         if self._declared is not None:
             attributes["declared"] = pack_labels(self._declared)
-        arrays = dict(parts[1])
-        if self._found is not None:
-            arrays["found"] = np.asarray(self._found)
-        return attributes, arrays
+        found = {} if self._found is None else {"found": np.asarray(self._found)}
+        return attributes, {**parts[1], **found}
 
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
@@ -942,23 +882,6 @@ class MomentEstimator(Saved, BaseEstimator):
     def _checked_found(self, found: np.ndarray) -> Any:
         """Return what `fit` found, from a file; raise ValueError if the moments have none such."""
         raise ValueError(f"{type(self).__name__} keeps nothing beside its moments")
-
-
-_AT_ONCE = 1 << 30  # bytes of rows that are scored without a plan
-
-
-def _made_of(method: str, classes: np.ndarray | None) -> dict[str, Any]:
-    """Return the method and the columns of its results, as JSON."""
-    columns = None
-    if classes is not None:
-        columns = [*map(str, classes)] if classes.dtype.kind in "SmM" else classes.tolist()
-    return {"method": method, "columns": columns}
-
-
-def _is_marginal(on_missing: Any) -> bool:
-    if on_missing not in ("raise", "marginal"):
-        raise refuse("on_missing", on_missing, "'raise' or 'marginal'")
-    return bool(on_missing == "marginal")
 
 
 def joined_maps(given: Lifting | None, moments: ClassMoments) -> Lifting | None:
@@ -1000,11 +923,6 @@ def half_life_weights(
     """
     expected = "a number of rows above 0, or None to forget nothing"
     half_life = as_number("half_life", half_life, expected, LEAST)
-    if np.isnan(n_rows):
-        raise InvalidDataError(
-            f"X has row chunks of unknown size, and half_life needs the age of each row; "
-            f"{how_to_count('X')}"
-        )
     with np.errstate(over="ignore"):
         weights = np.exp2(np.arange(1 - n_rows, 1) / half_life)
     if sample_weight is not None:
@@ -1064,51 +982,36 @@ def validated_rows(estimator: Any, X: Any, *, reset: bool = False) -> Any:
         scored.
     """
     if not isinstance(X, RowSource):
-        return _validated(estimator, X, reset=reset)
-    if len(X.shape) != 2:
+        accepted = {"accept_sparse": "csr"} if SparseRows.accepts(X) else {}
+        try:
+            X = validate_data(
+                estimator, X, reset=reset, dtype="numeric", ensure_all_finite=False, **accepted
+            )
+        except OverflowError as error:
+            raise InvalidDataError(f"X holds integers that no float can hold: {error}") from None
+    elif len(X.shape) != 2 or np.isnan(X.shape[1]):
         refuse_shape(X.shape)
-    names, width = X.feature_names, int(X.shape[1])
-    if reset:
-        estimator.n_features_in_ = width
+    elif reset:
+        estimator.n_features_in_ = int(X.shape[1])
         vars(estimator).pop("feature_names_in_", None)
-        if names is not None:
-            estimator.feature_names_in_ = np.array(names, object)
-        check_names_of_maps(estimator)
-        return X
-    _check_names(estimator, names)
-    if width != estimator.n_features_in_:
-        raise InvalidDataError(
-            f"X has {width} features, but {type(estimator).__name__} is expecting "
-            f"{estimator.n_features_in_} features as input"
-        )
+        if X.feature_names is not None:
+            estimator.feature_names_in_ = np.array(X.feature_names, object)
+    else:
+        _check_names(estimator, X.feature_names)
+        if X.shape[1] != estimator.n_features_in_:
+            raise InvalidDataError(
+                f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
+                f"{estimator.n_features_in_} features as input"
+            )
+    if reset and getattr(estimator, "feature_map", None) is not None:
+        mapping, own = Lifting.of(estimator.feature_map).maps[0], names_in(estimator)  # type: ignore[union-attr]
+        names = mapping.names if isinstance(mapping, Transformer) else None
+        if names is not None and own is not None and names != own:
+            raise InvalidDataError(
+                f"feature_map is a {mapping!r} of the columns {shown([*names])}, and X has the "
+                f"columns {shown([*own])}; give them in the same order"
+            )
     return X
-
-
-def _validated(estimator: Any, X: Any, *y: Any, reset: bool) -> Any:
-    """Return rows, and labels, that scikit-learn's validation accepts."""
-    accepted: dict[str, Any] = {"dtype": "numeric", "ensure_all_finite": False}
-    if SparseRows.accepts(X):
-        accepted["accept_sparse"] = "csr"
-    try:
-        found = validate_data(estimator, X, *y, reset=reset, **accepted)
-    except OverflowError as error:
-        raise InvalidDataError(f"X holds integers that no float can hold: {error}") from None
-    if reset:
-        check_names_of_maps(estimator)
-    return found
-
-
-def check_names_of_maps(estimator: Any) -> None:
-    """Raise `InvalidDataError` if a transformer was fitted to columns of other names."""
-    lifting = as_map(getattr(estimator, "feature_map", None))
-    first = None if lifting is None else lifting.maps[0]
-    names = first.names if isinstance(first, Transformer) else None
-    own = names_in(estimator)
-    if names is not None and own is not None and names != own:
-        raise InvalidDataError(
-            f"feature_map is a {first!r} of the columns {shown([*names])}, and X has the columns "
-            f"{shown([*own])}; give them in the same order"
-        )
 
 
 def _check_names(estimator: Any, names: tuple[str, ...] | None) -> None:
@@ -1118,16 +1021,16 @@ def _check_names(estimator: Any, names: tuple[str, ...] | None) -> None:
         warn(f"X does not have valid feature names, but {kind} was fitted with feature names")
     elif names is not None and held is None:
         warn(f"X has feature names, but {kind} was fitted without feature names")
-    elif names != held and names is not None and held is not None:
+    elif names is not None and held is not None and names != held:
         message = "The feature names should match those that were passed during fit.\n"
+        unseen, missing = sorted({*names} - {*held}), sorted({*held} - {*names})
         for heading, some in (
-            ("unseen at fit time", set(names) - set(held)),
-            ("seen at fit time, yet now missing", set(held) - set(names)),
+            ("unseen at fit time", unseen),
+            ("seen at fit time, yet now missing", missing),
         ):
-            listed = "".join(f"- {name}\n" for name in sorted(some)[:5])
-            listed += "- ...\n" if len(some) > 5 else ""
+            listed = "".join(f"- {name}\n" for name in some[:5]) + "- ...\n" * (len(some) > 5)
             message += f"Feature names {heading}:\n{listed}" if some else ""
-        if set(names) == set(held):
+        if not unseen and not missing:
             message += "Feature names must be in the same order as they were in fit.\n"
         raise InvalidDataError(message)
 

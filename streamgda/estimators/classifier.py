@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any, Self, Unpack
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin, clone
 from sklearn.utils import check_random_state
@@ -16,19 +15,21 @@ from streamgda.errors import (
     ConstantFeatureWarning,
     InvalidDataError,
     InvalidParameterError,
-    MemoryBudgetError,
     SingularCovarianceError,
     SingularCovarianceWarning,
     UnsupportedError,
 )
 from streamgda.estimators.base import MomentEstimator, Reading, Scored, validated_rows
+from streamgda.models.calibration import best_temperature, likelihoods
 from streamgda.models.covariance import (
     NO_ROWS,
     Covariances,
     Regularisation,
+    Roots,
     Summary,
     auto_amount,
     check_priors,
+    describe_singular,
     estimate,
     inverse_roots,
 )
@@ -40,7 +41,7 @@ from streamgda.rows import Rows
 from streamgda.rows.counting import SKIP_OR_FILL, Slab, as_matrix
 from streamgda.rows.labels import as_labels, find, join_labels, label_of_none
 from streamgda.rows.source import as_source, check_lengths
-from streamgda.runtime.memory import allowed_bytes, readable, spare_memory
+from streamgda.runtime.memory import allowed_bytes, readable
 from streamgda.runtime.parameters import (
     BELOW_ONE,
     LEAST,
@@ -82,18 +83,10 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         """Rows of each class, or their total weight, float64, shape (n_classes,)."""
         return self.moments_.class_count.astype(np.float64)
 
-    def _by_class(
-        self,
-        name: str,
-        method: str,
-        X: Any,
-        reading: Any,
-        scored: Scored | None = None,
-        **options: Any,
-    ) -> Any:
-        scored = self._scored() if scored is None else scored
-        classes = scored.model.classes
-        options |= {"columns": classes.size, "classes": classes}
+    def _by_class(self, name: str, method: str, X: Any, reading: Any, **options: Any) -> Any:
+        """Return what a method of the model says of rows and classes; see `_map`."""
+        scored = self._to_score()
+        options |= {"columns": scored.model.classes.size, "classes": scored.model.classes}
         return self._map(name, method, X, reading, scored, **options)
 
     def predict(self, X: Any, **reading: Unpack[Reading]) -> Any:
@@ -124,7 +117,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         >>> nb.predict([[0, 1], [1, 0]])
         array(['ant', 'bee'], dtype='<U3')
         """
-        scored = self._scored()
+        scored = self._to_score()
         return self._map("predict", "predict", X, reading, scored, labels=scored.model.classes)
 
     def predict_proba(self, X: Any, **reading: Unpack[Reading]) -> Any:
@@ -153,8 +146,8 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         array([[1. , 0. ],
                [0.5, 0.5]])
         """
-        options = self._tempered()
-        return self._by_class("predict_proba", "posterior", X, reading, **options)
+        options = {"temperature": float(self.temperature)}
+        return self._by_class("predict_proba", "posterior", X, reading, options=options)
 
     def predict_log_proba(self, X: Any, **reading: Unpack[Reading]) -> Any:
         """Return the logarithms of the probabilities of the classes.
@@ -183,12 +176,8 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         >>> nb.predict_log_proba([[4.0]]).round(3)
         array([[-0.079, -2.579]])
         """
-        options = self._tempered()
-        return self._by_class("predict_log_proba", "log_posterior", X, reading, **options)
-
-    def _tempered(self) -> dict[str, float]:
-        self._check_parameters()
-        return {"temperature": float(self.temperature)}
+        options = {"temperature": float(self.temperature)}
+        return self._by_class("predict_log_proba", "log_posterior", X, reading, options=options)
 
     def predict_joint_log_proba(self, X: Any, **reading: Unpack[Reading]) -> Any:
         """Return the joint log-likelihoods of rows and classes, ln p(x, y=k).
@@ -281,13 +270,13 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         rows = Rows.of(X, y, sample_weight, **given)
         if rows.y is None:
             raise InvalidParameterError("y is missing; give one label for each row")
+        if isinstance(rows.y, np.ndarray) and rows.y.ndim == 2:
+            rows = replace(rows, y=np.ravel(rows.y))
         rule, none = rows.rule, label_of_none(self.classes_)
         if not rule.checks_sums or rows.weight is not None:  # Rows that do not count may be bad.
             scoring |= {"on_invalid": "fill", "fill": none}
             scoring |= {} if rule.nodata is None else {"nodata": rule.nodata}
         predicted = np.ravel(as_source(self.predict(rows.X, **scoring)).whole())
-        if isinstance(rows.y, np.ndarray) and rows.y.ndim == 2:
-            rows = replace(rows, y=np.ravel(rows.y))
         opened = rows.opened()
         labels = rule.labels(opened.y.whole())
         join_labels(self.classes_, labels.values)  # Raises for other kinds of labels.
@@ -307,8 +296,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         counts &= ~invalid
         if not counts.any():
             raise InvalidDataError(NO_ROWS)
-        known = labels.values
-        right = find(predicted[counts], known) == find(labels[counts], known)
+        right = find(predicted[counts], labels.values) == labels.codes[counts]
         return float(np.average(right, weights=weights[counts] if weights.size else None))
 
     def calibrate(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -355,30 +343,89 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         >>> log_loss(y[1300:], nb.predict_proba(X[1300:])) < before / 2
         True
         """
-        scored = self._scored()
+        scored = self._to_score()
         classes = scored.model.classes
-        joint = self._map("joint", "joint", X, None, scored, columns=classes.size)
+        joint = self._map("calibrate", "joint", X, None, scored, columns=classes.size)
         joint = np.asarray(as_source(joint).whole())
-        labels = as_labels(y)
-        check_lengths(as_source(joint), as_source(labels, "y"))
-        codes = _codes(labels, classes)
+        codes = _codes(as_labels(y), classes)
+        check_lengths(as_source(joint), as_source(codes, "y"))
         weights = np.ones(codes.size)
         if sample_weight is not None:
             weights = np.asarray(as_source(sample_weight, "sample_weight").whole(), float)
-        at = np.flatnonzero(np.isfinite(joint[np.arange(codes.size), codes]) & (weights > 0))
-        if not at.size:
+        if not (np.isfinite(joint[np.arange(codes.size), codes]) & (weights > 0)).any():
             raise InvalidDataError("no row has a density above zero in its class")
-        joint, codes, weights = joint[at], codes[at], weights[at]
-        joint = joint - joint.max(axis=1, keepdims=True)
-
-        def loss(log_temperature: float) -> float:
-            logs = log_softmax(joint * np.exp(-log_temperature), axis=1)
-            return float(-weights @ logs[np.arange(codes.size), codes])
-
-        bounds = (-np.log(16), np.log(4096))
-        found = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-9})
-        self.temperature = float(np.exp(found.x))
+        self.temperature = best_temperature(likelihoods(joint.T, codes, weights))
         return self
+
+    def sample(
+        self, n_samples: int = 1, random_state: Any = None, y: Any = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Draw rows from the Gaussians of the classes.
+
+        This needs no inverse of a covariance: rows of a class with a singular covariance vary in
+        the directions in which the class does. (`fit` raises for such classes, `partial_fit` does
+        not.)
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows.
+        random_state : int, RandomState instance or None
+            Seed.
+        y : label, or array-like of labels of shape (n_samples,); optional
+            Classes of the rows; by default drawn from the priors.
+
+        Returns
+        -------
+        X : ndarray of float64, shape (n_samples, n_features)
+            Rows. Features that are constant over all rows have their value.
+        y : ndarray, shape (n_samples,)
+            Labels.
+
+        Raises
+        ------
+        InvalidParameterError
+            For a class that has no rows, or a number of samples below one.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from streamgda import QuadraticDiscriminantAnalysis
+        >>> qda = QuadraticDiscriminantAnalysis().fit(*load_iris(return_X_y=True))
+        >>> X, y = qda.sample(1000, random_state=0)
+        >>> X.shape, (qda.predict(X) == y).mean() > 0.95
+        ((1000, 4), np.True_)
+        """
+        check_is_fitted(self)
+        self._refuse_map("sample draws rows, and a feature map has no inverse")
+        n_samples = as_integer("n_samples", n_samples, "at least 1 row, an integer", 1)
+        random = check_random_state(random_state)
+        held = self._copied(vars(self))
+        with held.moments_._lock:  # Another thread may be adding rows.
+            classes, count = held.classes_, held.class_count_
+            if y is None:
+                priors = held._priors_to_draw()
+                codes = random.choice(classes.size, n_samples, p=priors / priors.sum())
+            else:
+                labels = as_labels([y] if np.ndim(y) == 0 else y)
+                if np.ndim(y) and labels.size != n_samples:
+                    raise InvalidParameterError(
+                        f"y has {labels.size} labels for {n_samples} samples"
+                    )
+                codes = _codes(labels, classes, InvalidParameterError)
+                codes = np.broadcast_to(codes, n_samples)
+            if not count[codes].all():
+                label = classes[codes[count[codes] == 0][0]]
+                raise InvalidParameterError(f"cannot sample class {label!s}, which has no rows")
+            return held._draw(codes, random), classes[codes]
+
+    def _priors_to_draw(self) -> np.ndarray:
+        """Return the probabilities of the classes of samples."""
+        raise NotImplementedError
+
+    def _draw(self, codes: np.ndarray, random: np.random.RandomState) -> np.ndarray:
+        """Return a row of the class with each code."""
+        raise NotImplementedError
 
     def to_sklearn(self) -> Any:
         """Return a fitted estimator of scikit-learn with the same predictions.
@@ -420,13 +467,9 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         exported, attributes = self._counterpart()
         known = exported.get_params(deep=False).keys() - attributes.keys()
         exported.set_params(**{n: getattr(self, n) for n in known if hasattr(self, n)})
-        attributes = {
-            "classes_": self.classes_,
-            "n_features_in_": self.n_features_in_,
-            **attributes,
-        }
-        if hasattr(self, "feature_names_in_"):
-            attributes["feature_names_in_"] = self.feature_names_in_
+        for name in ("classes_", "n_features_in_", "feature_names_in_"):
+            if hasattr(self, name):
+                attributes[name] = getattr(self, name)
         for name, value in attributes.items():
             setattr(exported, name, value.copy() if isinstance(value, np.ndarray) else value)
         return exported
@@ -442,47 +485,9 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
                 f"{why}: fit an estimator without feature_map to feature_map.transform(X)"
             )
 
-    def _drawing(
-        self, n_samples: Any, random_state: Any, y: Any
-    ) -> tuple[np.ndarray, np.random.RandomState]:
-        """Return the codes of the rows to draw, and random numbers."""
-        check_is_fitted(self)
-        self._refuse_map("sample draws rows, and a feature map has no inverse")
-        n_samples = as_integer("n_samples", n_samples, "at least 1 row, an integer", 1)
-        needed = 8 * n_samples * (self.n_features_in_ + 2)
-        if needed > 2 * spare_memory():
-            raise MemoryBudgetError(
-                f"n_samples={n_samples} of {self.n_features_in_} features need "
-                f"{readable(needed)} of memory, and {readable(2 * spare_memory())} are available; "
-                f"draw fewer at a time"
-            )
-        random, count = _as_random(random_state), self.class_count_
-        if y is None:
-            priors = self._priors_to_draw()
-            return random.choice(count.size, n_samples, p=priors / priors.sum()), random
-        labels = as_labels([y] if np.ndim(y) == 0 else y)
-        if np.ndim(y) and labels.size != n_samples:
-            raise InvalidParameterError(f"y has {labels.size} labels for {n_samples} samples")
-        codes = np.broadcast_to(_codes(labels, self.classes_, InvalidParameterError), n_samples)
-        if not count[codes].all():
-            label = self.classes_[codes[count[codes] == 0][0]]
-            raise InvalidParameterError(f"cannot sample class {label!s}, which has no rows")
-        return codes, random
-
-    def _priors_to_draw(self) -> np.ndarray:
-        return np.asarray(self.model_.priors)
-
-
-def _as_random(random_state: Any) -> np.random.RandomState:
-    try:
-        return check_random_state(random_state)
-    except ValueError:
-        expected = "a seed, an instance of RandomState or None"
-        raise refuse("random_state", random_state, expected) from None
-
 
 def _codes(labels: np.ndarray, classes: np.ndarray, kind: Any = InvalidDataError) -> np.ndarray:
-    """Return the numbers of the classes of labels; raise an error for other labels."""
+    """Return the codes of labels among classes; raise an error for other labels."""
     codes = find(labels, classes)
     if codes.min(initial=0) < 0:
         at = int((codes < 0).argmax())
@@ -493,8 +498,10 @@ def _codes(labels: np.ndarray, classes: np.ndarray, kind: Any = InvalidDataError
 class GaussianClassifier(MomentClassifier):
     """Base of the Gaussian classifiers, which define covariance type and regularisation."""
 
-    _SOLVERS: tuple[str, ...] = ()
+    _model_type: str  # of the covariances of the model; the moments may hold more
+    _solvers: tuple[str, ...] = ()
     _any_sum_of_priors = False
+    _weighted = False  # Priors weight the covariances of the classes in a pooled one.
     _advice = "Regularise (reg_param, shrinkage, pooling or var_smoothing above 0)"
     priors: Any
     tol: float = 1e-4
@@ -505,194 +512,188 @@ class GaussianClassifier(MomentClassifier):
     def _regularisation(self) -> Regularisation:
         raise NotImplementedError
 
+    def _covariance_type(self) -> str:
+        return self._model_type
+
     def _check_parameters(self) -> None:
         super()._check_parameters()
         solver, estimator = getattr(self, "solver", None), self.covariance_estimator
-        if self._SOLVERS and not (isinstance(solver, str) and solver in self._SOLVERS):
-            raise refuse("solver", solver, f"one of {', '.join(map(repr, self._SOLVERS))}")
+        if self._solvers and not (isinstance(solver, str) and solver in self._solvers):
+            raise refuse("solver", solver, f"one of {', '.join(map(repr, self._solvers))}")
         if estimator is not None and not hasattr(estimator, "fit"):
             raise refuse("covariance_estimator", estimator, "an object with a method fit, or None")
         as_flag("store_covariance", self.store_covariance)
         as_number("tol", self.tol, "a number >= 0", 0)
-        self._regularisation().check(self._shown_type())
-        if solver == "svd":
-            others = " or ".join(f"solver={name!r}" for name in self._SOLVERS if name != "svd")
-            if self.shrinkage is not None:
-                raise UnsupportedError(
-                    f"shrinkage not supported with 'svd' solver: shrinkage="
-                    f"{shown(self.shrinkage)} needs {others}"
-                )
-            if estimator is not None:
-                raise InvalidParameterError(
-                    f"covariance_estimator is not supported with solver='svd', covariance "
-                    f"estimator is not supported with svd solver. Try another solver: {others}"
-                )
+        self._regularisation().check(self._model_type)
+        if solver == "svd" and (self.shrinkage is not None or estimator is not None):
+            others = " or ".join(f"solver={name!r}" for name in self._solvers if name != "svd")
+            what = "shrinkage" if estimator is None else "covariance_estimator"
+            raise UnsupportedError(
+                f"{what} is not supported with solver='svd': {what.replace('_', ' ')} is not "
+                f"supported with svd solver. Try another solver: {others}"
+            )
         if estimator is not None and self.shrinkage not in (None, 0):
             raise InvalidParameterError(
                 "covariance_estimator and shrinkage parameters are not None. Only one of the two "
                 "can be set."
             )
-        if self.priors is not None:
-            check_priors(
-                self.priors,
-                np.arange(np.size(self.priors)),
-                np.ones(np.size(self.priors)),
-                normalised=not self._any_sum_of_priors,
-            )
 
-    def _shown_type(self) -> str:
-        """Return the covariance type of the model, which may need other moments."""
-        return self._covariance_type()
+    # --- what needs all rows at once ----------------------------------------------------------
 
     def _needs_all_rows(self) -> str | None:
         if self.covariance_estimator is not None:
             return "covariance_estimator"
-        return (
-            "shrinkage='auto'"
-            if isinstance(self.shrinkage, str) and self.shrinkage == "auto"
-            else None
-        )
-
-    # --- what needs all rows at once ----------------------------------------------------------
+        auto = isinstance(self.shrinkage, str) and self.shrinkage == "auto"
+        return "shrinkage='auto'" if auto else None
 
     def _find(self, rows: Rows) -> Any:
         """Return the amounts of shrinkage of the classes, or their covariances."""
         needed = self._needs_all_rows()
         if needed is None:
             return None
-        X, labels, weights = _whole(rows, needed, self.moments_)
-        parts = [labels == label for label in self.moments_.classes]
+        source = as_source(rows.X)
+        size = source.shape[0] * source.shape[1] * 8
+        if not size <= allowed_bytes(None):
+            raise InvalidParameterError(
+                f"{needed} needs all rows in memory, and these would take {readable(size)}; use "
+                f"shrinkage='oas', which follows from sums over the rows"
+            )
+        opened = rows.opened()
+        weight = None if opened.weight is None else opened.weight.whole()
+        slab = Slab(opened.X.whole(), opened.y.whole(), weight=weight)
+        X, labels, weights, *_ = rows.rule.counted(slab)
+        X = np.asarray(X if self.moments_._lifting is None else lifted(X, self.moments_._lifting))
+        X = X if X.dtype.kind == "f" else X.astype(np.float64)
+        parts = [np.asarray(labels) == label for label in self.moments_.classes]
         if self.covariance_estimator is None:
+            weights = weights if weights.size else np.ones(len(X))
             return np.array([auto_amount(X[part], weights[part]) for part in parts])
         if rows.weight is not None:
             raise InvalidParameterError(
                 "covariance_estimator takes no sample_weight; leave out one of them"
             )
-        return np.array([_found_by(self.covariance_estimator, X[part]) for part in parts])
+        found = []
+        for part in parts:
+            estimator = clone(self.covariance_estimator, safe=False)
+            estimator.fit(X[part])
+            covariance = np.atleast_2d(np.asarray(getattr(estimator, "covariance_", None), float))
+            if covariance.shape != (X.shape[1],) * 2 or not np.isfinite(covariance).all():
+                raise InvalidParameterError(
+                    f"{type(estimator).__name__} does not have a covariance_ attribute of finite "
+                    f"numbers in shape {(X.shape[1],) * 2} after fit; expected an estimator such "
+                    f"as those of sklearn.covariance"
+                )
+            found.append(covariance)
+        return np.array(found)
 
     def _checked_found(self, found: np.ndarray) -> Any:
         k, d = self.moments_.class_count.size, self.moments_.n_features
         amounts = self.covariance_estimator is None
-        if self._needs_all_rows() is None or found.shape != ((k,) if amounts else (k, d, d)):
+        fits = self._needs_all_rows() and found.shape == ((k,) if amounts else (k, d, d))
+        if not fits or not np.isfinite(found).all() or (amounts and (abs(found - 0.5) > 0.5).any()):
             raise ValueError("what was found beside its moments does not fit them")
-        if not np.isfinite(found).all() or (amounts and ((found < 0) | (found > 1)).any()):
-            raise ValueError("its amounts of shrinkage are not from 0 to 1")
         return found
 
     # --- the model ----------------------------------------------------------------------------
+
+    def _make_model(self, moments: ClassMoments, found: Any) -> Gaussians:
+        summary = Summary.of(moments)
+        constant = summary.variances == 0
+        features = np.flatnonzero(~constant)
+        if not features.size:
+            raise InvalidDataError(
+                f"all {constant.size} features are constant over all rows, "
+                f"{summary.count.sum():g} sample(s); they do not distinguish the classes"
+            )
+        if constant.any() and not self._reported and moments.feature_map is None:
+            names = moments.feature_names or range(constant.size)
+            listed = [str(names[j]) for j in np.flatnonzero(constant)]
+            listed[10:] = ["..."] if len(listed) > 10 else []
+            self._warn_once(
+                ConstantFeatureWarning,
+                np.flatnonzero(constant).tolist(),
+                f"{constant.sum()} of {constant.size} features are constant over all rows and are "
+                f"left out of the density: {', '.join(listed)}",
+            )
+        covariances = self._covariances(summary, features)
+        roots = self._roots(covariances.values)
+        alive = summary.count > 0
+        if not self._model_type.startswith("tied"):
+            alive &= roots.ranks == features.size
+        kept = alive if len(roots.values) > 1 and not alive.all() else slice(None)
+        return Gaussians(
+            classes=summary.classes,
+            priors=self._priors_of(summary),
+            count=summary.count,
+            n_features=constant.size,
+            features=features,
+            origin=summary.origin[features],
+            centres=np.ascontiguousarray(summary.offsets[:, features]),
+            alive=np.flatnonzero(alive),
+            roots=np.ascontiguousarray(roots.values[kept]),
+            log_determinants=roots.log_determinants[kept],
+            degrees=covariances.degrees,
+            unbiased=covariances.unbiased,
+            ranks=roots.ranks,
+            one_variance="spherical" in self._model_type,
+        )
 
     def _priors_of(self, summary: Summary) -> np.ndarray:
         """Return the priors of the classes, by default their shares of the rows."""
         normalised = not self._any_sum_of_priors
         return check_priors(self.priors, summary.classes, summary.count, normalised=normalised)
 
-    def _weights(self, summary: Summary) -> np.ndarray | None:
-        """Return the weights of the classes' covariances in a pooled one, if they are given."""
-        return None
+    def _covariances(self, summary: Summary, features: Any = None) -> Covariances:
+        """Return the covariances of some features, by default all, that the model has."""
+        weighted = self._weighted or self._found is not None
+        weights = self._priors_of(summary) if weighted else None
+        how, options = self._regularisation(), {"found": self._found, "weights": weights}
+        return estimate(summary, self._model_type, how, features, **options)
 
-    def _covariances(self, summary: Summary, found: Any, features: Any = None) -> Covariances:
-        """Return the covariances that moments determine with these parameters."""
-        how = self._regularisation()
-        if found is not None and found.ndim == 3:
-            S, at = found, slice(None) if features is None else features
-            weights = None
-            if self._shown_type() == "tied":
-                p = summary.count / summary.count.sum()
-                weights = self._weights(summary)
-                S = np.tensordot(p if weights is None else weights, S, axes=1)[None]
-            S = S if features is None else S[:, at][:, :, at]
-            divisors = np.where(summary.count > 0, summary.count, 1.0)
-            divisors = divisors.sum(keepdims=True) if len(S) == 1 else divisors
-            return Covariances(np.array(S), divisors, np.zeros(len(S)), 0.0)
-        return estimate(
-            summary,
-            self._shown_type(),
-            how,
-            features,
-            amounts=found,
-            priors=self._weights(summary),
-        )
-
-    def _make_model(self, moments: ClassMoments, found: Any) -> Gaussians:
-        summary = Summary.of(moments)
-        priors = self._priors_of(summary)
-        features = np.flatnonzero(summary.variances > 0)
-        if not features.size:
-            raise InvalidDataError(
-                f"all {summary.variances.size} features are constant over all rows, "
-                f"{summary.count.sum():g} sample(s); they do not distinguish the classes"
-            )
-        covariances = self._covariances(summary, found, features)
-        model = self._of_covariances(summary, features, priors, covariances)
-        self._report(summary, model)
-        return model
-
-    def _of_covariances(
-        self,
-        summary: Summary,
-        features: np.ndarray,
-        priors: np.ndarray,
-        covariances: Covariances,
-    ) -> Gaussians:
-        """Return the model of covariances of the features that vary."""
-        roots = inverse_roots(covariances.values, self.tol, overwrite=True)
-        kind, d = self._shown_type(), features.size
-        one_variance = "spherical" in kind
-        if kind.startswith("tied") and roots.ranks[0] < d:
+    def _roots(self, covariances: np.ndarray) -> Roots:
+        """Return the roots of inverse covariances, in the place of these."""
+        roots, d = inverse_roots(covariances, self.tol, overwrite=True), covariances.shape[-1]
+        if self._model_type.startswith("tied") and roots.ranks[0] < d:
             raise SingularCovarianceError(
                 f"the pooled covariance is singular: rank {roots.ranks[0]} of {d}. "
                 f"{self._advice}, {_OTHERS}"
             )
-        return Gaussians.of(summary, features, priors, roots, covariances.divisors, one_variance)
+        return roots
 
-    def _singular(self, model: Gaussians) -> tuple[np.ndarray, str]:
+    def _singular(self, model: Gaussians) -> tuple[list[Any], str]:
         """Return the classes with rows that have no density, and what the error says of them."""
-        classes, count = model.classes, model.count
-        without = np.setdiff1d(np.flatnonzero(count > 0), model.alive)
-        if not without.size:
-            return without, ""
-        d = model.features.size
-        named = [
-            f"class {classes[k]!s} (rank {model.ranks[k]} of {d}, {count[k]:g} "
-            f"{'row' if count[k] == 1 else 'rows'})"
-            for k in without[:10]
-        ]
-        more = f" and {without.size - 10} more" if without.size > 10 else ""
-        what = (
-            f"the covariance of {without.size} of {count.size} classes is singular: "
-            f"{', '.join(named)}{more}"
-        )
-        alone = without[count[without] == 1]
-        if alone.size:
-            what += f"; y has only 1 sample in class {classes[alone[0]]!s}"
-        return without, f"{what}. {self._advice}, {_OTHERS}"
-
-    def _report(self, summary: Summary, model: Gaussians) -> None:
-        """Warn of what the model leaves out."""
-        constant = np.setdiff1d(np.arange(model.n_features), model.features)
-        if constant.size and not self._reported and self.moments_.feature_map is None:
-            names = self.moments_.feature_names or range(model.n_features)
-            listed = ", ".join(str(names[j]) for j in constant[:10])
-            listed += ", ..." if constant.size > 10 else ""
-            self._warn_once(
-                ConstantFeatureWarning,
-                constant.tolist(),
-                f"{constant.size} of {model.n_features} features are constant over all rows and "
-                f"are left out of the density: {listed}",
-            )
+        count, advice = model.count, f"{self._advice}, {_OTHERS}"
+        at = np.setdiff1d(np.flatnonzero(count > 0), model.alive)
+        named = model.classes[at], model.ranks[at] if at.size else at, model.features.size
+        what = describe_singular(*named, count[at], advice)
+        return named[0].tolist(), f"the covariance of {at.size} of {count.size} classes is {what}"
 
     def _check_fit(self, model: Gaussians) -> None:
         super()._check_fit(model)
         without, message = self._singular(model)
-        if without.size:
+        if without:
             message += ". To sample such classes, call partial_fit(X, y) in place of fit"
-            raise SingularCovarianceError(message, model.classes[without].tolist())
+            raise SingularCovarianceError(message, without)
         never = (model.priors > 0) & (model.count == 0)
         if self.priors is not None and never.any():
             raise InvalidParameterError(
                 f"priors above zero of classes without rows: {model.classes[never].tolist()}. Give "
                 f"their priors as zero, or rows of theirs"
             )
+
+    def _to_score(self) -> Scored:
+        """Return the model for a prediction; warn of classes that it leaves out."""
+        scored = super()._to_score()
+        if scored.model.alive.size < np.count_nonzero(scored.model.count):
+            without, message = self._singular(scored.model)
+            if not scored.model.alive.size:
+                raise SingularCovarianceError(message, without)
+            self._warn_once(
+                SingularCovarianceWarning,
+                without,
+                f"predictions leave out classes that have no invertible covariance yet: {message}",
+            )
+        return scored
 
     @property
     def constant_features_(self) -> np.ndarray:
@@ -702,30 +703,7 @@ class GaussianClassifier(MomentClassifier):
     def _all_covariances(self) -> Covariances:
         """Return the covariances of all features, including constant ones."""
         self.model_  # noqa: B018  (its errors come first)
-        return self._covariances(Summary.of(self._moments_of_kind()), self._found)
-
-    def _map(
-        self,
-        name: str,
-        method: str,
-        X: Any,
-        reading: Any = None,
-        scored: Scored | None = None,
-        **options: Any,
-    ) -> Any:
-        scored = self._scored() if scored is None else scored
-        model = scored.model
-        without, message = self._singular(model)
-        if without.size:
-            classes = model.classes[without].tolist()
-            if not model.alive.size:
-                raise SingularCovarianceError(message, classes)
-            self._warn_once(
-                SingularCovarianceWarning,
-                classes,
-                f"predictions leave out classes that have no invertible covariance yet: {message}",
-            )
-        return super()._map(name, method, X, reading, scored, **options)
+        return self._covariances(Summary.of(self._moments_of_kind()))
 
     # --- answers ------------------------------------------------------------------------------
 
@@ -776,10 +754,10 @@ class GaussianClassifier(MomentClassifier):
         reject = as_number("reject", reject, "a number from 0 to below 1", 0, BELOW_ONE)
         if not reject:
             return super().predict(X, **reading)
-        scored = self._scored()
+        scored = self._to_score()
         labels = scored.model.labels_with(reject_label)
-        options: dict[str, Any] = {"labels": labels, "reject": reject, "label": labels[-1]}
-        return self._map("predict", "predict_or_reject", X, reading, scored, **options)
+        given: Any = {"labels": labels, "options": {"reject": reject, "label": labels[-1]}}
+        return self._map("predict", "predict_or_reject", X, reading, scored, **given)
 
     def mahalanobis(self, X: Any, y: Any = None, **reading: Unpack[Reading]) -> Any:
         """Return the squared Mahalanobis distance to each class, or to the given one.
@@ -814,7 +792,7 @@ class GaussianClassifier(MomentClassifier):
         """
         if y is None:
             return self._by_class("mahalanobis", "distances", X, reading)
-        scored = self._scored()
+        scored = self._to_score()
         codes = self._codes_of(X, y, scored.model.classes)
         return self._map("mahalanobis", "own_distances", X, reading, scored, codes=codes)
 
@@ -849,16 +827,16 @@ class GaussianClassifier(MomentClassifier):
         """
         if y is None:
             return super().score_samples(X, **reading)
-        scored = self._scored()
+        scored = self._to_score()
         codes = self._codes_of(X, y, scored.model.classes)
         return self._map("score_samples", "own_log_density", X, reading, scored, codes=codes)
 
     def _codes_of(self, X: Any, y: Any, classes: np.ndarray) -> np.ndarray:
-        """Return the numbers of the classes of rows."""
+        """Return the codes of the classes of rows."""
         source = as_source(Rows.of(X).X)
-        labels = as_labels(as_source(source.laid_out(y, "y"), "y").whole())
-        check_lengths(source, as_source(labels, "y"))
-        return _codes(labels, classes)
+        codes = _codes(as_labels(as_source(source.laid_out(y, "y"), "y").whole()), classes)
+        check_lengths(source, as_source(codes, "y"))
+        return codes
 
     def p_values(self, X: Any, **reading: Unpack[Reading]) -> Any:
         r"""Return the share of each class that is further from its mean than the row.
@@ -899,58 +877,27 @@ class GaussianClassifier(MomentClassifier):
         """
         return self._by_class("p_values", "p_values", X, reading)
 
-    def sample(
-        self, n_samples: int = 1, random_state: Any = None, y: Any = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Draw rows from the Gaussians of the classes.
+    def _priors_to_draw(self) -> np.ndarray:
+        return self._priors_of(Summary.of(self.moments_))
 
-        This needs no inverse of a covariance: rows of a class with a singular covariance vary in
-        the directions in which the class does. (`fit` raises for such classes, `partial_fit` does
-        not.)
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of rows.
-        random_state : int, RandomState instance or None
-            Seed.
-        y : label, or array-like of labels of shape (n_samples,); optional
-            Classes of the rows; by default drawn from the priors.
-
-        Returns
-        -------
-        X : ndarray of float64, shape (n_samples, n_features)
-            Rows. Features that are constant over all rows have their value.
-        y : ndarray, shape (n_samples,)
-            Labels.
-
-        Raises
-        ------
-        InvalidParameterError
-            For a class that has no rows, or a number of samples below one.
-
-        Examples
-        --------
-        >>> from sklearn.datasets import load_iris
-        >>> from streamgda import QuadraticDiscriminantAnalysis
-        >>> qda = QuadraticDiscriminantAnalysis().fit(*load_iris(return_X_y=True))
-        >>> X, y = qda.sample(1000, random_state=0)
-        >>> X.shape, (qda.predict(X) == y).mean() > 0.95
-        ((1000, 4), np.True_)
-        """
-        codes, random = self._drawing(n_samples, random_state, y)
+    def _draw(self, codes: np.ndarray, random: np.random.RandomState) -> np.ndarray:
         summary = Summary.of(self._moments_of_kind())
         varying = np.flatnonzero(summary.variances > 0)
-        S = self._covariances(summary, self._found, varying).values
+        S = self._covariances(summary, varying).values
         X = self.moments_.means[codes]
         for k in np.unique(codes):
-            at, own = np.flatnonzero(codes == k), S[min(k, len(S) - 1)]
+            at, C = np.flatnonzero(codes == k), S[min(k, len(S) - 1)]
             z = random.standard_normal((at.size, varying.size))
-            X[np.ix_(at, varying)] += z @ _spread(own) if own.ndim == 2 else z * np.sqrt(own)
-        return X, self.classes_[codes]
-
-    def _priors_to_draw(self) -> np.ndarray:
-        return self._priors_of(Summary.of(self._moments_of_kind()))
+            if C.ndim == 1:
+                X[np.ix_(at, varying)] += z * np.sqrt(C)
+                continue
+            # The symmetric root of the correlations, of any rank, has no signs to choose.
+            scales = np.sqrt(C.diagonal())
+            safe = np.where(scales > 0, scales, 1.0)
+            values, axes = np.linalg.eigh(C / safe[:, None] / safe)
+            values[values <= len(values) * np.finfo(float).eps * values[-1]] = 0.0
+            X[np.ix_(at, varying)] += z @ ((axes * np.sqrt(values)) @ axes.T * scales)
+        return X
 
     # --- leave-one-out ------------------------------------------------------------------------
 
@@ -1004,7 +951,7 @@ class GaussianClassifier(MomentClassifier):
         >>> qda.predict_proba(X)[70].round(3)
         array([0.   , 0.328, 0.672])
         """
-        return np.exp(self._log_proba_without(X, y, priors))
+        return np.exp(self._log_proba_without(X, y, priors)[0])
 
     def leave_one_out_score(self, X: Any, y: Any, *, priors: str = "counted") -> float:
         """Return the share of rows that the model fitted without them classifies correctly.
@@ -1033,27 +980,29 @@ class GaussianClassifier(MomentClassifier):
         >>> round(qda.score(X, y), 3), round(qda.leave_one_out_score(X, y), 3)
         (0.994, 0.994)
         """
-        scores = self._log_proba_without(X, y, priors)
-        return float((scores.argmax(axis=1) == self._codes_of(X, y, self.classes_)).mean())
+        logs, codes = self._log_proba_without(X, y, priors)
+        return float((logs.argmax(axis=1) == codes).mean())
 
-    def _check_removable(self) -> None:
-        """Raise `UnsupportedError` if removing a row changes what has no formula."""
-        how, what = self._regularisation(), self._needs_all_rows()
-        if what is None and isinstance(how.shrinkage, str):
-            what = f"shrinkage={how.shrinkage!r}"
-        if what or how.pooling:
-            raise UnsupportedError(
-                f"leave-one-out has no formula for {what or 'pooling'}, by which a row changes the "
-                f"covariances in more than one direction; use a number for shrinkage, or folds"
-            )
-        if self.moments_.class_count.dtype.kind == "f":
-            raise UnsupportedError("leave-one-out has no formula for weighted rows; use folds")
+    def _without_formula(self, model: Gaussians) -> str | None:
+        """Return what a row changes in more than one direction, for which there is no formula."""
+        how = self._regularisation()
+        if isinstance(how.shrinkage, str):
+            return f"shrinkage={how.shrinkage!r}"
+        return self._needs_all_rows() or ("pooling" if how.pooling else None)
 
-    def _log_proba_without(self, X: Any, y: Any, priors: str) -> np.ndarray:
+    def _log_proba_without(self, X: Any, y: Any, priors: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return log-probabilities by the model without each row, and codes of the classes."""
         if priors not in ("counted", "fixed"):
             raise refuse("priors", priors, "'counted' or 'fixed'")
         model, lifting = self._scored()
-        self._check_removable()
+        what = self._without_formula(model)
+        if self.moments_.class_count.dtype.kind == "f":
+            what = "weighted rows"
+        if what:
+            raise UnsupportedError(
+                f"leave-one-out has no formula for {what}; use a number for shrinkage, "
+                f"solver='svd', or folds"
+            )
         summary = Summary.of(self._moments_of_kind())
         codes = self._codes_of(X, y, summary.classes)
         given = np.bincount(codes, minlength=summary.classes.size)
@@ -1063,64 +1012,13 @@ class GaussianClassifier(MomentClassifier):
                 f"class {summary.classes[k]!s} has {given[k]} rows here, and {summary.count[k]:g} "
                 f"in the fit; give rows and labels that the estimator was fitted to"
             )
-        rows = as_source(validated_rows(self, Rows.of(X).X)).whole()
-        rows = as_matrix(rows)
-        rows = np.asarray(rows if lifting is None else lifted(rows, lifting)[:], np.float64)
+        rows = as_matrix(as_source(validated_rows(self, Rows.of(X).X)).whole())
+        rows = np.asarray(rows if lifting is None else lifted(rows, lifting), np.float64)
         if not np.isfinite(rows).all():
             raise InvalidDataError("X holds NaN or infinity, which no rows of a fit have")
         fixed = model.priors if self.priors is not None or priors == "fixed" else None
-        kind, how = self._shown_type(), self._regularisation()
-        logs = leave_one_out(summary, kind, how, rows, codes, fixed)
-        return log_softmax(logs / self.temperature, axis=1) if self.temperature != 1 else logs
-
-
-def _spread(covariance: np.ndarray) -> np.ndarray:
-    """Return a matrix whose product with normal numbers has a covariance, of any rank.
-
-    It is the symmetric root of the correlations, without signs that rounding could change.
-    """
-    scales = np.sqrt(covariance.diagonal())
-    safe = np.where(scales > 0, scales, 1.0)
-    values, axes = np.linalg.eigh(covariance / safe[:, None] / safe)
-    values[values <= len(values) * np.finfo(float).eps * values[-1]] = 0.0
-    return np.asarray((axes * np.sqrt(values)) @ axes.T * scales)
+        logs = leave_one_out(summary, self._model_type, self._regularisation(), rows, codes, fixed)
+        return log_softmax(logs / self.temperature, axis=1), codes
 
 
 _OTHERS = "leave out features that depend on others, or give more rows of each class"
-
-
-def _whole(rows: Rows, needed: str, moments: ClassMoments) -> tuple[np.ndarray, ...]:
-    """Return the rows that count, behind their map, their labels and weights, all in memory."""
-    source = as_source(rows.X)
-    size = source.shape[0] * source.shape[1] * 8
-    if not (size <= allowed_bytes(None)):
-        raise InvalidParameterError(
-            f"{needed} needs all rows in memory, and these would take {readable(size)}; use "
-            f"shrinkage='oas', which follows from sums over the rows"
-        )
-    opened = rows.opened()
-    weight = None if opened.weight is None else opened.weight.whole()
-    slab = Slab(opened.X.whole(), opened.y.whole(), weight=weight)
-    X, labels, weights, *_ = rows.rule.counted(slab)
-    lifting = moments._lifting
-    X = np.asarray(X if lifting is None else lifted(X, lifting)[:])
-    X = X if X.dtype.kind == "f" else X.astype(np.float64)
-    return X, np.asarray(labels), weights if weights.size else np.ones(len(X))
-
-
-def _found_by(estimator: Any, rows: np.ndarray) -> np.ndarray:
-    """Return the covariance that a copy of an estimator finds of rows."""
-    copied = clone(estimator, safe=False)
-    copied.fit(rows)
-    if not hasattr(copied, "covariance_"):
-        raise InvalidParameterError(
-            f"{type(estimator).__name__} does not have a covariance_ attribute after fit; "
-            f"expected an estimator such as those of sklearn.covariance"
-        )
-    covariance, d = np.atleast_2d(np.asarray(copied.covariance_, np.float64)), rows.shape[1]
-    if covariance.shape != (d, d) or not np.isfinite(covariance).all():
-        raise InvalidParameterError(
-            f"the covariance_ of {type(estimator).__name__} has shape {covariance.shape}; "
-            f"expected finite numbers in shape {(d, d)}"
-        )
-    return covariance

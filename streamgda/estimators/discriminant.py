@@ -10,14 +10,13 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.errors import CollinearityWarning, InvalidDataError, UnsupportedError
-from streamgda.estimators.base import Reading, warn
+from streamgda.estimators.base import Reading
 from streamgda.estimators.classifier import GaussianClassifier
 from streamgda.models.covariance import (
     Covariances,
     Regularisation,
     Roots,
     Summary,
-    check_priors,
     estimate,
     inverse_roots,
     is_pooled,
@@ -91,11 +90,13 @@ class DiscriminantAnalysis(GaussianClassifier):
         >>> lda.decision_function([[2.0], [5.0], [7.0]]).round(3)
         array([-12.5,   2.5,  12.5])
         """
-        scored = self._scored()
-        if scored.model.classes.size <= 2:
+        scored = self._to_score()
+        classes = scored.model.classes
+        if classes.size <= 2:
             return self._map("decision_function", "log_odds", X, reading, scored)
-        options = {"centred": self._centred}
-        return self._by_class("decision_function", "discriminants", X, reading, scored, **options)
+        given: Any = {"columns": classes.size, "classes": classes}
+        given["options"] = {"centred": self._centred}
+        return self._map("decision_function", "discriminants", X, reading, scored, **given)
 
     def _stored_covariances(self, needed: bool) -> Covariances:
         """Return the covariances; raise AttributeError if they had to be asked for."""
@@ -128,45 +129,37 @@ class DiscriminantAnalysis(GaussianClassifier):
         from sklearn import discriminant_analysis  # noqa: PLC0415
         from sklearn.covariance import OAS  # noqa: PLC0415
 
-        model, rotations, scalings = self.model_, [], []
-        d, roots = model.features.size, dict(zip(model.alive, model.roots, strict=False))
-        for k in range(model.classes.size):
-            root = roots.get(k, np.eye(d))  # A class without rows has a prior of zero.
-            rotation = np.zeros((model.n_features, d))
-            rotation[model.features] = root.T / root.diagonal()
-            rotations.append(rotation)
-            scalings.append(root.diagonal() ** -2.0)
+        model = self.model_
+        roots = np.tile(np.eye(model.features.size), (model.classes.size, 1, 1))
+        roots[model.alive] = model.roots  # A class without rows has a prior of zero.
+        rotations = np.zeros((model.classes.size, model.n_features, model.features.size))
+        scales = np.einsum("kii->ki", roots)
+        rotations[:, model.features] = np.swapaxes(roots / scales[:, :, None], 1, 2)
+        attributes |= {"priors_": model.priors, "means_": np.nan_to_num(self.means_)}
+        attributes |= {"rotations_": [*rotations], "scalings_": [*scales**-2.0]}
         if self.shrinkage == "oas":  # which scikit-learn does not know by name
             attributes |= {"shrinkage": None, "covariance_estimator": OAS()}
-        means = np.nan_to_num(self.means_)
-        found = {"priors_": model.priors, "means_": means, "rotations_": rotations}
-        return discriminant_analysis.QuadraticDiscriminantAnalysis(), {
-            **found,
-            "scalings_": scalings,
-            **attributes,
-        }
+        if self.store_covariance:
+            attributes["covariance_"] = [*self._all_covariances().values]
+        return discriminant_analysis.QuadraticDiscriminantAnalysis(), attributes
 
-    def _linear_counterpart(
-        self, scalings: np.ndarray | None, shares: Any, n_components: int, **attributes: Any
-    ) -> tuple[Any, dict[str, Any]]:
-        """Return the LDA of scikit-learn."""
+    def _linear_counterpart(self, n: int, **attributes: Any) -> tuple[Any, dict[str, Any]]:
+        """Return the LDA of scikit-learn, with `n` components."""
         from sklearn import discriminant_analysis  # noqa: PLC0415
 
         model, (weights, intercepts) = self.model_, self._coefficients()
         if model.classes.size == 1:  # The score of a single class would be read as log-odds.
             weights, intercepts = np.zeros_like(weights), np.zeros(1)
-        found = {
-            "priors_": model.priors,
-            "means_": self.means_,
-            "coef_": weights,
-            "intercept_": intercepts,
-            "xbar_": self._xbar(),
-            "_max_components": n_components,
-            "_n_features_out": n_components,
-        }
-        if scalings is not None:
-            found |= {"scalings_": scalings, "explained_variance_ratio_": shares[:n_components]}
-        return discriminant_analysis.LinearDiscriminantAnalysis(), {**found, **attributes}
+        scalings, variances = _directions(model, self.tol)
+        attributes |= {"priors_": model.priors, "means_": self.means_, "xbar_": self._xbar()}
+        attributes |= {"coef_": weights, "intercept_": intercepts, "scalings_": scalings}
+        attributes |= {"_max_components": n, "_n_features_out": n}
+        attributes["explained_variance_ratio_"] = variances[:n] / (variances.sum() or 1)
+        if hasattr(self, "covariance_"):
+            attributes["covariance_"] = self.covariance_
+        if self.shrinkage not in (None, "auto"):
+            attributes["shrinkage"] = float(self.shrinkage_[0])
+        return discriminant_analysis.LinearDiscriminantAnalysis(), attributes
 
 
 def independent_counterpart(estimator: Any, epsilon: float) -> tuple[Any, dict[str, Any]]:
@@ -288,14 +281,18 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
         self.temperature = temperature
         self.feature_map = feature_map
 
-    def _shown_type(self) -> str:
-        if not isinstance(self.covariance_type, str) or self.covariance_type not in _TYPES:
-            raise refuse("covariance_type", self.covariance_type, f"one of {', '.join(_TYPES)}")
+    @property
+    def _model_type(self) -> str:  # type: ignore[override]
         return self.covariance_type
 
+    def _check_parameters(self) -> None:
+        if not isinstance(self.covariance_type, str) or self.covariance_type not in _TYPES:
+            raise refuse("covariance_type", self.covariance_type, f"one of {', '.join(_TYPES)}")
+        super()._check_parameters()
+
     def _covariance_type(self) -> str:
-        kind = self._shown_type()
-        return "full" if kind == "tied" and self._needs_all_rows() else kind
+        averaged = self.covariance_type == "tied" and self._needs_all_rows()
+        return "full" if averaged else self.covariance_type
 
     def _regularisation(self) -> Regularisation:
         return Regularisation(
@@ -306,10 +303,6 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
     def _advice(self) -> str:  # type: ignore[override]
         simpler = _SIMPLER.get(self.covariance_type)
         return GaussianClassifier._advice + (f", use covariance_type={simpler}" if simpler else "")
-
-    def _weights(self, summary: Summary) -> np.ndarray | None:
-        averaged = self.covariance_type == "tied" and self._needs_all_rows()
-        return self._priors_of(summary) if averaged else None
 
     @property
     def covariance_(self) -> np.ndarray:
@@ -327,22 +320,13 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
         return self._all_covariances().epsilon
 
     def _counterpart(self) -> tuple[Any, dict[str, Any]]:
-        shrunk, kept = self.shrinkage is not None, self.store_covariance
+        shrunk, model = self.shrinkage is not None, self.model_
         match self.covariance_type:
             case "full":
-                more: dict[str, Any] = {"solver": "eigen" if shrunk else "svd"}
-                more |= {"covariance_": list(self.covariance_)} if kept else {}
-                return self._quadratic_counterpart(**more)
+                return self._quadratic_counterpart(solver="eigen" if shrunk else "svd")
             case "tied":
-                amount = self.shrinkage
-                amount = float(self.shrinkage_[0]) if shrunk and amount != "auto" else amount
-                more = {"solver": "lsqr" if shrunk else "svd", "shrinkage": amount}
-                more |= {"covariance_": self.covariance_} if kept or shrunk else {}
-                model = self.model_
-                scalings, variances = _directions(model, self.tol)
                 n = min(model.classes.size - 1, model.n_features)
-                shares = variances / (variances.sum() or 1)
-                return self._linear_counterpart(scalings, shares, n, **more)
+                return self._linear_counterpart(n, solver="lsqr" if shrunk else "svd")
             case "diag":
                 return independent_counterpart(self, self.epsilon_)
         raise UnsupportedError(
@@ -409,8 +393,9 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
     0.9666666666666667
     """
 
+    _model_type = "full"
     _any_sum_of_priors = True
-    _SOLVERS = "svd", "eigen"
+    _solvers = "svd", "eigen"
 
     def __init__(
         self,
@@ -434,9 +419,6 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
         self.covariance_estimator = covariance_estimator
         self.temperature = temperature
         self.feature_map = feature_map
-
-    def _covariance_type(self) -> str:
-        return "full"
 
     def _regularisation(self) -> Regularisation:
         as_number("reg_param", self.reg_param, "a number between 0 and 1", 0, 1)
@@ -465,8 +447,7 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
         return [_principal_axes(each)[0] for each in self._all_covariances().values]
 
     def _counterpart(self) -> tuple[Any, dict[str, Any]]:
-        more = {"covariance_": list(self.covariance_)} if self.store_covariance else {}
-        return self._quadratic_counterpart(**more)
+        return self._quadratic_counterpart()
 
 
 def _principal_axes(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -555,8 +536,9 @@ class LinearDiscriminantAnalysis(
     """
 
     _any_sum_of_priors = True
+    _model_type = "tied"
     _least_classes = 1  # as in scikit-learn
-    _SOLVERS = "svd", "lsqr", "eigen"
+    _solvers = "svd", "lsqr", "eigen"
     _advice = "Set shrinkage above 0, or use solver='svd', which drops directions"
 
     def __init__(
@@ -584,8 +566,9 @@ class LinearDiscriminantAnalysis(
 
     # --- the model ----------------------------------------------------------------------------
 
-    def _shown_type(self) -> str:
-        return "tied"
+    @property
+    def _weighted(self) -> bool:  # type: ignore[override]
+        return self.solver != "svd" and self.priors is not None
 
     def _covariance_type(self) -> str:
         weighted = self.solver != "svd" or self.store_covariance
@@ -596,12 +579,12 @@ class LinearDiscriminantAnalysis(
         return Regularisation(shrinkage=self.shrinkage)
 
     def _priors_of(self, summary: Summary) -> np.ndarray:
-        priors = check_priors(self.priors, summary.classes, summary.count, normalised=False)
+        priors = super()._priors_of(summary)
         total = priors.sum()
-        return priors / total if abs(total - 1) > 1e-5 else priors
-
-    def _weights(self, summary: Summary) -> np.ndarray | None:
-        return None if self.solver == "svd" or self.priors is None else self._priors_of(summary)
+        if abs(total - 1) <= 1e-5:
+            return priors
+        self._warn_once(UserWarning, total, "The priors do not sum to 1. Renormalizing")
+        return np.asarray(priors / total)
 
     def _make_model(self, moments: ClassMoments, found: Any) -> Gaussians:
         count = moments.class_count
@@ -611,47 +594,31 @@ class LinearDiscriminantAnalysis(
                 f"each of {(count > 0).sum()} classes. Give more rows"
             )
         model = super()._make_model(moments, found)
-        if self.priors is not None and abs(np.sum(self.priors) - 1) > 1e-5:
-            warn("The priors do not sum to 1. Renormalizing")
         self._check_components(model)
         return model
 
-    def _of_covariances(
-        self,
-        summary: Summary,
-        features: np.ndarray,
-        priors: np.ndarray,
-        covariances: Covariances,
-    ) -> Gaussians:
+    def _roots(self, covariances: np.ndarray) -> Roots:
         if self.solver == "eigen":
-            return super()._of_covariances(summary, features, priors, covariances)
-        S, divisors = covariances.values, covariances.divisors
-        tol = self.tol if self.solver == "svd" else 0.0
-        roots = inverse_roots(S, tol)
-        if roots.ranks[0] < features.size:
-            root, logs = pseudo_root(S[0], tol, scaled=self.solver == "svd")
-            roots = Roots(root[None], np.array([logs]), np.array([len(root)]))
-            dropped = features.size - len(root)
-            self._warn_once(
-                CollinearityWarning,
-                dropped,
-                f"{dropped} of {features.size} directions of the features do not vary within the "
-                f"classes, as features are collinear or there are few rows, and are dropped",
-            )
-        return Gaussians.of(summary, features, priors, roots, divisors)
+            return super()._roots(covariances)
+        scaled, d = self.solver == "svd", covariances.shape[-1]
+        tol = self.tol if scaled else 0.0
+        roots = inverse_roots(covariances, tol)
+        if roots.ranks[0] == d:
+            return roots
+        root, logs = pseudo_root(covariances[0], tol, scaled)
+        self._warn_once(
+            CollinearityWarning,
+            d - len(root),
+            f"{d - len(root)} of {d} directions of the features do not vary within the classes, as "
+            f"features are collinear or there are few rows, and are dropped",
+        )
+        return Roots(root[None], np.array([logs]), np.array([len(root)]))
 
-    def _check_removable(self) -> None:
-        super()._check_removable()
-        if self.solver != "svd" and self.priors is not None:
-            raise UnsupportedError(
-                f"leave-one-out has no formula for solver={self.solver!r} with priors, which "
-                f"weight the covariances of the classes; use solver='svd'"
-            )
-        if self.model_.rank < self.model_.features.size:
-            raise UnsupportedError(
-                "leave-one-out has no formula for directions that are dropped; leave out features "
-                "that depend on others, or use a shrinkage"
-            )
+    def _without_formula(self, model: Gaussians) -> str | None:
+        if self._weighted:
+            return f"solver={self.solver!r} with priors, which weight the class covariances"
+        dropped = "directions that are dropped" if model.rank < model.features.size else None
+        return super()._without_formula(model) or dropped
 
     # --- fitted attributes --------------------------------------------------------------------
 
@@ -659,10 +626,8 @@ class LinearDiscriminantAnalysis(
         """Raise AttributeError unless the estimator has one of the solvers."""
         check_is_fitted(self)
         if self.solver not in solvers:
-            raise AttributeError(
-                f"{type(self).__name__} has {name} with solver={' or '.join(map(repr, solvers))} "
-                f"only; it has {self.solver!r}"
-            )
+            needed = " or ".join(map(repr, solvers))
+            raise AttributeError(f"{name} needs solver={needed}; it is {self.solver!r}")
 
     @property
     def covariance_(self) -> np.ndarray:
@@ -670,8 +635,8 @@ class LinearDiscriminantAnalysis(
         found = self._stored_covariances(needed=self.solver == "svd")
         if self.solver == "svd" and self.priors is not None:  # As scikit-learn weights it.
             summary = Summary.of(self._moments_of_kind())
-            how, weights = self._regularisation(), self._priors_of(summary)
-            found = estimate(summary, "tied", how, priors=weights)
+            weights = self._priors_of(summary)
+            found = estimate(summary, "tied", self._regularisation(), weights=weights)
         return found.values[0]
 
     @property
@@ -730,16 +695,7 @@ class LinearDiscriminantAnalysis(
         return min(self._max_components, _directions(self.model_, self.tol)[0].shape[1])
 
     def _counterpart(self) -> tuple[Any, dict[str, Any]]:
-        amount: Any = self.shrinkage
-        if amount is not None and amount != "auto":
-            amount = float(self.shrinkage_[0])
-        more: dict[str, Any] = {"shrinkage": amount}
-        if self.solver != "svd" or self.store_covariance:
-            more["covariance_"] = self.covariance_
-        if self.solver == "lsqr":
-            return self._linear_counterpart(None, None, self._max_components, **more)
-        scalings, shares = self.scalings_, self.explained_variance_ratio_
-        return self._linear_counterpart(scalings, shares, self._max_components, **more)
+        return self._linear_counterpart(self._max_components)
 
     def transform(self, X: Any, **reading: Unpack[Reading]) -> Any:
         """Project rows on the directions that separate the classes best.
@@ -769,7 +725,7 @@ class LinearDiscriminantAnalysis(
                [7.2 ],
                [7.57]])
         """
-        scored = self._scored()
+        scored = self._to_score()
         model = scored.model
         if self.solver == "lsqr":
             raise UnsupportedError(
@@ -778,7 +734,6 @@ class LinearDiscriminantAnalysis(
         n = self._check_components(model)
         directions = _directions(model, self.tol)[0][model.features, :n]
         offsets = model.zero(self._centred) @ directions
-        options = {"directions": directions, "offsets": offsets}
-        return self._map(
-            "transform", "transform", X, reading, scored, columns=directions.shape[1], **options
-        )
+        given: Any = {"options": {"directions": directions, "offsets": offsets}}
+        given["columns"] = directions.shape[1]
+        return self._map("transform", "transform", X, reading, scored, **given)

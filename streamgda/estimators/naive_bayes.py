@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,10 @@ from streamgda.estimators.base import warn
 from streamgda.estimators.classifier import GaussianClassifier, MomentClassifier
 from streamgda.estimators.discriminant import independent_counterpart
 from streamgda.models.bernoulli import Bernoullis, binarise, ones_of
-from streamgda.models.covariance import Regularisation, check_priors
+from streamgda.models.covariance import Regularisation
 from streamgda.moments import ClassMoments
 from streamgda.moments.feature_maps import Binarize, Lifting
 from streamgda.rows import Rows
-from streamgda.rows.counting import CHECK_SUMS
 from streamgda.rows.source import as_source
 from streamgda.rows.sparse import SparseRows
 from streamgda.runtime.parameters import as_flag, as_number, as_numbers, refuse, shown
@@ -60,6 +58,7 @@ class GaussianNB(GaussianClassifier):
     0.96
     """
 
+    _model_type = "diag"
     _advice = "Set var_smoothing above 0"
 
     def __init__(
@@ -74,9 +73,6 @@ class GaussianNB(GaussianClassifier):
         self.var_smoothing = var_smoothing
         self.temperature = temperature
         self.feature_map = feature_map
-
-    def _covariance_type(self) -> str:
-        return "diag"
 
     def _regularisation(self) -> Regularisation:
         return Regularisation(var_smoothing=self.var_smoothing)
@@ -195,22 +191,14 @@ class BernoulliNB(MomentClassifier):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         expected = "a number >= 0, or one for each feature"
-        if isinstance(self.alpha, Real):
-            as_number("alpha", self.alpha, expected, 0)
-        else:
-            values = as_numbers("alpha", self.alpha, expected)
-            if not ((values >= 0) & (values < np.inf)).all():
-                raise InvalidParameterError(
-                    f"alpha={shown(self.alpha)}; expected finite numbers. All values in alpha must "
-                    f"be greater than 0."
-                )
+        if (as_numbers("alpha", self.alpha, expected, finite=True) < 0).any():
+            raise InvalidParameterError(
+                f"alpha={shown(self.alpha)}; expected {expected}. All values in alpha must be "
+                f"greater than 0."
+            )
         as_flag("force_alpha", self.force_alpha)
         as_flag("fit_prior", self.fit_prior)
         self._threshold()
-        if self.class_prior is not None:
-            n = np.size(self.class_prior)
-            given = self.class_prior, np.arange(n), np.ones(n), "class_prior"
-            check_priors(*given, normalised=False)
 
     def _threshold(self) -> float | None:
         """Return `binarize`, of which True and False are 1 and 0, as in scikit-learn."""
@@ -228,26 +216,13 @@ class BernoulliNB(MomentClassifier):
 
     def _smoothing(self, n_features: int) -> Any:
         """Return `alpha` as it is used, a number or an array of one for each feature."""
-        alpha: Any = (
-            self.alpha if isinstance(self.alpha, Real) else np.asarray(self.alpha, np.float64)
-        )
-        if np.ndim(alpha) and np.shape(alpha) != (n_features,):
+        alpha: Any = np.asarray(self.alpha, np.float64)
+        if alpha.ndim and alpha.shape != (n_features,):
             raise InvalidParameterError(
                 f"When alpha is an array, it should contains `n_features`. alpha has shape "
-                f"{np.shape(alpha)}; expected one number for each of the {n_features} features"
+                f"{alpha.shape}; expected one number for each of the {n_features} features"
             )
         return alpha if self.force_alpha else np.maximum(alpha, _LEAST_ALPHA)
-
-    def _check_alpha(self, n_features: int | None = None) -> Any:
-        """Return `_smoothing`, with scikit-learn's warning if that is not `alpha`."""
-        known: int = getattr(self, "n_features_in_", 0)
-        alpha = self._smoothing(n_features or known)
-        if not self.force_alpha and np.min(self.alpha) < _LEAST_ALPHA:
-            warn(
-                f"alpha too small will result in numeric errors, setting alpha = "
-                f"{_LEAST_ALPHA:.1e}. Use `force_alpha=True` to keep alpha unchanged."
-            )
-        return alpha
 
     def _make_model(self, moments: ClassMoments, found: Any) -> Bernoullis:
         priors = self.class_prior
@@ -268,24 +243,24 @@ class BernoulliNB(MomentClassifier):
             )
 
     def _summed(self, rows: Rows) -> Rows:
-        X, rule = rows.X, rows.rule
+        X, rule, lifting = rows.X, rows.rule, self._maps()
         self._binarised_at = threshold = self._threshold()
-        lifting = self._maps()
         width = X.shape[1] if lifting is None else lifting.bound(X.shape[1]).n_out
-        self._check_alpha(width)
+        if self._smoothing(width).min() > np.min(self.alpha):
+            warn(
+                f"alpha too small will result in numeric errors, setting alpha = "
+                f"{_LEAST_ALPHA:.1e}. Use `force_alpha=True` to keep alpha unchanged."
+            )
         if lifting is not None:
             return rows
-        if rule is CHECK_SUMS and rows.weight is None:
-            if type(X) is np.ndarray:
-                return replace(rows, X=binarise(X, threshold))
-            function = partial(_ones, threshold=threshold)
-            return replace(rows, X=as_source(X).map(function, np.uint8, X.shape[1]))
         if rule.nodata == 0 and SparseRows.accepts(X):
             raise refuse("nodata", rule.nodata, "another value: sparse rows do not store zeros")
-        marked = np.nan if rule.nodata is None else rule.nodata
+        marked, dtype = None, np.dtype(np.uint8)  # Bad values are errors at once, or NaN.
+        if not rule.checks_sums or rows.weight is not None:
+            marked, dtype = np.nan if rule.nodata is None else rule.nodata, np.dtype(np.float32)
         ones = partial(_ones, threshold=threshold, marked=marked)
-        X = as_source(X).map(ones, np.float32, X.shape[1])
-        return replace(rows, X=X, rule=rule if rule is CHECK_SUMS else replace(rule, nodata=None))
+        X = as_source(X).map(ones, dtype, X.shape[1])
+        return replace(rows, X=X, rule=replace(rule, nodata=None))
 
     @property
     def class_log_prior_(self) -> np.ndarray:
@@ -303,43 +278,12 @@ class BernoulliNB(MomentClassifier):
         self.model_  # noqa: B018  (raises an error before fit)
         return ones_of(self.moments_)
 
-    def sample(
-        self, n_samples: int = 1, random_state: Any = None, y: Any = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Draw rows from the model.
+    def _priors_to_draw(self) -> np.ndarray:
+        return np.asarray(self.model_.priors)
 
-        Parameters
-        ----------
-        n_samples : int
-            Number of rows.
-        random_state : int, RandomState instance or None
-            Seed.
-        y : label, or array-like of labels of shape (n_samples,); optional
-            Classes of the rows; by default drawn from the priors.
-
-        Returns
-        -------
-        X : ndarray of float64, shape (n_samples, n_features)
-            Rows.
-        y : ndarray, shape (n_samples,)
-            Labels.
-
-        Raises
-        ------
-        InvalidParameterError
-            For a class that has no rows, or a number of samples below one.
-
-        Examples
-        --------
-        >>> from streamgda import BernoulliNB
-        >>> nb = BernoulliNB().fit([[0, 1], [0, 1], [1, 0], [1, 1]], ["ant", "ant", "bee", "bee"])
-        >>> nb.sample(2, random_state=0, y="ant")
-        (array([[0., 1.],
-               [0., 1.]]), array(['ant', 'ant'], dtype='<U3'))
-        """
-        codes, random = self._drawing(n_samples, random_state, y)
+    def _draw(self, codes: np.ndarray, random: np.random.RandomState) -> np.ndarray:
         shares = np.exp(self.model_.log_one)[codes]
-        return (random.random_sample(shares.shape) < shares) * 1.0, self.classes_[codes]
+        return (random.random_sample(shares.shape) < shares) * 1.0
 
     def _counterpart(self) -> tuple[Any, dict[str, Any]]:
         from sklearn import naive_bayes  # noqa: PLC0415

@@ -135,17 +135,18 @@ class Covariances(NamedTuple):
     ----------
     values : ndarray
         Shape (groups, d, d), or (groups, d) of variances; NaN for groups without rows.
-    divisors : ndarray, shape (groups,)
-        Numbers by which scatters were divided, on the way to these at most.
     shrinkage : ndarray, shape (groups,), or (n_classes,) if class covariances are averaged
     epsilon : float
         Amount that `var_smoothing` added.
+    degrees, unbiased : ndarray, shape (n_classes,)
+        Degrees of freedom, and the factors that make Hotelling's T2 of squared distances.
     """
 
     values: np.ndarray
-    divisors: np.ndarray
     shrinkage: np.ndarray
     epsilon: float
+    degrees: np.ndarray
+    unbiased: np.ndarray
 
 
 def estimate(
@@ -154,8 +155,8 @@ def estimate(
     how: Regularisation,
     features: Any = None,
     *,
-    amounts: np.ndarray | None = None,
-    priors: np.ndarray | None = None,
+    found: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
 ) -> Covariances:
     """Estimate regularised covariances from moments.
 
@@ -163,49 +164,59 @@ def estimate(
     ----------
     summary : Summary
         Of moments that hold what `covariance_type` needs: a matrix for each class is enough for
-        all, and is needed for a pooled covariance with `amounts` or `priors`.
+        all, and is needed for a pooled covariance with `found` or `weights`.
     covariance_type : str
     how : Regularisation
     features : ndarray of int, optional
         Features of the result, by default all.
-    amounts : ndarray, shape (n_classes,), optional
-        Amounts that ``shrinkage="auto"`` found for the classes.
-    priors : ndarray, shape (n_classes,), optional
+    found : ndarray, shape (n_classes,) or (n_classes, n_features, n_features); optional
+        Amounts that ``shrinkage="auto"`` found for the classes, or covariances that take the place
+        of those of the moments.
+    weights : ndarray, shape (n_classes,), optional
         Weights of the classes' covariances in a pooled one, by default their shares of the rows.
 
     Returns
     -------
     Covariances
     """
-    n, S = summary.count, summary.scatter
+    n, rows, n_features = summary.count, summary.rows, summary.scatter.shape[-1]
     matrix, pooled = covariance_type in _MATRICES, is_pooled(covariance_type)
-    n_features = S.shape[-1]
     features = np.arange(n_features) if features is None else features
+    given = found is not None and found.ndim == 3
+    S: Any = found if given else summary.scatter
     if S.ndim == 3 and not matrix:
         S = np.einsum("gii->gi", S)[:, features]
     elif features.size == n_features:
         S = S.copy()
     else:
         S = S[np.ix_(np.arange(len(S)), *[features] * (S.ndim - 1))]
-    weights = np.where(n > 0, n - how.ddof, 0.0)
-    groups, rows = n, summary.rows
-    averaged = pooled and len(S) == n.size and (amounts is not None or priors is not None)
+    shape = -1, *[1] * (S.ndim - 1)  # of a number for each covariance
+    groups, divisors = n, np.where(n > 0, n - how.ddof, 0.0)
+    averaged = pooled and (found is not None or weights is not None)
     if pooled and not averaged:
         S = S.sum(axis=0, keepdims=True) if len(S) > 1 else S
-        rows = groups.sum(keepdims=True) ** 2 / (n**2 / np.maximum(rows, 1e-300)).sum()
-        weights, groups = weights.sum(keepdims=True), n.sum(keepdims=True)
+        rows = n.sum(keepdims=True) ** 2 / (n**2 / np.maximum(rows, 1e-300)).sum()
+        divisors, groups = divisors.sum(keepdims=True), n.sum(keepdims=True)
     elif how.pooling and not pooled:
         whole = S.sum(axis=0)
         S *= 1 - how.pooling
         S += how.pooling * whole
-        weights = (1 - how.pooling) * weights + how.pooling * weights.sum()
-    S /= _each(np.where(weights > 0, weights, np.inf), S)
+        divisors = (1 - how.pooling) * divisors + how.pooling * divisors.sum()
+    if not given:
+        S /= np.where(divisors > 0, divisors, np.inf).reshape(shape)
     S[groups == 0] = np.nan
-    one_variance = "spherical" in covariance_type
-    shrunk = amounts if amounts is not None else _amounts(S, rows, n_features, how.shrinkage)
+
+    one_variance, amounts = "spherical" in covariance_type, found is not None and not given
+    shrunk: Any
+    if amounts:
+        shrunk = found
+    elif how.shrinkage == "oas":
+        shrunk = _oas(S, rows, n_features)
+    else:
+        shrunk = np.full(len(S), 0.0 if how.shrinkage is None else float(how.shrinkage))
     variances = np.einsum("gii->gi", S) if matrix else S
     d = np.count_nonzero(summary.variances[features]) if one_variance else n_features
-    if amounts is not None:  # of features that are scaled to unit variance
+    if amounts:  # of features that are scaled to unit variance
         share = np.count_nonzero(variances, axis=1, keepdims=True) / d
         sphere = share * np.where(variances == 0, 1.0, variances)
     elif one_variance or shrunk.any():
@@ -213,39 +224,35 @@ def estimate(
     if one_variance:
         S[...] = sphere
     elif shrunk.any():
-        S *= _each(1 - shrunk, S)
+        S *= (1 - shrunk).reshape(shape)
         variances += shrunk[:, None] * sphere
     if averaged:
-        p = n / n.sum() if priors is None else priors / priors.sum()
-        seen = p > 0
-        S = np.tensordot(p[seen], S[seen], axes=1)[None]
+        p = n / n.sum() if weights is None else weights / weights.sum()
+        S = np.tensordot(p[p > 0], S[p > 0], axes=1)[None]
         variances = np.einsum("gii->gi", S) if matrix else S
-        weights = weights.sum(keepdims=True)
-    # Of the covariance itself, of which so much is kept, what is added makes distances smaller.
-    kept = (1 - how.reg_param) * (1 - (shrunk if shrunk.size == weights.size else shrunk.min()))
-    with np.errstate(divide="ignore"):
-        divisors = weights / kept
+        divisors = divisors.sum(keepdims=True)
     epsilon = float(how.var_smoothing * summary.variances.max())
     if how.reg_param:
         S *= 1 - how.reg_param
-        variances += how.reg_param
-    variances += epsilon
-    return Covariances(S, divisors, shrunk, epsilon)
+    variances += how.reg_param + epsilon
+
+    # Of the covariance itself, of which so much is kept, what is added makes distances smaller.
+    kept = (1 - how.reg_param) * (1 - (shrunk if shrunk.size == divisors.size else shrunk.min()))
+    share = np.where(n > 0, 1 - 1 / np.maximum(summary.rows, 1), 0.0)
+    degrees, expected = share * summary.rows, share * n
+    if pooled:
+        degrees, expected = np.full(n.size, degrees.sum()), expected.sum()
+    unbiased = expected * np.where(divisors > 0, kept / np.maximum(divisors, 1e-300), 0.0)
+    unbiased = unbiased * (summary.rows / (summary.rows + 1))
+    return Covariances(S, shrunk, epsilon, degrees, unbiased)
 
 
-def _each(numbers: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return a number for each covariance in a shape that broadcasts with all of them."""
-    return numbers.reshape(-1, *[1] * (values.ndim - 1))
-
-
-def _amounts(S: np.ndarray, rows: np.ndarray, d: int, shrinkage: Any) -> np.ndarray:
+def _oas(S: np.ndarray, rows: np.ndarray, d: int) -> np.ndarray:
     """Return the amount of shrinkage of each covariance.
 
-    ``"oas"`` is that of Chen, Wiesel, Eldar and Hero (IEEE TSP 2010, eq. 23, less its 2/d), as in
+    It is that of Chen, Wiesel, Eldar and Hero (IEEE TSP 2010, eq. 23, less its 2/d), as in
     `sklearn.covariance.oas`, with effective numbers of rows.
     """
-    if shrinkage != "oas":
-        return np.full(len(S), 0.0 if shrinkage is None else float(shrinkage))
     squares, trace = np.einsum("gij,gij->g", S, S), np.einsum("gii->g", S) ** 2
     spread = (rows + 1) * (squares - trace / d)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -302,15 +309,14 @@ def inverse_roots(S: np.ndarray, tol: float, *, overwrite: bool = False) -> Root
         A covariance is singular if, scaled to unit variances, it has an eigenvalue of at most
         ``tol**2``, or of no more than rounding errors.
     overwrite : bool
-        The roots replace the covariances.
+        The roots of matrices replace them.
     """
-    d, roots = S.shape[-1], S if overwrite else S.copy()
+    d = S.shape[-1]
     if S.ndim == 2:
-        good = S >= _LEAST_VARIANCE
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            logs = np.log(S).sum(axis=1)
-            np.divide(1, S, out=roots)
-        return Roots(roots, logs, np.count_nonzero(good, axis=1))
+            ranks = np.count_nonzero(S >= _LEAST_VARIANCE, axis=1)
+            return Roots(1 / S, np.log(S).sum(axis=1), ranks)
+    roots = S if overwrite else np.empty_like(S)
     logs, ranks = np.zeros(len(S)), np.full(len(S), d)
 
     def invert(g: int) -> None:
@@ -323,24 +329,13 @@ def inverse_roots(S: np.ndarray, tol: float, *, overwrite: bool = False) -> Root
     return Roots(roots, logs, ranks)
 
 
-_LEAST_VARIANCE = np.finfo(np.float64).tiny
-
-
-def _scales(S: np.ndarray) -> np.ndarray:
-    """Return standard deviations, one where a variance is zero or has lost its digits."""
-    variances = S.diagonal()
-    return np.sqrt(np.where(variances >= _LEAST_VARIANCE, variances, 1.0))
-
-
-def _limit(tol: float, d: int) -> float:
-    """Return the largest eigenvalue of a correlation matrix that counts as zero."""
-    return max(tol**2, d * float(np.finfo(float).eps))
+_LEAST_VARIANCE, _EPS = np.finfo(np.float64).tiny, float(np.finfo(np.float64).eps)
 
 
 def _inverse_root(S: np.ndarray, tol: float) -> tuple[np.ndarray, float, int]:
     """Return the inverse of the Cholesky factor, the log-determinant and the rank."""
     d, scales = len(S), _scales(S)
-    limit, root = _limit(tol, d), np.ascontiguousarray(S / scales[:, None])
+    root = np.ascontiguousarray(S / scales[:, None])
     root /= scales
     if not np.isfinite(root).all():
         return root, np.nan, 0
@@ -350,14 +345,20 @@ def _inverse_root(S: np.ndarray, tol: float) -> tuple[np.ndarray, float, int]:
         root *= np.tri(d)
     # The square of the 2-norm of the inverse is at most the sum of its squares; eigenvalues are
     # only computed where that leaves a doubt.
+    limit = max(tol**2, d * _EPS)
     if not (positive and np.vdot(root, root) * limit < 1):
-        correlation = S / scales[:, None] / scales
-        rank = int(np.count_nonzero(linalg.eigvalsh(correlation) > limit))
+        rank = int(np.count_nonzero(linalg.eigvalsh(S / scales[:, None] / scales) > limit))
         if not positive or rank < d:
             return root, np.nan, min(rank, d - 1)
     logs = 2 * np.log(scales).sum() - 2 * np.log(root.diagonal()).sum()
     root /= scales
     return root, float(logs), d
+
+
+def _scales(S: np.ndarray) -> np.ndarray:
+    """Return standard deviations, one where a variance is zero or has lost its digits."""
+    variances = S.diagonal()
+    return np.sqrt(np.where(variances >= _LEAST_VARIANCE, variances, 1.0))
 
 
 def pseudo_root(S: np.ndarray, tol: float, scaled: bool) -> tuple[np.ndarray, float]:
@@ -374,7 +375,7 @@ def pseudo_root(S: np.ndarray, tol: float, scaled: bool) -> tuple[np.ndarray, fl
     """
     scales = _scales(S) if scaled else np.ones(len(S))
     values, axes = linalg.eigh(S / scales[:, None] / scales)
-    kept = values > _limit(tol, len(S)) * (1.0 if scaled else max(values[-1], 0.0))
+    kept = values > max(tol**2, len(S) * _EPS) * (1.0 if scaled else max(values[-1], 0.0))
     axes = axes[:, kept]
     root = (axes / np.sqrt(values[kept])).T / scales
     root[:, S.diagonal() == 0] = 0.0  # Their means may be far apart.

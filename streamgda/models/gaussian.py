@@ -11,7 +11,7 @@ from scipy import special
 
 from streamgda.errors import UnsupportedError
 from streamgda.kernels.panels import diagonal_scores, largest, triangle_scores
-from streamgda.models.covariance import Roots, Summary
+from streamgda.models.covariance import Summary
 from streamgda.models.scoring import ClassModel
 from streamgda.rows.counting import row_type
 from streamgda.rows.labels import find, with_label
@@ -68,48 +68,7 @@ class Gaussians(ClassModel):
     degrees: np.ndarray
     unbiased: np.ndarray
     ranks: np.ndarray
-    one_variance: bool = False
-
-    @classmethod
-    def of(
-        cls,
-        summary: Summary,
-        features: np.ndarray,
-        priors: np.ndarray,
-        roots: Roots,
-        divisors: np.ndarray,
-        one_variance: bool = False,
-    ) -> Self:
-        """Return the model of moments with these roots of its covariances."""
-        n, pooled = summary.rows, len(roots.values) == 1 and summary.classes.size > 1
-        seen, d = summary.count > 0, features.size
-        good = roots.ranks == d if not pooled else np.ones(1, bool)
-        alive = np.flatnonzero(seen & good)
-        kept = slice(None) if pooled or len(alive) == len(good) else alive
-        degrees = np.where(seen, n - 1, 0.0)
-        counts = np.where(seen, summary.count, 0.0)
-        if pooled:
-            degrees = np.full(n.size, degrees.sum())
-            expected = (counts * (n - 1) / np.maximum(n, 1)).sum()
-        else:
-            expected = counts * (n - 1) / np.maximum(n, 1)
-        unbiased = expected / np.where(divisors > 0, divisors, np.inf) * (n / (n + 1))
-        return cls(
-            summary.classes,
-            priors,
-            summary.count,
-            summary.offsets.shape[1],
-            features,
-            summary.origin[features],
-            np.ascontiguousarray(summary.offsets[:, features]),
-            alive,
-            np.ascontiguousarray(roots.values[kept]),
-            roots.log_determinants[kept],
-            degrees,
-            np.broadcast_to(unbiased, n.shape),
-            roots.ranks,
-            one_variance,
-        )
+    one_variance: bool
 
     @property
     def takes_sparse(self) -> bool:  # type: ignore[override]

@@ -10,6 +10,7 @@ LEFT_OUT = {
     "test_NB_partial_fit_no_first_classes[BernoulliNB]": _LATER,
     "test_NB_partial_fit_no_first_classes[GaussianNB]": _LATER,
     "test_gnb_check_update_with_no_data": "calls _update_mean_variance, a private helper",
+    "test_check_alpha": "calls _check_alpha, a private method",
     "test_discretenb_provide_prior[BernoulliNB]": "expects that a fit that fails sets classes_",
 }
 
