@@ -255,9 +255,10 @@ class BernoulliNB(MomentClassifier):
             return rows
         if rule.nodata == 0 and SparseRows.accepts(X):
             raise refuse("nodata", rule.nodata, "another value: sparse rows do not store zeros")
-        marked, dtype = None, np.dtype(np.uint8)  # Bad values are errors at once, or NaN.
+        marked: float | None = None
+        dtype: Any = np.uint8  # Bad values are errors at once, or NaN.
         if not rule.checks_sums or rows.weight is not None:
-            marked, dtype = np.nan if rule.nodata is None else rule.nodata, np.dtype(np.float32)
+            marked, dtype = np.nan if rule.nodata is None else rule.nodata, np.float32
         ones = partial(_ones, threshold=threshold, marked=marked)
         X = as_source(X).map(ones, dtype, X.shape[1])
         return replace(rows, X=X, rule=replace(rule, nodata=None))

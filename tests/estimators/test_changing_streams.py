@@ -151,7 +151,7 @@ def test_half_lives_that_are_none(half_life):
 
 def test_rows_of_unknown_number_have_no_age():
     X, y = (da.from_array(a, chunks=(100, *a.shape[1:])) for a in blobs())
-    with pytest.raises(InvalidDataError, match=r"needs the age of each row.*compute_chunk_sizes"):
+    with pytest.raises(InvalidDataError, match="compute_chunk_sizes"):
         GaussianNB().partial_fit(X[y >= 0], y[y >= 0], half_life=10)
 
 
