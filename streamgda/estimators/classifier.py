@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Self, Unpack
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin, clone
 from sklearn.utils import check_random_state
@@ -20,7 +21,6 @@ from streamgda.errors import (
     UnsupportedError,
 )
 from streamgda.estimators.base import MomentEstimator, Reading, Scored, validated_rows
-from streamgda.models.calibration import best_temperature, likelihoods
 from streamgda.models.covariance import (
     NO_ROWS,
     Covariances,
@@ -352,9 +352,18 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         weights = np.ones(codes.size)
         if sample_weight is not None:
             weights = np.asarray(as_source(sample_weight, "sample_weight").whole(), float)
-        if not (np.isfinite(joint[np.arange(codes.size), codes]) & (weights > 0)).any():
+        at = np.flatnonzero(np.isfinite(joint[np.arange(codes.size), codes]) & (weights > 0))
+        if not at.size:
             raise InvalidDataError("no row has a density above zero in its class")
-        self.temperature = best_temperature(likelihoods(joint.T, codes, weights))
+        joint, codes, weights = joint[at], codes[at], weights[at]
+
+        def loss(log_temperature: float) -> float:
+            logs = log_softmax(joint * np.exp(-log_temperature), axis=1)
+            return float(-weights @ logs[np.arange(codes.size), codes])
+
+        bounds = (-np.log(16), np.log(4096))
+        found = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-9})
+        self.temperature = float(np.exp(found.x))
         return self
 
     def sample(
