@@ -32,7 +32,14 @@ from streamgda.moments import ClassMoments
 from streamgda.moments.feature_maps import Lifting, Transformer
 from streamgda.moments.lifted import lifted
 from streamgda.rows import Rows
-from streamgda.rows.counting import CHECK_SUMS, SCORING, RowRule, as_matrix, as_weights
+from streamgda.rows.counting import (
+    CHECK_SUMS,
+    SCORING,
+    RowRule,
+    as_matrix,
+    as_weights,
+    refuse_not_finite,
+)
 from streamgda.rows.labels import as_labels, find, with_label
 from streamgda.rows.names import restored_names
 from streamgda.rows.source import RowSource, as_source, check_lengths, refuse_shape
@@ -143,7 +150,7 @@ class Answer:
         if invalid.any() and self.rule.action == "raise":
             at = int(invalid.argmax())
             if not self.marginal:
-                self.rule.refuse(X, at, first_row + at)
+                refuse_not_finite(X, first_row, nodata=self.rule.nodata)
             raise InvalidDataError(
                 f"row {first_row + at} of X has infinity, or no feature that the model uses: gaps "
                 f"are NaN or nodata; on_invalid='fill' gives such rows a result of your own",

@@ -14,7 +14,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError
 from streamgda.rows.arrays import ArrayRows
-from streamgda.rows.batches import BatchColumns, Batches, Partitions
+from streamgda.rows.batches import Batches, Partitions
 from streamgda.rows.counting import CHECK_SUMS, LEARNING, RowRule, Slab, is_plain, row_rule
 from streamgda.rows.dask import DaskRows
 from streamgda.rows.frames import FrameRows
@@ -247,8 +247,7 @@ def as_batches(
     """
     if features is not None:
         raise refuse("features", features, "None: batches are arrays of rows x features")
-    adapter = Partitions if Partitions.accepts(X) else Batches
-    batches = adapter.of(X, None if columns is None else BatchColumns.of(columns))
+    batches = (Partitions if Partitions.accepts(X) else Batches)(X, columns)
     if sample_weight is not None:
         raise InvalidDataError(
             "sample_weight belongs to rows and labels; batches hold their own weights: "

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,75 +20,6 @@ from streamgda.rows.zarr import is_group
 _EXPECTED = "columns=('image', 'label'), columns=(['a', 'b'], 'label'), or a third name of weights"
 
 
-class BatchColumns(NamedTuple):
-    """Names of the columns of a batch.
-
-    Attributes
-    ----------
-    X : str, or list of str
-        A column whose entries are rows, or a column for each feature.
-    y : str
-        Column of labels.
-    weight : str or None
-        Column of weights.
-    """
-
-    X: Any
-    y: str
-    weight: str | None = None
-
-    @classmethod
-    def of(cls, names: Any) -> Self:
-        """Return the names, given as ``(X, y)`` or ``(X, y, weight)``.
-
-        Raises
-        ------
-        InvalidParameterError
-            For anything else.
-        """
-        found = tuple(names) if isinstance(names, Sequence) and not isinstance(names, str) else ()
-        if len(found) in (2, 3) and all(isinstance(name, str) for name in found[1:]):
-            X = found[0]
-            several = isinstance(X, list | tuple) and len(X) > 0
-            if isinstance(X, str) or (several and all(isinstance(name, str) for name in X)):
-                return cls(*found)
-        raise InvalidParameterError(f"columns={names!r}; expected {_EXPECTED}")
-
-    def read(self, batch: Any, name: str) -> tuple[Any, ...]:
-        """Return rows, labels and perhaps weights of a dict or a frame.
-
-        Raises
-        ------
-        InvalidDataError
-            If the batch is neither, or lacks a column.
-        """
-        available = columns_of(batch)
-        if available is None:
-            raise InvalidDataError(
-                f"{name} is a {type(batch).__name__}, and columns={tuple(self)!r} are of dicts and "
-                f"frames; leave out columns for batches (X, y)"
-            )
-        features = [self.X] if isinstance(self.X, str) else list(self.X)
-        beside = [self.y] if self.weight is None else [self.y, self.weight]
-        missing = [column for column in [*features, *beside] if column not in available]
-        if missing:
-            raise InvalidDataError(
-                f"{name} has no column {missing[0]!r}; its columns are {', '.join(available)}"
-            )
-        parts = [as_array(batch[feature]) for feature in features]
-        several = not isinstance(self.X, str)
-        for feature, values in zip(features, parts, strict=True):
-            if not values.ndim or (several and values.shape != parts[0].shape[:1]):
-                raise InvalidDataError(
-                    f"{name} has a column {feature!r} of shape {values.shape}; expected a value "
-                    f"for each of its rows"
-                )
-        if several:
-            return (np.column_stack(parts), *(batch[column] for column in beside))
-        X = parts[0].reshape(-1, 1) if parts[0].ndim == 1 else parts[0]
-        return (X, *(batch[column] for column in beside))
-
-
 @dataclass(frozen=True)
 class Batches:
     """Batches that an iterable yields, each ``(X, y)`` or ``(X, y, sample_weight)``.
@@ -96,18 +27,19 @@ class Batches:
     Attributes
     ----------
     values : iterable
-    columns : BatchColumns, optional
-        Names of the columns of batches that are dicts or frames.
+    columns : tuple, optional
+        Names ``(X, y)`` or ``(X, y, weight)`` of the columns of batches that are dicts or frames;
+        X is a column whose entries are rows, or a list of columns, one for each feature.
     """
 
     values: Any
-    columns: BatchColumns | None = None
+    columns: Any = None
 
     executor: ClassVar[str] = "process"
 
-    @classmethod
-    def of(cls, X: Any, columns: BatchColumns | None = None) -> Self:
-        """Return the batches; raise `InvalidDataError` for rows without labels."""
+    def __post_init__(self) -> None:
+        """Raise errors for rows without labels, and for columns that are no names."""
+        X, columns = self.values, self.columns
         if isinstance(X, str | os.PathLike):
             raise InvalidDataError(
                 f"y is missing: X is the path {str(X)!r}; open its rows and labels first: "
@@ -119,22 +51,19 @@ class Batches:
                 f"; pass rows and labels in it, such as accumulate(X['rows'], X['labels']), or an "
                 f"iterable of (X, y) batches, such as one of its entries, or [X]"
             )
-        if isinstance(X, np.ndarray) or hasattr(X, "dtype") or FrameRows.accepts(X):
+        if not isinstance(X, Iterable) or hasattr(X, "dtype") or FrameRows.accepts(X):
             raise InvalidDataError(
-                f"y is missing: X is a {type(X).__name__} of rows; pass accumulate(X, y), or an "
-                f"iterable of (X, y) batches"
+                f"y is missing: X is a {type(X).__name__}; pass accumulate(X, y), or an iterable "
+                f"of (X, y) batches"
             )
-        if not isinstance(X, Iterable):
-            raise InvalidDataError(
-                f"X is a {type(X).__name__}; without y, an iterable of (X, y) batches is expected"
-            )
-        return cls(X, columns)
+        if columns is not None and not _are_names(columns):
+            raise InvalidParameterError(f"columns={columns!r}; expected {_EXPECTED}")
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
         """Names of the features, if a list names the columns of each."""
-        several = self.columns is not None and not isinstance(self.columns.X, str)
-        return tuple(self.columns.X) if self.columns is not None and several else None
+        several = self.columns is not None and not isinstance(self.columns[0], str)
+        return tuple(self.columns[0]) if several else None
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         for number, batch in enumerate(self.values):
@@ -152,18 +81,27 @@ class Partitions(Batches):
         """Accept lists of delayed objects."""
         return isinstance(X, list | tuple) and bool(X) and hasattr(X[0], "__dask_graph__")
 
-    @classmethod
-    def of(cls, X: Any, columns: BatchColumns | None = None) -> Self:
-        """Return the partitions."""
-        if columns is None:
-            return cls(list(X))
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the delayed batches."""
+        if self.columns is None:
+            yield from self.values
+            return
         from dask import delayed  # noqa: PLC0415
 
         read = delayed(read_batch, pure=True)  # the same names in every process
-        return cls([read(batch, f"partition {n}", columns) for n, batch in enumerate(X)], columns)
+        yield from (read(b, f"partition {n}", self.columns) for n, b in enumerate(self.values))
 
 
-def read_batch(batch: Any, name: str, columns: BatchColumns | None = None) -> tuple[Any, ...]:
+def _are_names(columns: Any) -> bool:
+    """Return whether these are names (X, y) or (X, y, weight) of columns."""
+    if isinstance(columns, str) or not isinstance(columns, Sequence) or len(columns) not in (2, 3):
+        return False
+    X = columns[0]
+    names = [*X] if isinstance(X, list | tuple) and X else [X]
+    return all(isinstance(name, str) for name in (*names, *columns[1:]))
+
+
+def read_batch(batch: Any, name: str, columns: Any = None) -> tuple[Any, ...]:
     """Return ``(X, y)`` or ``(X, y, sample_weight)`` of a batch; tensors as arrays.
 
     Rows with several axes, such as images, are flattened.
@@ -174,7 +112,7 @@ def read_batch(batch: Any, name: str, columns: BatchColumns | None = None) -> tu
         If the batch is anything else.
     """
     if columns is not None:
-        batch = columns.read(batch, name)
+        batch = _named(batch, name, columns)
     elif isinstance(batch, list) and batch and isinstance(batch[0], Mapping):
         raise InvalidDataError(
             f"{name} is a list of dicts (records); make frames of them, such as "
@@ -197,12 +135,36 @@ def read_batch(batch: Any, name: str, columns: BatchColumns | None = None) -> tu
         raise
 
 
+def _named(batch: Any, name: str, columns: Any) -> list[Any]:
+    """Return rows, labels and perhaps weights of a dict or a frame."""
+    X, *beside = columns
+    features, available = [X] if isinstance(X, str) else list(X), columns_of(batch)
+    if available is None:
+        raise InvalidDataError(
+            f"{name} is a {type(batch).__name__}, and columns={tuple(columns)!r} are of dicts and "
+            f"frames; leave out columns for batches (X, y)"
+        )
+    missing = [column for column in (*features, *beside) if column not in available]
+    if missing:
+        raise InvalidDataError(
+            f"{name} has no column {missing[0]!r}; its columns are {', '.join(available)}"
+        )
+    parts = [as_array(batch[feature]) for feature in features]
+    try:
+        rows = parts[0] if isinstance(X, str) else np.stack(parts, axis=1)
+        rows = rows.reshape(-1, 1) if rows.ndim == 1 else rows
+    except ValueError:
+        shapes = ", ".join(
+            f"{n!r} of {part.shape}" for n, part in zip(features, parts, strict=True)
+        )
+        raise InvalidDataError(
+            f"{name} has columns of different shapes: {shapes}; expected a value for each row"
+        ) from None
+    return [rows, *(batch[column] for column in beside)]
+
+
 def columns_of(batch: Any) -> list[str] | None:
     """Return the names of the columns of a dict or a frame; None for anything else."""
-    if isinstance(batch, Mapping):
-        return [str(name) for name in batch]
-    for attribute in ("column_names", "columns"):  # of Arrow, of data frames
-        names = getattr(batch, attribute, None)
-        if names is not None and not callable(names):
-            return [str(name) for name in names]
-    return None
+    names = getattr(batch, "column_names", None) or getattr(batch, "columns", None)
+    names = batch if isinstance(batch, Mapping) else names  # of Arrow, of data frames
+    return None if names is None or callable(names) else [str(name) for name in names]

@@ -202,30 +202,16 @@ def check_lengths(X: Any, y: CodedLabels) -> None:
         raise InvalidDataError("X has 0 features (0 feature(s)); at least one is needed")
 
 
-def as_weights(sample_weight: Any, n_rows: int, first_row: int = 0) -> np.ndarray:
-    """Return weights as float64, shape (n_rows,), finite and not negative.
+def as_weights(
+    sample_weight: Any, n_rows: int, first_row: int = 0, may_be_missing: bool = False
+) -> np.ndarray:
+    """Return weights as float64, shape (n_rows,), finite and not negative; missing ones are NaN.
 
     Raises
     ------
     InvalidDataError
         For any other weights; it counts rows from `first_row`.
     """
-    weights = _weights(sample_weight, n_rows)
-    bad = np.flatnonzero(~((weights >= 0) & np.isfinite(weights)))
-    if bad.size:
-        row = first_row + int(bad[0])
-        raise InvalidDataError(
-            f"sample_weight[{row}] is {weights[bad[0]]}; weights are finite and >= 0",
-            *("sample_weight", row),
-        )
-    with np.errstate(over="ignore"):
-        if not np.isfinite(weights.sum()):
-            raise InvalidDataError("sample_weight sums to infinity; scale the weights down")
-    return weights
-
-
-def _weights(sample_weight: Any, n_rows: int) -> np.ndarray:
-    """Return weights as float64, shape (n_rows,); missing ones are NaN."""
     weights: Any = sample_weight
     if type(weights) is not np.ndarray:
         weights = as_array(weights, "sample_weight")
@@ -244,7 +230,20 @@ def _weights(sample_weight: Any, n_rows: int) -> np.ndarray:
         raise InvalidDataError(
             f"sample_weight has shape {weights.shape}, expected one weight a row: ({n_rows},)"
         )
-    return np.ascontiguousarray(weights, np.float64)
+    weights = np.ascontiguousarray(weights, np.float64)
+    good = (weights >= 0) & (weights < np.inf)
+    if may_be_missing:
+        good |= np.isnan(weights)
+    if not good.all():
+        at = int(good.argmin())
+        raise InvalidDataError(
+            f"sample_weight[{first_row + at}] is {weights[at]}; weights are finite and >= 0",
+            *("sample_weight", first_row + at),
+        )
+    with np.errstate(over="ignore"):
+        if np.isinf(np.nansum(weights)):
+            raise InvalidDataError("sample_weight sums to infinity; scale the weights down")
+    return weights
 
 
 def all_finite(values: np.ndarray, bound: float = np.inf) -> bool:
@@ -256,8 +255,10 @@ def all_finite(values: np.ndarray, bound: float = np.inf) -> bool:
     return bool(np.isfinite(values).all())
 
 
-def refuse_not_finite(X: Any, first_row: int = 0, numbers: np.ndarray | None = None) -> NoReturn:
-    """Raise an error that names the first value of `X` that is NaN or infinite.
+def refuse_not_finite(
+    X: Any, first_row: int = 0, numbers: np.ndarray | None = None, nodata: float | None = None
+) -> NoReturn:
+    """Raise an error that names the first value of `X` that is NaN, infinite or `nodata`.
 
     Rows are numbered from `first_row`, with the offsets in `numbers` if given.
 
@@ -266,25 +267,24 @@ def refuse_not_finite(X: Any, first_row: int = 0, numbers: np.ndarray | None = N
     InvalidDataError
         Always: if all values are finite, their sums overflow.
     """
-    bad = CHECK_SUMS.rows(X)
+    rule = RowRule(nodata=nodata)
+    bad = rule.rows(X)
     if not bad.size:
         raise InvalidDataError(
             "Input X contains values whose sums or squares overflow float64 (infinity or a value "
             "too large for dtype('float64')); scale the data down, or the weights"
         )
-    values = _row(X, bad[0])
-    column = int(np.isfinite(values).argmin())
-    name = "NaN" if np.isnan(values[column]) else "infinity"
-    row = first_row + int(bad[0] if numbers is None else numbers[bad[0]])
+    at = int(bad[0])
+    values = X.row(at) if isinstance(X, CompressedRows) else np.asarray(X[at])
+    column = int((~np.isfinite(values) | rule.missing(values)).argmax())
+    finite = "nodata" if np.isfinite(values[column]) else "infinity"
+    name = "NaN" if np.isnan(values[column]) else finite
+    row = first_row + (at if numbers is None else int(numbers[at]))
     raise InvalidDataError(
         f"Input X contains {name}: row {row}, column {column} is {values[column]}. Every value "
         f"must be finite; {SKIP_OR_FILL}",
         *("X", row, column),
     )
-
-
-def _row(X: Any, at: int) -> np.ndarray:
-    return X.row(at) if isinstance(X, CompressedRows) else np.asarray(X[at])
 
 
 # --- rows that count ------------------------------------------------------------------------------
@@ -413,16 +413,6 @@ class RowRule:
             found.append(np.flatnonzero(bad) + part.start)
         return np.concatenate(found)
 
-    def refuse(self, X: Any, at: int, row: int) -> NoReturn:
-        """Raise `InvalidDataError` for the invalid row ``X[at]``, naming its number `row`."""
-        values = _row(X, at)
-        column = int((~np.isfinite(values) | self.missing(values)).argmax())
-        raise InvalidDataError(
-            f"Input X has an invalid row: row {row} holds NaN, infinity or nodata={self.nodata}, "
-            f"first in column {column}; {SKIP_OR_FILL}",
-            *("X", row, column),
-        )
-
     def labels_to_count(
         self, y: CodedLabels, sample_weight: Any, first_row: int = 0
     ) -> tuple[np.ndarray, np.ndarray, int]:
@@ -440,11 +430,10 @@ class RowRule:
         """
         weights, missing = NO_WEIGHTS, y.missing
         if sample_weight is not None:
-            weights = _weights(sample_weight, len(y))
+            weights = as_weights(sample_weight, len(y), first_row, self.action == "skip")
             if self.action == "skip":
                 missing = missing | np.isnan(weights)
                 weights = np.where(np.isnan(weights), 1.0, weights)
-            weights = as_weights(weights, len(y), first_row)
         counts = self.labelled(y)
         if weights.size:
             counts &= weights >= FORGOTTEN
@@ -482,7 +471,7 @@ class RowRule:
             bad = bad if rows is X else numbers[bad]
             bad = bad[counts[bad]]
             if bad.size and self.action == "raise":
-                self.refuse(X, int(bad[0]), start + int(bad[0]))
+                refuse_not_finite(X[bad[:1]], start, bad[:1], self.nodata)
             counts[bad] = False
             n_skipped += bad.size
             numbers = np.flatnonzero(counts)

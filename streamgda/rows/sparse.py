@@ -93,16 +93,10 @@ class CompressedRows:
         before = np.concatenate([[0], np.cumsum(hit)])
         return np.asarray(before[self.last] > before[self.first])
 
-    def entries_of(self, rows: np.ndarray) -> np.ndarray:
-        """Return a boolean array that is True for the entries of some rows, given as another."""
-        hit = np.zeros(self.values.size, bool)
-        for number in np.flatnonzero(rows):
-            hit[self.first[number] : self.last[number]] = True
-        return hit
-
     def without(self, rows: np.ndarray) -> CompressedRows:
         """Return the rows with zeros in those for which `rows`, a boolean array, is True."""
-        return self.with_values(np.where(self.entries_of(rows), 0, self.values))
+        of_entries = np.repeat(rows, self.last - self.first)
+        return self.with_values(np.where(of_entries, 0, self.values))
 
     def row(self, number: int) -> np.ndarray:
         """Return one row with its zeros, shape (n_features,)."""

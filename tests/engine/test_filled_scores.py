@@ -48,7 +48,7 @@ def test_every_method_fills_invalid_rows(name):
             assert one.shape == expected[:1].shape
             with pytest.raises(InvalidDataError, match="on_invalid='fill' when predicting"):
                 score(X)
-            with pytest.raises(InvalidDataError, match="row 90 holds NaN, infinity or nodata=-999"):
+            with pytest.raises(InvalidDataError, match="contains nodata: row 90, column"):
                 score(np.nan_to_num(X), nodata=NODATA)
 
 

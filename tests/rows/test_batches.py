@@ -206,10 +206,10 @@ def test_batches_without_names_are_refused():
         accumulate([(X, y)], columns=("image", "label"))
     with pytest.raises(InvalidDataError, match=r"X is a dict of image, label; .* or \[X\]$"):
         accumulate(named, columns=("image", "label"))
-    with pytest.raises(InvalidDataError, match=r"batch 0 has a column 'b' of shape \(299,\)"):
+    with pytest.raises(
+        InvalidDataError, match=r"batch 0 has columns of different .* 'b' of \(299,\)"
+    ):
         accumulate([{"a": X[:, 0], "b": X[1:, 1], "y": y}], columns=(["a", "b"], "y"))
-    with pytest.raises(InvalidDataError, match=r"a column 'a' of shape \(\); expected a va"):
-        accumulate([{"a": 1.0, "y": 0}], columns=("a", "y"))
 
 
 def test_paths_without_labels_name_what_opens_them():

@@ -167,7 +167,7 @@ def test_weights():
 
 def test_an_invalid_row_is_named():
     rows = np.array([[1.0, 2.0], [3.0, NODATA], [np.nan, 1.0]])
-    with pytest.raises(InvalidDataError, match=r"row 11 holds.*nodata=-9999, first in column 1"):
+    with pytest.raises(InvalidDataError, match=r"contains nodata: row 11, column 1 is -9999"):
         RowRule(nodata=NODATA).counted(Slab(rows, [0, 0, 0], first_row=10))
     with pytest.raises(InvalidDataError, match=r"Input X contains NaN: row 2, column 0 is nan"):
         accumulate(rows, [0, 0, 0])
