@@ -1,9 +1,9 @@
-"""Separability of classes: the textbooks' formulas, integrals, and properties."""
+"""Distances between Gaussians, of classes and of two states: formulas, integrals, properties."""
 
 import naive
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from samples import blobs
 
@@ -14,30 +14,40 @@ from streamgda import (
     GaussianDiscriminantCV,
     GaussianNB,
     LinearDiscriminantAnalysis,
+    accumulate,
+    distance,
     separability,
 )
-from streamgda.errors import InvalidParameterError, MergeError, SingularCovarianceError
+from streamgda.errors import (
+    InvalidDataError,
+    InvalidParameterError,
+    MergeError,
+    SingularCovarianceError,
+)
 from streamgda.models.separability import METHODS
 
 EVERY_METHOD = pytest.mark.parametrize("method", METHODS)
 EVERY_TYPE = pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)
 LIMITS = {"jeffries_matusita": 2, "transformed_divergence": 2}
+X, Y = blobs(60, 3, 2)
+MOMENTS = ClassMoments().update(X, Y)
+
+# --- classes --------------------------------------------------------------------------------------
 
 
 @EVERY_METHOD
 @EVERY_TYPE
 @pytest.mark.parametrize("how", [{}, {"ddof": 1, "reg_param": 0.1, "shrinkage": 0.2}])
 def test_textbook_formulas(covariance_type, method, how):
-    X, y = blobs(200, 5, 4)
-    m = naive.moments(X, y)
-    S = naive.regularised_covariances(X, y, covariance_type, **how)
+    rows, y = blobs(200, 5, 4)
+    m = naive.moments(rows, y)
+    S = naive.regularised_covariances(rows, y, covariance_type, **how)
     expected = naive.separability(m.means, S, method)
-    estimator = GaussianDiscriminantAnalysis(covariance_type, **how).fit(X, y)
-    moments = ClassMoments(covariance_type).update(X, y)
-    full = ClassMoments().update(X, y)
+    estimator = GaussianDiscriminantAnalysis(covariance_type, **how).fit(rows, y)
+    moments = ClassMoments(covariance_type).update(rows, y)
+    full = ClassMoments().update(rows, y)
     for found in (
         separability(estimator, method),
-        separability(estimator.model_, method=method),
         separability(moments, method, **how),
         separability(full, method, covariance_type=covariance_type, **how),
     ):
@@ -50,9 +60,11 @@ def test_textbook_formulas(covariance_type, method, how):
 def test_integrals_of_two_densities():
     """Their definitions, without the algebra of Gaussians: sums over a fine grid of the plane."""
     rng = np.random.default_rng(0)
-    X = np.vstack([rng.normal(size=(40, 2)) @ [[1, 0.5], [0, 0.6]], rng.normal(size=(40, 2)) + 1])
+    rows = rng.normal(size=(80, 2))
+    rows[:40] @= [[1, 0.5], [0, 0.6]]
+    rows[40:] += 1
     y = np.repeat([0, 1], 40)
-    m, S = naive.moments(X, y).means, naive.covariance(X, y)
+    m, S = naive.moments(rows, y).means, naive.covariance(rows, y)
     axis = np.linspace(-9, 10, 400)
     plane = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
     gaps = plane[:, None] - m
@@ -60,7 +72,7 @@ def test_integrals_of_two_densities():
     logs = -0.5 * (squares + np.log(np.linalg.det(S))) - np.log(2 * np.pi)
     area = (axis[1] - axis[0]) ** 2
     p, q = np.exp(logs).T
-    moments = ClassMoments().update(X, y)
+    moments = ClassMoments().update(rows, y)
     jeffries_matusita = ((np.sqrt(p) - np.sqrt(q)) ** 2).sum() * area
     assert separability(moments)[0, 1] == pytest.approx(jeffries_matusita, rel=1e-6)
     for i, j, density in ((0, 1, p), (1, 0, q)):
@@ -73,12 +85,12 @@ def test_integrals_of_two_densities():
 @given(seed=st.integers(0, 2**32), scale=st.sampled_from([1e-6, 1.0, 1e6]))
 def test_units_make_no_difference(method, seed, scale):
     rng = np.random.default_rng(seed)
-    X, y = blobs(200, 3, 3, seed=seed)
-    assume(all(np.linalg.cond(np.corrcoef(X[y == k].T)) < 1e6 for k in range(3)))
+    rows, y = blobs(200, 3, 3, seed=seed)
+    assume(all(np.linalg.cond(np.corrcoef(rows[y == k].T)) < 1e6 for k in range(3)))
     A = np.linalg.qr(rng.normal(size=(3, 3)))[0] * scale * np.exp(rng.uniform(-2, 2, 3))
     shift = rng.normal(size=3) * scale
-    found = separability(ClassMoments().update(X @ A + shift, y), method)
-    expected = separability(ClassMoments().update(X, y), method)
+    found = separability(ClassMoments().update(rows @ A + shift, y), method)
+    expected = separability(ClassMoments().update(rows, y), method)
     np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
     assert (found >= 0).all()
     assert (found <= LIMITS.get(method, np.inf)).all()
@@ -86,71 +98,157 @@ def test_units_make_no_difference(method, seed, scale):
 
 @EVERY_METHOD
 @EVERY_TYPE
-def test_close_classes_are_not_drowned_by_rounding(covariance_type, method):
-    """Equal classes have separability zero, and those that are almost equal almost zero."""
-    X, _ = blobs(50, 3, 1)
-    moments = ClassMoments().update(np.vstack([X, X, X + 1e-6]), np.repeat([0, 1, 2], 50))
-    found = separability(moments, method, covariance_type=covariance_type)
+def test_equal_and_distant_classes(covariance_type, method):
+    """Equal classes have separability zero, almost equal ones almost zero: no rounding error."""
+    rows, _ = blobs(50, 3, 1)
+    close = ClassMoments().update(np.vstack([rows, rows, rows + 1e-6]), np.repeat([0, 1, 2], 50))
+    found = separability(close, method, covariance_type=covariance_type)
     assert 0 <= found[0, 1] <= 1e-13
-    distance = separability(moments, "mahalanobis", covariance_type="tied")[0, 2]
-    if covariance_type == "tied":
-        share = {"kullback_leibler": 2, "mahalanobis": 1, "bhattacharyya": 8}
-        by = {"jeffries_matusita": 4, "transformed_divergence": 4} | share
-        assert found[0, 2] == pytest.approx(distance / by[method], rel=1e-3)
-    else:
-        assert found[0, 2] < 1e-10
-
-
-def test_classes_that_do_not_overlap_have_the_largest_values():
-    X, y = blobs(60, 2, 2)
-    moments = ClassMoments().update(X + 1e6 * y[:, None], y)
-    for method, limit in LIMITS.items():
-        assert separability(moments, method)[0, 1] == pytest.approx(limit)
+    assert 0 < found[0, 2] < 1e-10
+    far = ClassMoments().update(X + 1e6 * Y[:, None], Y)
+    limit = LIMITS.get(method, np.inf)
+    apart = separability(far, method, covariance_type=covariance_type)[0, 1]
+    assert apart == pytest.approx(limit) or apart > 1e9
 
 
 @EVERY_METHOD
 @EVERY_TYPE
 def test_classes_without_rows_and_constant_features(covariance_type, method):
-    X, y = blobs(80, 4, 2)
-    constant = np.hstack([X[:, :2], np.full((80, 1), 7.0), X[:, 2:]])
-    moments = ClassMoments().update(constant, 2 * y).declare([1])
+    constant = np.insert(X, 2, 7.0, axis=1)
+    moments = ClassMoments().update(constant, 2 * Y).declare([1])
     found = separability(moments, method, covariance_type=covariance_type)
-    assert found.shape == (3, 3)
     assert np.isnan(found[1]).all()
     assert np.isnan(found[:, 1]).all()
-    expected = separability(ClassMoments().update(X, y), method, covariance_type=covariance_type)
+    expected = separability(MOMENTS, method, covariance_type=covariance_type)
     np.testing.assert_allclose(found[::2, ::2], expected, rtol=1e-10, atol=1e-12)
 
 
-def test_estimators_of_every_kind():
-    X, y = blobs(90, 2, 2)
-    scoring = "joint_log_likelihood"  # of the moments alone
-    search = GaussianDiscriminantCV({"covariance_type": ["diag"]}, cv=2, scoring=scoring).fit(X, y)
-    expected = separability(ClassMoments("diag").update(X, y))
-    np.testing.assert_allclose(separability(search), expected)
-    one = separability(ClassMoments().update(X[y == 1], y[y == 1]))
-    assert one.tolist() == [[0.0]]
-    with pytest.warns(UserWarning, match="collinear"):  # directions that LDA dropped do not count
-        lda = LinearDiscriminantAnalysis().fit(np.hstack([X, X[:, :1] + X[:, 1:]]), y)
-    expected = separability(LinearDiscriminantAnalysis().fit(X, y))
+def test_searches_single_classes_and_dropped_directions():
+    options = {"cv": 2, "scoring": "joint_log_likelihood"}
+    search = GaussianDiscriminantCV({"covariance_type": ["diag"]}, **options).fit(X, Y)
+    np.testing.assert_allclose(separability(search), separability(MOMENTS.reduce("diag")))
+    assert separability(MOMENTS.select_classes([1])).tolist() == [[0.0]]
+    with pytest.warns(UserWarning, match="collinear"):  # Such directions do not count.
+        lda = LinearDiscriminantAnalysis().fit(np.hstack([X, X[:, :1] + X[:, 1:2]]), Y)
+    expected = separability(LinearDiscriminantAnalysis().fit(X, Y))
     np.testing.assert_allclose(separability(lda), expected, rtol=1e-6)
 
 
-def test_what_has_no_separability_is_refused():
-    X, y = blobs(60, 3, 2)
-    moments = ClassMoments().update(X, y)
-    for other in (None, BernoulliNB().fit(X, y), GaussianNB(), GaussianNB, X):
-        with pytest.raises(TypeError, match=r"model_or_moments is .* expected a fitted"):
-            separability(other)
-    with pytest.raises(InvalidParameterError, match=r"method='euclid'; expected one of jeffries"):
-        separability(moments, "euclid")
-    with pytest.raises(InvalidParameterError, match="has its own covariances; pass ClassMoments"):
-        separability(GaussianNB().fit(X, y), reg_param=0.1)
-    with pytest.raises(InvalidParameterError, match="ddof='1'"):
-        separability(moments, ddof="1")
-    with pytest.raises(MergeError, match="'full'"):
-        separability(moments.reduce("diag"), covariance_type="full")
-    flat = ClassMoments().update(X[:, [0, 0]], y)
-    with pytest.raises(SingularCovarianceError):
-        separability(flat)
-    assert separability(flat, reg_param=0.1)[0, 1] > 0
+# --- two states -----------------------------------------------------------------------------------
+
+KINDS = ["frechet", "kullback_leibler", "bhattacharyya"]
+
+
+def oracle(kind, A, B, ddof=0):
+    (m, S), (n, T) = ((each.mean(axis=0), np.cov(each.T, ddof=ddof)) for each in (A, B))
+    return getattr(naive, kind)(m, S, n, T)
+
+
+def two_sets(offset=0.0):
+    rng = np.random.default_rng(3)
+    A, B = (rng.normal(size=(n, 5)) @ rng.normal(size=(5, 5)) / 3 for n in (90, 70))
+    return A + offset, B + 0.3 + offset
+
+
+def moments_of(rows, covariance_type="full"):
+    return accumulate(rows, np.arange(len(rows)) % 3, covariance_type=covariance_type)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("covariance_type", ["full", "tied"])
+def test_distances_of_all_rows(kind, covariance_type):
+    A, B = two_sets()
+    a, b = moments_of(A, covariance_type), moments_of(B, covariance_type)
+    assert distance(a, b, kind) == pytest.approx(oracle(kind, A, B), rel=1e-10)
+    # At an offset of 1e7, the rows themselves have lost seven digits.
+    far = [moments_of(each, covariance_type) for each in two_sets(offset=1e7)]
+    assert distance(*far, kind) == pytest.approx(oracle(kind, A, B), rel=1e-6)
+    assert distance(a, b, "frechet", ddof=1) == pytest.approx(oracle("frechet", A, B, 1))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_distances_class_by_class(kind):
+    (A, B), labels = two_sets(), np.arange(90) % 3
+    a, b = accumulate(A, labels), accumulate(B, labels[:70])
+    expected = [oracle(kind, A[labels == k], B[labels[:70] == k]) for k in range(3)]
+    np.testing.assert_allclose(distance(a, b, kind, by_class=True), expected)
+    some = distance(a.drop_classes([0]), b.relabel({2: 9}).declare([2]), kind, by_class=True)
+    assert np.isnan(some).tolist() == [True, False, True, True]  # of 0, 1, 2 and 9
+    assert some[1] == pytest.approx(expected[1])
+
+
+@pytest.mark.parametrize("covariance_type", ["diag", "tied_diag", "spherical", "tied_spherical"])
+def test_distances_of_variances(covariance_type):
+    A, B = two_sets()
+    a, b = moments_of(A, covariance_type), moments_of(B, covariance_type)
+    deviations = A.std(axis=0), B.std(axis=0)
+    if "spherical" in covariance_type:
+        deviations = [np.sqrt((each**2).mean() * np.ones(5)) for each in deviations]
+    expected = ((A.mean(axis=0) - B.mean(axis=0)) ** 2).sum()
+    expected += ((deviations[0] - deviations[1]) ** 2).sum()
+    assert distance(a, b) == pytest.approx(expected)
+    assert distance(a, b, "kullback_leibler") > 0
+
+
+@given(st.integers(1, 6), st.integers(0, 2**31), st.sampled_from([0.0, 1e-9, 1.0, 1e6]))
+@settings(max_examples=40, deadline=None)
+def test_frechet_distances_of_singular_covariances(rank, seed, apart):
+    """Rows in subspaces, equal ones, and single rows: never NaN, complex or below zero."""
+    rng = np.random.default_rng(seed)
+    A = rng.normal(size=(rank, 6))
+    B = A + apart * rng.normal(size=(rank, 6))
+    a, b = (ClassMoments().update(rows, np.zeros(rank, int)) for rows in (A, B))
+    found = distance(a, b)
+    assert found >= ((A.mean(axis=0) - B.mean(axis=0)) ** 2).sum() * (1 - 1e-9) >= 0
+    assert found <= ((A - B) ** 2).sum(axis=1).mean() * (1 + 1e-6) + 1e-20  # of these pairs
+    assert found == pytest.approx(distance(b, a), rel=1e-6, abs=1e-20)
+    assert distance(a, a) <= 1e-25
+
+
+def test_regularised_distances():
+    A, B = np.random.default_rng(0).normal(size=(2, 4, 6))
+    a, b = (ClassMoments().update(rows, np.zeros(4, int)) for rows in (A, B))
+    with pytest.raises(SingularCovarianceError) as caught:
+        distance(a, b, "kullback_leibler")
+    assert caught.value.classes == ["a", "b"]
+    S, T = (0.9 * np.cov(rows.T, ddof=0) + 0.1 * np.eye(6) for rows in (A, B))
+    expected = naive.kullback_leibler(A.mean(axis=0), S, B.mean(axis=0), T)
+    assert distance(a, b, "kullback_leibler", reg_param=0.1) == pytest.approx(expected)
+
+
+# --- what has none --------------------------------------------------------------------------------
+
+FLAT = ClassMoments().update(X[:, [0, 0]], Y)
+TIED = MOMENTS.reduce("tied")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "match"),
+    [
+        (lambda: separability(None), TypeError, "expected a fitted"),
+        (lambda: separability(BernoulliNB().fit(X, Y)), TypeError, "expected a fitted"),
+        (lambda: separability(GaussianNB()), TypeError, "expected a fitted"),
+        (lambda: separability(MOMENTS, "euclid"), InvalidParameterError, "one of jeffries"),
+        (
+            lambda: separability(GaussianNB().fit(X, Y), reg_param=0.1),
+            InvalidParameterError,
+            "has its own covariances; pass ClassMoments",
+        ),
+        (lambda: separability(MOMENTS, ddof="1"), InvalidParameterError, "ddof='1'"),
+        (
+            lambda: separability(MOMENTS.reduce("diag"), covariance_type="full"),
+            MergeError,
+            "'full'",
+        ),
+        (lambda: separability(FLAT), SingularCovarianceError, "rank 1 of 2"),
+        (lambda: distance(MOMENTS, MOMENTS, "l2"), InvalidParameterError, "one of frechet"),
+        (lambda: distance(MOMENTS, X), TypeError, "b is of type ndarray; expected ClassMoments"),
+        (lambda: distance(MOMENTS, ClassMoments()), InvalidDataError, "no row"),
+        (lambda: distance(MOMENTS, MOMENTS.reduce("diag")), MergeError, "to one with reduce"),
+        (lambda: distance(MOMENTS, FLAT), MergeError, "3 features and of 2 features"),
+        (lambda: distance(TIED, TIED, by_class=True), MergeError, "one scatter for all classes"),
+    ],
+)
+def test_failures(call, error, match):
+    with pytest.raises(error, match=match):
+        call()
