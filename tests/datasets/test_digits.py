@@ -17,23 +17,28 @@ def idx_bytes(array: np.ndarray) -> bytes:
     return head + array.tobytes()
 
 
-@pytest.fixture(params=[False, True], ids=["plain", "gzip"])
-def folder(request, tmp_path):
-    for part, images, labels in (("train", X, Y), ("t10k", X[:2], Y[:2])):
-        for name, array in (("images-idx3", images), ("labels-idx1", labels)):
-            path = tmp_path / f"{part}-{name}-ubyte{'.gz' * request.param}"
-            data = idx_bytes(array)
-            path.write_bytes(gzip.compress(data) if request.param else data)
-    return tmp_path
+@pytest.fixture(params=["", ".gz"], ids=["plain", "gzip"])
+def files(request, tmp_path):
+    """A function that writes a file, with other bytes on demand."""
+
+    def write(name, array, damage=bytes):
+        data = damage(idx_bytes(array))
+        path = tmp_path / f"{name}-ubyte{request.param}"
+        path.write_bytes(gzip.compress(data) if request.param else data)
+        return path
+
+    for part, n in (("train", 7), ("t10k", 2)):
+        write(f"{part}-images-idx3", X[:n])
+        write(f"{part}-labels-idx1", Y[:n])
+    return write
 
 
-def test_four_files(folder):
-    X_train, y_train, X_test, y_test = load_mnist(str(folder))
-    np.testing.assert_array_equal(X_train, X.reshape(7, 12))
-    np.testing.assert_array_equal(y_train, Y)
-    np.testing.assert_array_equal(X_test, X.reshape(7, 12)[:2])
-    np.testing.assert_array_equal(y_test, Y[:2])
-    assert {array.dtype for array in (X_train, y_train)} == {np.dtype(np.uint8)}
+def test_four_files(files, tmp_path):
+    found = load_mnist(str(tmp_path))
+    for array, wanted in zip(
+        found, (X.reshape(7, 12), Y, X[:2].reshape(2, 12), Y[:2]), strict=True
+    ):
+        np.testing.assert_array_equal(array, wanted, strict=True)
 
 
 @pytest.mark.parametrize(
@@ -47,29 +52,24 @@ def test_four_files(folder):
         (lambda data: data[:4] + b"\xff" * 4 + data[8:], "as long as its header says"),
     ],
 )
-def test_damaged_files(folder, damage, message):
-    path = next(iter(folder.glob("train-images*")))
-    packed = path.suffix == ".gz"
-    data = damage(idx_bytes(X))
-    path.write_bytes(gzip.compress(data) if packed else data)
+def test_damaged_files(files, tmp_path, damage, message):
+    files("train-images-idx3", X, damage)
     with pytest.raises(SourceError, match=f"train-images-idx3-ubyte holds .*{message}|{message}"):
-        load_mnist(folder)
+        load_mnist(tmp_path)
 
 
-def test_missing_damaged_and_other_files(folder):
-    image = next(iter(folder.glob("t10k-images*")))
-    labels = next(iter(folder.glob("t10k-labels*")))
-    data = image.read_bytes()
-    labels.write_bytes(next(iter(folder.glob("train-labels*"))).read_bytes())
+def test_missing_and_other_files(files, tmp_path):
+    files("t10k-labels-idx1", Y)
     with pytest.raises(InvalidDataError, match="2 images and 7 labels in its files of t10k"):
-        load_mnist(folder)
-    if image.suffix == ".gz":
-        image.write_bytes(data[:-9])
+        load_mnist(tmp_path)
+    images = files("t10k-images-idx3", X[:2])
+    if images.suffix == ".gz":
+        images.write_bytes(images.read_bytes()[:-9])
         with pytest.raises(SourceError, match=r"ubyte.gz is damaged"):
-            load_mnist(folder)
-    image.unlink()
+            load_mnist(tmp_path)
+    images.unlink()
     with pytest.raises(SourceNotFoundError, match=r"t10k-images-idx3-ubyte does not exist"):
-        load_mnist(folder)
+        load_mnist(tmp_path)
 
 
 def test_digits():
