@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 _HIDDEN = "***"
-# Of a URL, also one that became a path: what stands before its host, and its query. Clients name
-# the host, or the path, without the scheme.
+# These find what stands before the host of a URL, or of one that became a path, and its query.
+# Clients name the host, or the path, without the scheme.
 _USER = re.compile(
     r"(\b[a-z][a-z0-9+.-]+:/{1,2})[^\s'\"<>]*@|[^\s/'\"<>(),=]+@(?=\w)", re.IGNORECASE
 )
@@ -21,7 +21,7 @@ _QUERY = re.compile(
     r"(\b[a-z][a-z0-9+.-]+:/{1,2}[^\s'\"<>?]*\?)[^\s'\"<>]*?(?=[]:,;.)]*(?:[\s'\"<>]|$))",
     re.IGNORECASE,
 )
-# Elsewhere, such as in a path without its host or in a dict: the value that follows such a name.
+# This finds the value that follows such a name elsewhere, as in a path without its host or a dict.
 _NAMED = re.compile(
     r"((?:\b|_)(?:x-(?:amz|goog|ms)-[\w-]+|sig|sas|pwd|pass(?:word|wd)|secret\w*|\w*token|signature"
     r"|credentials?|authorization|(?:api|account|access|private)[_-]?key(?:[_-]?id)?)"
@@ -89,7 +89,7 @@ def raised_as(kind: type[StreamGDAError], what: str) -> Iterator[None]:
         yield
     except (MemoryError, StreamGDAError):
         raise
-    except Exception as error:  # each library, file system and codec has its own kinds
+    except Exception as error:  # Each library, file system and codec has its own kinds.
         raise kind(f"{what}: {brief(error)}") from cause_of(error)
 
 
@@ -236,7 +236,7 @@ class ConstantFeatureWarning(UserWarning):
 def _of_attribute(kind: Any) -> Any:
     """Return the kind of errors that are of a kind and AttributeErrors."""
 
-    def reduced(error: StreamGDAError) -> tuple[Any, ...]:  # other processes know `kind` only
+    def reduced(error: StreamGDAError) -> tuple[Any, ...]:  # Other processes know `kind` only.
         return kind, error.args, vars(error)
 
     attributes = {"__module__": kind.__module__, "__doc__": kind.__doc__, "__reduce__": reduced}
@@ -248,7 +248,7 @@ def as_attribute_error(error: StreamGDAError) -> StreamGDAError:
 
     It is raised where a fitted attribute cannot be computed, for which `hasattr` is then false.
     """
-    if isinstance(error, OSError | AttributeError):  # no class can be an OSError too
+    if isinstance(error, OSError | AttributeError):  # No class can be an OSError, too.
         return error
     kind: Any = type(error)
     found: StreamGDAError = _of_attribute(kind)(*error.args)

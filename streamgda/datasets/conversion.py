@@ -109,7 +109,7 @@ def _blocks(X: Any, y: Any) -> tuple[int | None, Any, Iterator[dict[str, np.ndar
         batches = as_batches(X)
         return None, batches.feature_names, (_checked(Slab.of_batch(batch)) for batch in batches)
     rows = Rows.of(X, y).opened().checked()
-    unit = rows.X.chunk_rows  # chunks of a store are read once
+    unit = rows.X.chunk_rows  # Each chunk of a store is read once.
     n_rows = -(-_CHUNK_BYTES // max(1, rows.X.row_bytes) // unit) * unit
     return rows.X.n_rows, rows.X.feature_names, map(_checked, rows.slabs(n_rows))
 
@@ -123,7 +123,7 @@ def _checked(slab: Any) -> dict[str, np.ndarray]:
         raise InvalidDataError("X is a sparse matrix; expected dense rows of numbers")
     block = {"X": np.asarray(slab.X)}
     if slab.y is not None:
-        y = np.asarray(slab.y)  # numbers may be targets of a regression
+        y = np.asarray(slab.y)  # Numbers may be targets of a regression.
         block["y"] = y if y.dtype.kind in "biuf" else as_labels(slab.y, "y", slab.first_row)
     for (name, part), ndim, kinds in zip(block.items(), (2, 1), ("biuf", "biufU"), strict=False):
         if part.ndim != ndim or part.dtype.kind not in kinds or not part[:1].size:

@@ -10,7 +10,7 @@ import numpy as np
 
 from streamgda.runtime.parameters import LEAST, as_integer, as_number, refuse
 
-_BLOCK_VALUES = 1 << 16  # half a MiB of float64: a block fits in the cache of a core
+_BLOCK_VALUES = 1 << 16  # A block of half a MiB of float64 fits in the cache of a core.
 _N_FACTORS = 4
 
 

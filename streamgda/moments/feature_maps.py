@@ -197,8 +197,9 @@ def _matrix(features: RandomFeatures, n_in: int, dtype: np.dtype) -> tuple[np.nd
 
 # --- random numbers with the same bits everywhere ---------------------------------------------
 
-_WORDS = 1 << 17  # that are drawn at a time
-# Algorithm AS 241 (PPND7): M. J. Wichura, Applied Statistics 37, 1988; the lowest power first.
+_WORDS = 1 << 17  # So many words are drawn at a time.
+# These are the coefficients of algorithm AS 241 (PPND7) by M. J. Wichura, Applied Statistics 37,
+# 1988, with the lowest power first.
 _MIDDLE = (
     (3.3871327179, 5.0434271938e1, 1.5929113202e2, 5.9109374720e1),
     (1.0, 1.7895169469e1, 7.8757757664e1, 6.7187563600e1),
@@ -279,7 +280,8 @@ class Standardize(FeatureMap):
 
     def __init__(self, moments: Any) -> None:
         kind = getattr(moments, "covariance_type", "spherical")
-        if "spherical" in kind or not hasattr(moments, "centred"):  # groups, windows, estimators
+        # Groups, windows and estimators have no `centred`.
+        if "spherical" in kind or not hasattr(moments, "centred"):
             raise refuse("moments", moments, "ClassMoments with a variance for each feature")
         sums = moments.centred()
         count = sums.count / sums.count.sum()
@@ -309,7 +311,7 @@ class Standardize(FeatureMap):
     def _apply(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Write standardised rows; see `FeatureMap._apply`."""
         mean, scale = np.array([self.mean, self.scale])
-        np.divide(rows - mean, scale, out=out, casting="same_kind")  # rounded to float32 once
+        np.divide(rows - mean, scale, out=out, casting="same_kind")  # It rounds to float32 once.
 
 
 @dataclass(frozen=True)
@@ -367,8 +369,8 @@ class Transformer(FeatureMap):
                 f"feature_map has a {name} that is not fitted. Fit it first; clones, such as those "
                 f"of searches, are not fitted unless it is wrapped in FrozenEstimator: {error}"
             ) from None
-        # A copy, which stays as it is when the caller fits the transformer again. It is given
-        # arrays without names, which are compared before.
+        # The copy stays as it is when the caller fits the transformer again. It gets arrays
+        # without names, which are compared before.
         made = cls(deepcopy(fitted), name, (n_in, n_out))
         given = getattr(fitted, "feature_names_in_", None)
         made.names = None if given is None else tuple(map(str, given))

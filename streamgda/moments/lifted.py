@@ -10,10 +10,10 @@ import numpy as np
 from streamgda.rows.counting import WINDOW_BYTES, all_finite, refuse_not_finite
 from streamgda.runtime import threads
 
-_PART_ELEMENTS = 1 << 21  # of lifted rows that a thread computes at a time
-_PART_ROWS = 256  # at least, for BLAS packs the matrix of a map for each product
-_LEAST_ROWS = 1024  # of a window: each of them costs a pass over the moments
-_WINDOW_BYTES = WINDOW_BYTES // 2  # as lifted rows are centred in a copy
+_PART_ELEMENTS = 1 << 21  # A thread computes so many elements of lifted rows at a time.
+_PART_ROWS = 256  # A part has at least so many rows: BLAS packs the matrix of a map for each.
+_LEAST_ROWS = 1024  # A window has at least so many rows, as each costs a pass over the moments.
+_WINDOW_BYTES = WINDOW_BYTES // 2  # Lifted rows are centred in a copy.
 
 
 class LiftedRows:

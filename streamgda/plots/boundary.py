@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _PARTS = ("regions", "boundaries", "classes", "points")
-_REACH = 3  # standard deviations shown of each class
+_REACH = 3  # Standard deviations of each class that are shown.
 
 
 def plot_decision_boundary(
@@ -120,14 +120,15 @@ def plot_decision_boundary(
     if "regions" in parts:
         pale = mixed(palette, paper_and_ink(ax)[0], 0.5)
         colours = np.clip(special.softmax(joint, axis=2) @ pale, 0, 1)
-        half = (across[1] - across[0]) / 2, (up[1] - up[0]) / 2  # posteriors are of pixel centres
+        # Posteriors are those of pixel centres.
+        half = (across[1] - across[0]) / 2, (up[1] - up[0]) / 2
         box = across[0] - half[0], across[-1] + half[0], up[0] - half[1], up[-1] + half[1]
         ax.imshow(colours, extent=box, origin="lower", aspect=ax.get_aspect())
     if "boundaries" in parts:
         _draw_boundaries(ax, across, up, joint)
     for k, label in enumerate(plane.labels):
         colour = palette[k]
-        ax.plot([], [], "o", color=colour, label=str(label))  # for the legend
+        ax.plot([], [], "o", color=colour, label=str(label))  # The legend shows it.
         if "classes" in parts:
             _draw_class(ax, plane.means[k], plane.covariances[k], radii, colour)
     if len(positions):
@@ -161,7 +162,7 @@ def _grid(
 def _draw_boundaries(ax: Axes, across: np.ndarray, up: np.ndarray, joint: np.ndarray) -> None:
     """Draw a line where the lead of each class over all others is zero."""
     for k in range(joint.shape[-1] if joint.shape[-1] > 1 else 0):
-        with np.errstate(invalid="ignore"):  # a prior of zero, which never leads
+        with np.errstate(invalid="ignore"):  # A class of prior zero never leads.
             lead = joint[..., k] - np.delete(joint, k, axis=-1).max(axis=-1)
         if lead.min() < 0 < lead.max():
             ink = tuple(paper_and_ink(ax)[1])

@@ -27,7 +27,7 @@ from streamgda.runtime.parameters import as_integer
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_REACH = 4  # standard deviations shown of each class
+_REACH = 4  # Standard deviations of each class that are shown.
 _RESOLUTION = 1000
 
 

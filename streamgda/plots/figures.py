@@ -15,8 +15,8 @@ from streamgda.runtime.parameters import as_integer, as_numbers, check_type, ref
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_RANK = 1e-12  # of the largest variance of scaled features: smaller ones are rounding errors
-_TIE = 1e-9  # weight of the variance within classes, which decides where nothing separates them
+_RANK = 1e-12  # Variances below this share of the largest one are rounding errors.
+_TIE = 1e-9  # The variance within classes decides, with this weight, where classes coincide.
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Projection:
         offsets = (points - self.means[:, None]).transpose(0, 2, 1)
         distances = (np.linalg.solve(roots, offsets) ** 2).sum(axis=1)
         log_dets = 2 * np.log(np.einsum("kii->ki", roots)).sum(axis=1)
-        with np.errstate(divide="ignore"):  # priors of zero
+        with np.errstate(divide="ignore"):  # Priors may be zero.
             constants = (
                 np.log(self.priors) - log_dets / 2 - self.means.shape[1] / 2 * np.log(2 * np.pi)
             )
@@ -103,7 +103,7 @@ def _gaussians(estimator: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.n
     means = estimator.moments_.means
     seen = ~np.isnan(means[:, 0])
     values = estimator._all_covariances().values
-    if values.ndim == 1:  # one variance for all features
+    if values.ndim == 1:  # Spherical models have one variance for all features.
         values = np.broadcast_to(values[:, None], (values.size, means.shape[1]))
     if len(values) == seen.size:
         values = values[seen]
@@ -148,7 +148,7 @@ def _separating_plane(
     within = np.average(covariances, axis=0, weights=priors if len(covariances) > 1 else None)
     within = np.diag(within) if within.ndim == 1 else within
     scales = np.sqrt(within.diagonal())
-    scales = np.where(scales > 0, scales, np.inf)  # features may have very different units
+    scales = np.where(scales > 0, scales, np.inf)  # Features may have very different units.
     variances, axes = np.linalg.eigh(within / np.outer(scales, scales))
     kept = variances > _RANK * variances[-1]
     if kept.sum() < 2:
@@ -169,7 +169,7 @@ def _separating_plane(
         for i, strength in enumerate(strengths[:-3:-1], start=1)
     ]
     largest = np.abs(D * np.where(np.isinf(scales), 0, scales)).argmax(axis=1)
-    return D * np.sign(D[[0, 1], largest])[:, None], names  # the same signs everywhere
+    return D * np.sign(D[[0, 1], largest])[:, None], names  # Signs agree on all machines.
 
 
 # --- points, axes and colours -------------------------------------------------------------------

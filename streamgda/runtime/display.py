@@ -8,7 +8,7 @@ from typing import Any
 
 from streamgda.runtime.parameters import require
 
-_MOST_ROWS = 12  # of a table in a notebook
+_MOST_ROWS = 12  # A table in a notebook has at most so many rows.
 _NOTHING = ("", "-", "no")
 
 
@@ -47,7 +47,7 @@ def in_words(value: Any) -> str:
     >>> in_words(2000), in_words({"ant": 2, "bee": 1}), in_words(None)
     ('2,000', 'ant=2, bee=1', '-')
     """
-    value = value.tolist() if hasattr(value, "tolist") else value  # of NumPy
+    value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "-"}[value]
     if isinstance(value, int):

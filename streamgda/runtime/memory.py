@@ -42,7 +42,8 @@ def cgroup_limits(membership: Path, root: Path) -> list[int]:
             name = "memory.limit_in_bytes" if controllers else "memory.max"
             inside = PurePosixPath(path.lstrip("/"))
             for group in (inside, *inside.parents):
-                with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
+                # The file may be missing, or say "max".
+                with contextlib.suppress(OSError, ValueError):
                     limits.append(int((mounted / group / name).read_text()))
     return limits
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from streamgda.errors import InvalidParameterError, MissingLibraryError
 
-LEAST = math.ulp(0.0)  # the smallest number above zero
+LEAST = math.ulp(0.0)  # The smallest number above zero.
 BELOW_ONE = math.nextafter(1.0, 0.0)
 
-_LONGEST = 200  # characters of a value in a message
+_LONGEST = 200  # Messages show so many characters of a value.
 
 
 def shown(value: Any) -> str:
@@ -28,7 +28,7 @@ def shown(value: Any) -> str:
     """
     try:
         text = " ".join(repr(value).split())
-    except Exception:  # integers of many digits; objects of the caller can raise anything
+    except Exception:  # Integers may have too many digits, and objects can raise anything.
         return f"{type(value).__name__} (too long to show)"
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 50]}...{text[-50:]}"
 
@@ -63,7 +63,7 @@ def as_number(
     Traceback (most recent call last):
     streamgda.errors.InvalidParameterError: tol=...; expected a number >= 0
     """
-    if type(value) is not float:  # the common case, at every call of a stream
+    if type(value) is not float:  # Every call of a stream passes here, mostly with a float.
         real = isinstance(value, Real) and not isinstance(value, bool)
         try:
             number = float(value) if real else math.nan
@@ -126,7 +126,7 @@ def as_numbers(name: str, value: Any, expected: str, finite: bool = False) -> np
     """
     try:
         values = np.asanyarray(value)
-        if values.dtype.kind == "O":  # integers beyond 64 bits, fractions, decimals
+        if values.dtype.kind == "O":  # It holds integers beyond 64 bits, fractions or decimals.
             values = values.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         values = np.empty(0, "V")

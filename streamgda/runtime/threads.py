@@ -27,8 +27,8 @@ from streamgda.runtime.interruption import deferred_interrupts
 
 Result = TypeVar("Result")
 
-_PAUSE = 0.05  # seconds between two looks at signals, while calls are running
-_NO_GAIN = range(65, 513)  # features of matrices that BLAS shares among threads to no advantage
+_PAUSE = 0.05  # Seconds between two looks at signals, while calls are running.
+_NO_GAIN = range(65, 513)  # Threads of BLAS gain nothing on matrices of so many features.
 
 # A context variable, because calls on other threads get that of the caller.
 _limit: ContextVar[int | None] = ContextVar("limit", default=None)
@@ -59,7 +59,7 @@ def limit(n: int) -> Iterator[None]:
 def _cores() -> int:
     try:
         return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every platform
+    except AttributeError:  # Some platforms lack it.
         return os.cpu_count() or 1
 
 
@@ -199,7 +199,7 @@ def _finished(waiting: deque[Future[Result]]) -> list[Result]:
         return found
 
 
-_executors: dict[int, ThreadPoolExecutor] = {}  # by the number of their threads
+_executors: dict[int, ThreadPoolExecutor] = {}  # The keys are numbers of threads.
 _lock = threading.Lock()
 
 
@@ -212,7 +212,7 @@ def _executor(n: int) -> ThreadPoolExecutor:
 
 
 def _forget_threads() -> None:
-    """Start anew in a forked child, as threads do not survive a fork."""
+    """Start again in a forked child, as threads do not survive a fork."""
     global _lock  # noqa: PLW0603
     _lock = threading.Lock()
     _executors.clear()
@@ -248,13 +248,13 @@ def serial_blas() -> Iterator[None]:
     finally:
         try:
             _settle_blas(_blas_users.discard, user)
-        except BaseException:  # an interrupt before it began
+        except BaseException:  # An interrupt may come before it begins.
             _settle_blas(_blas_users.discard, user)
             raise
 
 
 def _settle_blas(change: Callable[[_BlasUser], None], user: _BlasUser) -> None:
-    """Limit BLAS to one thread if anybody needs that after a change; otherwise undo the limit."""
+    """Limit BLAS to one thread if a caller needs that after a change; otherwise undo the limit."""
     global _blas_before  # noqa: PLW0603
     with deferred_interrupts(), _lock:
         change(user)
@@ -270,7 +270,7 @@ def _settle_blas(change: Callable[[_BlasUser], None], user: _BlasUser) -> None:
 
 
 def _set_blas_threads(library: Any, n: int) -> None:
-    # Of OpenBLAS, threadpoolctl lets only the first thread that asked change the number.
+    # threadpoolctl lets only the first thread that asked change OpenBLAS's number of threads.
     release = getattr(library, "clear_controlling_thread", lambda **_: None)
     release(force=True)
     library.set_num_threads(n)
@@ -285,7 +285,7 @@ def _blas() -> ThreadpoolController:
 
 
 def _blas_threads() -> int:
-    numbers = _blas_before  # of the libraries without our limit
+    numbers = _blas_before  # These are the numbers of threads without our limit.
     if numbers is None:
         numbers = [library.num_threads for library in _blas().lib_controllers]
     return min((n for n in numbers if n), default=_cores())
