@@ -483,7 +483,7 @@ class MomentEstimator(Saved, BaseEstimator):
         if needed:
             raise InvalidParameterError(
                 f"{needed} needs all rows at once, so that partial_fit and forget cannot add or "
-                f"remove any; call fit with all of them, or use shrinkage='oas' or a number"
+                f"remove any; call fit with all of them, or use a number, or shrinkage='oas'"
             )
         if not reset:
             new.__dict__.pop("_model", None)

@@ -190,13 +190,8 @@ class PenalisedLeastSquares(MomentEstimator):
         self.moments_ = columns_of(moments.total())
         self._found = np.column_stack(scores)
 
-    def _copy_to_learn(self, reset: bool = False) -> Self:
-        if self.alphas is not None:
-            raise InvalidParameterError(
-                "alphas are compared by the folds of all rows, and so by fit alone; for rows in "
-                "parts, pass alpha"
-            )
-        return super()._copy_to_learn(reset)
+    def _needs_all_rows(self) -> str | None:
+        return None if self.alphas is None else "a choice among alphas"
 
     # --- the model ----------------------------------------------------------------------------
 
@@ -459,15 +454,14 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         if not 0 < targets.size == width - features.size < width:
             expected = f"the name or the number of a column, 0 to {width - 1}, or a list of them"
             raise refuse("target", target, f"{expected}, fewer than all {width} columns")
+        if lifting and (targets.size != lifting.n_targets or features[-1] >= features.size):
+            raise InvalidParameterError(
+                f"target={shown(target)} of moments of rows behind {lifting}; give the moments of "
+                f"a Ridge with a feature_map, and all of its targets"
+            )
         estimator._targets = None if targets.size == 1 else targets.size
-        if lifting is not None:
-            if targets.size != lifting.n_targets or features[-1] >= features.size:
-                raise InvalidParameterError(
-                    f"target={shown(target)} of moments of rows behind {lifting}; give the moments "
-                    f"of a Ridge with a feature_map, and all of its targets"
-                )
-            if estimator.feature_map is None:
-                estimator.feature_map = moments.feature_map
+        if estimator.feature_map is None:
+            estimator.feature_map = moments.feature_map
         joined_maps(estimator._maps(), moments)
 
         def columns_of(part: ClassMoments) -> ClassMoments:
@@ -475,13 +469,10 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
             ordered._lifting = lifting
             return ordered.reduce("tied")._in_one_class()
 
-        if isinstance(moments, ClassMoments):
-            estimator._adopt(columns_of(moments))
-        elif estimator.alphas is None:
-            estimator._adopt(columns_of(moments.total()))
-        else:
+        grouped = isinstance(moments, GroupedMoments)
+        if grouped and estimator.alphas is not None:
             estimator._choose(moments, columns_of=columns_of)
-            estimator._adopt(estimator.moments_)
+        estimator._adopt(columns_of(moments.total() if grouped else moments))
         estimator._check_fit(estimator.model_)
         return estimator
 

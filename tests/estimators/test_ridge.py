@@ -55,7 +55,7 @@ def test_scikit_learn_checks(estimator, check):
     if estimator.alphas is None or check.func.__name__ not in _PARTIAL_FIT:
         check(estimator)
         return
-    with pytest.raises(InvalidParameterError, match="by fit alone"):
+    with pytest.raises(InvalidParameterError, match="all rows at once"):
         check(estimator)
 
 
@@ -278,12 +278,12 @@ def test_partitions_without_rows_hold_no_targets():
         (lambda: Ridge().fit(X, BOTH[..., None]), "expected a column of targets"),
         (lambda: Ridge().fit(X, Y, unlabelled=0.0), "targets are no labels"),
         (lambda: Ridge().fit(X, BOTH).partial_fit(X, Y), "1 targets, but there were 2"),
-        (lambda: Ridge(alphas=[1.0]).partial_fit(X, Y), "by fit alone"),
+        (lambda: Ridge(alphas=[1.0]).partial_fit(X, Y), "all rows at once"),
         (lambda: Ridge(alphas=[1.0], cv=np.zeros(442, int)).fit(X, Y), "at least two folds"),
         (lambda: Ridge.from_moments(MOMENTS, target="t"), "have no names"),
         (lambda: Ridge.from_moments(MOMENTS, target=10), "number of a column, 0 to 9"),
         (lambda: Ridge.from_moments(MOMENTS, target=[*range(10)]), "fewer than all"),
-        (lambda: Ridge.from_moments(MOMENTS, target=0, alphas=ALPHAS), "were not compared"),
+        (lambda: Ridge.from_moments(MOMENTS, target=0, alphas=ALPHAS), "all rows at once"),
         (lambda: Ridge.from_moments(ClassMoments(), target=0), "no row is left"),
         (lambda: Ridge.from_moments(MOMENTS.reduce("diag"), target=0), "covariance"),
         (lambda: RidgeClassifier().fit(X, FOLDS).predict(X, on_missing="marginal"), "densities"),
