@@ -23,9 +23,9 @@ from streamgda.errors import StreamGDAError
 EXAMPLES: dict[Callable[..., None], str] = {
     demo: "streamgda demo --out demo",
     convert: "streamgda convert flowers.csv --labels kind --out flowers.zarr",
-    fit: "streamgda fit flowers.csv --labels kind --kind gda --set reg-param=0.01 --out model.npz",
+    fit: "streamgda fit flowers.csv --labels kind --kind lda --out model.npz",
     select: "streamgda select flowers.zarr --scoring neg_log_loss --out best.npz",
-    predict: "streamgda predict flowers.csv --model model.npz --write proba --out proba.csv",
+    predict: "streamgda predict flowers.csv --model model.npz --write proba --out p.csv",
     evaluate: "streamgda evaluate flowers.csv --labels kind --model model.npz",
     info: "streamgda info model.npz",
 }
@@ -37,11 +37,12 @@ _ACCESS = re.compile("credential|access ?denied|forbidden|endpoint|region", re.I
 
 app = typer.Typer(
     no_args_is_help=True,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command, example in EXAMPLES.items():
-    app.command(epilog=example)(command)
+    app.command(epilog=f"Example:\n\n\b\n  {example}")(command)
 
 
 def _show_version(wanted: bool) -> None:

@@ -58,14 +58,6 @@ def demo(*, mnist: Mnist = None, out: Kept = None, json: cli.Json = False) -> No
             models[best["model"]].save(folder / "model.npz")
     read = {"rows": train[0].shape[0], "features": train[0].shape[1], "seconds": seconds}
     screen.show({"read": read, "best": best["model"], "models": figures}, json)
-    if json:
-        return
-    where = out or "demo"
-    screen.say("Try next:")
-    if out is None:
-        screen.say("  streamgda demo --out demo")
-    screen.say(f"  streamgda evaluate {where}/test --model {where}/model.npz")
-    screen.say(f"  streamgda fit {where}/train --kind lda --out lda.npz")
 
 
 def _write(mnist: str | None, folder: Path) -> list[tuple[Any, Any]]:

@@ -51,7 +51,8 @@ def report(
             given, counted = code(y[start:stop], first_row=start), ~np.isnan(proba[:, 0])
             if on_invalid == "skip":
                 counted &= ~given.missing
-            refuse_missing(given[np.flatnonzero(counted)], "y", start)
+            else:
+                refuse_missing(given, "y", start)
             counted &= ~np.isin(np.asarray(given), unlabelled or [])
             truth, proba = np.asarray(given[np.flatnonzero(counted)]), proba[counted]
             kept.append((truth, classes[proba.argmax(axis=1)]))
@@ -68,10 +69,8 @@ def report(
     of = metrics.classification_report(
         truth, predicted, labels=labels, output_dict=True, zero_division=0
     )
-    names, confusion = (
-        [*map(str, labels)],
-        metrics.confusion_matrix(truth, predicted, labels=labels),
-    )
+    names = [*map(str, labels)]
+    confusion = metrics.confusion_matrix(truth, predicted, labels=labels)
     return {
         "rows": len(truth),
         "accuracy": metrics.accuracy_score(truth, predicted),

@@ -47,35 +47,37 @@ def fit(
 ) -> None:
     """Fit an estimator in one pass over the rows, and save it."""
     import streamgda  # noqa: PLC0415  (see `options`)
+    from streamgda.storage.files import check_place  # noqa: PLC0415
     from streamgda.storage.saved import description_of  # noqa: PLC0415
 
     if data is None and moments_in is None:
         raise typer.BadParameter("give DATA to read, or --moments-in", param_hint="DATA")
-    given = cli.parameters(settings)
-    estimator = getattr(streamgda, _ESTIMATORS[kind])()
-    cli.check_names(given, estimator.get_params(), "--set")
+    estimator, given = getattr(streamgda, _ESTIMATORS[kind])(), cli.parameters(settings)
+    for name in given.keys() - estimator.get_params().keys():
+        known = ", ".join(estimator.get_params())
+        raise typer.BadParameter(f"{name!r}; expected {known}", param_hint="--set")
     estimator.set_params(**given)
     needs_rows = kind == "bnb" or given.get("shrinkage") == "auto"  # not moments of them
     if needs_rows and (checkpoint or (data and moments_in)):
+        what = "--kind bnb" if kind == "bnb" else "--set shrinkage=auto"
         raise typer.BadParameter(
-            f"{kind} is then fitted to rows, without --checkpoint and --moments-in"
+            f"{what} is fitted to rows: leave out --checkpoint, and --moments-in beside DATA"
         )
-    cli.check_place(out)
-    cli.check_place(moments_out)
+    for place in filter(None, (out, moments_out)):
+        check_place(place)
     moments = None if moments_in is None else streamgda.ClassMoments.load(moments_in)
     figures: dict[str, Any] = {}
     if data is not None:
         X, y, weight = cli.open_rows(data, labels, features, drop, weights)
-        reading = cli.counting(y, on_invalid, unlabelled)
+        about = cli.counting(y, on_invalid, unlabelled)
+        about |= {"sample_weight": weight, "max_memory": max_memory}
         started = time.perf_counter()
         if needs_rows:
-            found = estimator.fit(X, y, sample_weight=weight, **reading).moments_
+            found = estimator.fit(X, y, **about).moments_
         else:
-            about: dict[str, Any] = {"max_memory": max_memory, "checkpoint": checkpoint}
             pooled = {"gnb": "diag", "lda": "full" if "priors" in given else "tied"}
             about["covariance_type"] = pooled.get(kind) or given.get("covariance_type", "full")
-            about |= {"sample_weight": weight, "progress": True}
-            found = streamgda.accumulate(X, y, **about, **reading)
+            found = streamgda.accumulate(X, y, checkpoint=checkpoint, progress=True, **about)
         moments = found if moments is None else moments + found
         seconds = time.perf_counter() - started
         figures["read"] = {

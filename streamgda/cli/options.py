@@ -53,23 +53,15 @@ def open_rows(
     """Return rows, labels or None, and each array or column beside them; see `open_store`."""
     from streamgda import open_store  # noqa: PLC0415  (`--help` does not wait for it)
     from streamgda.rows.formats import is_table  # noqa: PLC0415
-    from streamgda.rows.opening import table_files  # noqa: PLC0415
 
-    if not is_table(data):
-        if features or drop:
-            raise typer.BadParameter(f"{data} is no table: it has no columns to choose")
-        found = open_store(data, y=labels or "y" if labelled else None)
-        return *found, *(name and open_store(data, y=name)[1] for name in beside)
-    if labelled and labels is None:
-        files = table_files(data)
-        columns = files.shown_names(files.Table.of(data).schema.names)
-        raise typer.BadParameter(
-            f"{data} is a table; name its column of labels: {columns}", param_hint="--labels"
-        )
-    named: dict[str, Any] = {"features": split_names(features) or None}
-    named["drop"] = [*split_names(drop), *filter(None, beside)]
-    X, y = open_store(data, y=labels and "y", label=labels, **named)
-    others = (name and open_store(data, label=name, features=X.fields)[1] for name in beside)
+    chosen: dict[str, Any] = {"features": split_names(features) or None, "drop": split_names(drop)}
+    if is_table(data):
+        chosen["drop"] += filter(None, beside)
+        X, y = open_store(data, y="y" if labelled else None, label=labels, **chosen)
+        others = (name and open_store(data, label=name, features=X.fields)[1] for name in beside)
+    else:
+        X, y = open_store(data, y=(labels or "y") if labelled else None, **chosen)
+        others = (name and open_store(data, y=name)[1] for name in beside)
     return X, y, *others
 
 
@@ -119,21 +111,6 @@ def value_of(text: str) -> Any:
         with contextlib.suppress(ValueError):
             return kind(text)
     return text
-
-
-def check_place(path: str | None) -> None:
-    """Raise an error, before a long pass, if nothing can be saved at a path."""
-    from streamgda.storage import files  # noqa: PLC0415
-
-    if path is not None:
-        files.check_place(path)
-
-
-def check_names(given: Any, known: Any, option: str) -> None:
-    """Raise BadParameter, which lists what is known, for another name."""
-    for name in given:
-        if name not in known:
-            raise typer.BadParameter(f"{name!r}; expected {', '.join(known)}", param_hint=option)
 
 
 def open_both(

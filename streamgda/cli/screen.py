@@ -19,11 +19,6 @@ def note(text: str) -> None:
     print(f"streamgda: {printable(' '.join(text.split()))}", file=sys.stderr)
 
 
-def say(text: str = "") -> None:
-    """Write text to stdout."""
-    _console().print(printable(text), soft_wrap=True)
-
-
 def show(figures: Mapping[str, Any], as_json: bool = False) -> None:
     """Write figures to stdout: one JSON object, or names with values and tables for people."""
     if as_json:
@@ -37,45 +32,30 @@ def show(figures: Mapping[str, Any], as_json: bool = False) -> None:
             continue
         inner = value.items() if isinstance(value, Mapping) else [(name, value)]
         lines += [(n.replace("_", " "), v) for n, v in inner if v not in (None, "", [], {}, ())]
-    show_table(("", ""), lines, right=False)
+    show_table(("", ""), lines)
     for rows in tables:
         columns = list(dict.fromkeys(name for row in rows for name in row))
         show_table(columns, [[row.get(column, "") for column in columns] for row in rows])
 
 
-def show_table(
-    columns: Sequence[str],
-    rows: Sequence[Sequence[Any]],
-    *,
-    right: bool = True,
-) -> None:
-    """Write a table to stdout.
-
-    Parameters
-    ----------
-    columns : sequence of str
-        Headings. If all are empty, there is no header.
-    rows : sequence of sequences
-        Cells.
-    right : bool
-        Right-align all columns but the first.
-    """
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Write a table to stdout: with headings, and numbers on the right, unless all are empty."""
     from rich import box  # noqa: PLC0415  (see `options`)
+    from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
-    console = _console()
-    table = Table(
-        box=box.SIMPLE_HEAD if console.is_terminal else None,
-        show_header=any(columns),
-        pad_edge=False,
-        header_style="bold",
-    )
+    # Labels and paths may contain what rich would take for markup.
+    console, headed = Console(markup=False, highlight=False, emoji=False), any(columns)
+    if not console.is_terminal:
+        console.width = _PIPE_WIDTH
+    style = box.SIMPLE_HEAD if console.is_terminal else None
+    table = Table(box=style, show_header=headed, pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):
-        table.add_column(str(column), justify="right" if right and number else "left")
+        table.add_column(str(column), justify="right" if headed and number else "left")
     for row in rows[:_MOST]:
         table.add_row(*(printable(shown(cell)) for cell in row))
     console.print(table)
-    say(f"and {len(rows) - _MOST:,} more" if len(rows) > _MOST else "")
+    print(f"and {len(rows) - _MOST:,} more" if len(rows) > _MOST else "")
 
 
 def shown(value: Any) -> str:
@@ -96,13 +76,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _console() -> Any:
-    from rich.console import Console  # noqa: PLC0415
-
-    # Labels and paths may contain what rich would take for markup.
-    console = Console(markup=False, highlight=False, emoji=False)
-    if not console.is_terminal:
-        console.width = _PIPE_WIDTH
-    return console

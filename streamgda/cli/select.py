@@ -45,9 +45,10 @@ def select(
     from sklearn.model_selection import GroupKFold  # noqa: PLC0415  (see `options`)
 
     import streamgda  # noqa: PLC0415
+    from streamgda.storage.files import check_place  # noqa: PLC0415
 
     tried = {n: v if isinstance(v, list) else [v] for n, v in cli.parameters(grid).items()}
-    cli.check_place(out)
+    check_place(out)
     search = streamgda.GaussianDiscriminantCV(
         tried or None,
         cv=cv if groups is None else GroupKFold(cv),

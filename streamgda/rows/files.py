@@ -359,8 +359,8 @@ def open_table(
     columns = table.schema.names
     if labelled and label is None:
         raise InvalidParameterError(
-            f"{path} is a table, of which label=... names the column of labels, or y=None says "
-            f"that there is none; it has {shown_names(columns)}"
+            f"{path} is a table, of which label=... names the column of labels; it has "
+            f"{shown_names(columns)}"
         )
     labels = [] if label is None else [label]
     drop = [drop] if isinstance(drop, str) else list(drop)

@@ -93,15 +93,10 @@ def test_examples_of_help_run_as_they_stand(
         assert (ended.code, ended.err) == (0, ""), example
         page = command(run.__name__, "--help").out
         assert example in " ".join(page.split())
-        assert len(page.splitlines()) <= 60
+        assert len(page.splitlines()) <= 40
         assert max(map(len, page.splitlines())) <= 80
-    for line in (
-        "streamgda info demo/model.npz",
-        "streamgda evaluate demo/test --model demo/model",
-    ):
-        assert (
-            command(*line.replace("model demo/model", "model demo/model.npz").split()[1:]).code == 0
-        )
+    for line in ("info demo/model.npz", "evaluate demo/test --model demo/model.npz"):
+        assert command(*line.split()).code == 0
 
 
 def test_the_module_is_a_program_and_completes_words(tmp_path: Path) -> None:
@@ -462,7 +457,6 @@ USAGE = [
     ("fit {data}/rows.zarr --out m --kind svm", "--kind"),
     ("fit {data}/rows.zarr --out m --set reg_param", "NAME=VALUE"),
     ("fit {data}/rows.zarr --out m --set colour=red", "reg_param"),
-    ("fit {data}/rows.zarr --out m --features a", "no table"),
     ("fit {data}/rows.zarr --out m --kind bnb --checkpoint c", "fitted to rows"),
     ("fit {data}/numbers.zarr --out m --unlabelled none", "is no label"),
     ("predict {data}/rows.zarr --out o", "--model"),
@@ -487,7 +481,7 @@ def test_wrong_usage(
 def test_a_table_names_its_columns(command: Command, tmp_path: Path) -> None:
     pc.write_csv(TABLE, tmp_path / "rows.csv")
     ended = command("fit", tmp_path / "rows.csv", "--out", tmp_path / "m")
-    assert ended.code == 2
+    assert ended.code == 1
     assert "length" in ended.err
     assert "--labels" in ended.err
 
