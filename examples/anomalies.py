@@ -5,7 +5,7 @@ PaDiM (Defard et al., 2021) describes normal images by a Gaussian of features at
 finds defects where a new image is far from the Gaussian of its position. Here each position is a
 class: ``mahalanobis(X, y)`` computes the distance to the class of each row alone.
 
-The images are real, handwritten digits of scikit-learn, 8 x 8 pixels. Those of one digit are
+The images are real, handwritten digits of scikit-learn, 8 x 8 pixels. Images of one digit are
 normal, and the features of a position are the 3 x 3 pixels around it. The defects are synthetic: a
 short stroke that is added to other images of that digit.
 """

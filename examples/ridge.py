@@ -6,7 +6,7 @@ summed once, in groups of rows: every penalty is compared by groups held out, an
 the target, without reading a row again.
 
 The rows are real: 442 people with diabetes, ten features and the progression of the disease after a
-year, as scikit-learn has them (features of mean zero and of the same variance).
+year, as scikit-learn has them (features have mean zero and the same variance).
 """
 
 import time

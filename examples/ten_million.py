@@ -60,7 +60,7 @@ checkpoint, result = folder / "moments.checkpoint", folder / "moments.npz"
 command = [sys.executable, "-c", PROGRAM, str(store), str(checkpoint), str(result), MEMORY]
 
 # %%
-# A checkpoint is an npz file, so that anybody can look how far it is.
+# A checkpoint is an npz file, so that NumPy shows how far it is.
 
 
 def rows_in(path: Path) -> int:
@@ -114,7 +114,7 @@ plot_decision_boundary(model, rows, labels, right)
 #
 # With an active client, the workers read the chunks themselves, and a fixed tree merges the
 # moments. If a worker dies, its parts are read again by others. The last bits do not depend on the
-# number of workers; those of one process, which merges in another order, are others.
+# number of workers; those of one process, which merges in another order, may differ.
 
 
 def start_worker(address: str) -> subprocess.Popen:
@@ -154,7 +154,7 @@ gap = np.abs(disturbed.covariance() - resumed.covariance()).max()
 print(f"the same bits as with two workers that live; {gap:.0e} from those of one process")
 
 # %%
-# The client may die too: it is the same call again that resumes, on any cluster.
+# The client may die, too: the same call resumes, on any cluster.
 
 client.close()
 cluster.close()

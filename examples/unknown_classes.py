@@ -1,7 +1,7 @@
 """Rows of no known class: 1,000 classes of deep features
 =======================================================
 
-The last layer of a deep network but one gives a row of features for each image. One Gaussian a
+The last layer but one of a deep network gives a row of features for each image. One Gaussian a
 class with a common covariance tells whether a row belongs to any class that is known (Lee et al.,
 2018). The relative Mahalanobis distance (Ren et al., 2021) subtracts the distance to the Gaussian
 of all rows, and finds unknown classes that are near the known ones.
