@@ -22,7 +22,6 @@ from streamgda import engine
 from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,
-    MergeError,
     StreamGDAError,
     UnsupportedError,
     as_attribute_error,
@@ -210,7 +209,7 @@ def in_turn(method: Function) -> Function:
 
     @wraps(method)
     def call(self: MomentEstimator, *arguments: Any, **options: Any) -> Any:
-        with self._lock:
+        with self.__dict__.setdefault("_lock", Lock()):  # atomic
             return method(self, *arguments, **options)
 
     return call  # type: ignore[return-value]
@@ -293,14 +292,13 @@ class MomentEstimator(Saved, BaseEstimator):
     def _maps(self) -> Lifting | None:
         """Return the feature map of the moments; raise an error for one without a pickle."""
         found = Lifting.of(self.feature_map)
-        for each in () if found is None else found.maps:
-            try:
-                pickle.dumps(each)
-            except Exception as error:
-                raise InvalidParameterError(
-                    f"feature_map has a {each!r} that cannot be pickled, as copies, workers and "
-                    f"files need; define its functions in a module: {error}"
-                ) from None
+        try:
+            pickle.dumps(found)
+        except Exception as error:
+            raise InvalidParameterError(
+                f"feature_map={shown(self.feature_map)} cannot be pickled, as copies, workers and "
+                f"files need; define its functions in a module: {error}"
+            ) from None
         return found
 
     # --- learning -----------------------------------------------------------------------------
@@ -512,19 +510,18 @@ class MomentEstimator(Saved, BaseEstimator):
     def _declare(self, classes: Any, moments: ClassMoments) -> bool:
         """Keep the labels that may occur; return True if they are declared for the first time."""
         labels, known = np.unique(as_labels(classes, "classes")), self._declared
-        if known is None:
-            other = moments.classes[find(moments.classes, labels) < 0]
-            if other.size:
-                raise InvalidParameterError(
-                    f"classes={shown(labels.tolist())} lacks {shown(other.tolist())}, of which "
-                    f"rows were learned; pass all labels, or none"
-                )
-            self._declared = labels
-        elif labels.dtype.kind != known.dtype.kind or not np.array_equal(labels, known):
+        other = moments.classes[find(moments.classes, labels) < 0]
+        if known is not None and [labels.dtype.kind, *labels] != [known.dtype.kind, *known]:
             raise InvalidParameterError(
                 f"classes={shown(labels.tolist())} is not the same as on the last call to "
                 f"partial_fit, was: {shown(known.tolist())}; pass these, or none"
             )
+        if other.size:
+            raise InvalidParameterError(
+                f"classes={shown(labels.tolist())} lacks {shown(other.tolist())}, of which rows "
+                f"were learned; pass all labels, or none"
+            )
+        self._declared = labels
         return known is None
 
     def _empty(self, kind: str | None = None) -> ClassMoments:
@@ -535,7 +532,7 @@ class MomentEstimator(Saved, BaseEstimator):
         """Return moments with rows added; options as of `streamgda.engine.accumulate_into`."""
         options = {name: value for name, value in options.items() if value is not None}
         moments = engine.accumulate_into(moments, self._summed(rows), **options)
-        if not self._n_targets:
+        if not self._n_targets and "feature_names_in_" in vars(self):
             moments._name_features(names_in(self))
         return moments
 
@@ -648,12 +645,9 @@ class MomentEstimator(Saved, BaseEstimator):
     def _moments_of_kind(self) -> ClassMoments:
         """Return the moments, as those of the kind that the parameters ask for."""
         kind = self._covariance_type()
-        if self.moments_.covariance_type == kind:
-            return self.moments_
-        try:
-            return self.moments_.reduce(kind)
-        except MergeError as error:
-            raise InvalidParameterError(f"{error}; call fit") from None
+        return (
+            self.moments_ if self.moments_.covariance_type == kind else self.moments_.reduce(kind)
+        )
 
     @in_turn
     def set_params(self, **params: Any) -> Self:
@@ -687,12 +681,6 @@ class MomentEstimator(Saved, BaseEstimator):
             self._found = None
         return self
 
-    @property
-    def _lock(self) -> Lock:
-        """The lock of methods that change the estimator, made when it is first used."""
-        lock: Lock = self.__dict__.setdefault("_lock", Lock())  # atomic
-        return lock
-
     def __sklearn_is_fitted__(self) -> bool:
         return "moments_" in vars(self)
 
@@ -704,7 +692,6 @@ class MomentEstimator(Saved, BaseEstimator):
         """Return the attributes for copies and pickles, with a copy of the moments."""
         state = dict(super(Saved, self).__getstate__())
         state.pop("_model", None)
-        state.pop("_lock", None)
         if "moments_" in state:
             state["moments_"] = state["moments_"].copy()
         return state
@@ -797,7 +784,6 @@ class MomentEstimator(Saved, BaseEstimator):
         answer = replace(answer, rule=rows.rule, value=value, marginal=marginal)
         if value is not None:
             value = value.item() if value.dtype.kind in "biuf" else value[()]
-        made = {"method": name, "columns": str(about.get("classes"))}
         return engine.score(
             answer,
             source,
@@ -806,7 +792,7 @@ class MomentEstimator(Saved, BaseEstimator):
             labels=labels,
             name=name,
             fill=value,
-            fingerprint=None if out is None else made | answer.fingerprint,
+            fingerprint=None if out is None else {"method": name, **answer.fingerprint},
             held=int(model.nbytes),
             **about,
             **planned,
@@ -864,7 +850,11 @@ class MomentEstimator(Saved, BaseEstimator):
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
         kind = class_named(attributes["estimator"], cls)
         moments = restore(ClassMoments, attributes["moments"], arrays_within(arrays, "moments"))
-        estimator = kind(**unpacked(attributes["params"]))
+        params = dict(attributes["params"])
+        for name, value in params.items():
+            if isinstance(value, Mapping):
+                params[name] = dict(zip(value["labels"], value["weights"], strict=True))
+        estimator = kind(**params)
         estimator.feature_map = moments.feature_map
         estimator._check_parameters()
         estimator._restore(attributes)
@@ -887,8 +877,8 @@ class MomentEstimator(Saved, BaseEstimator):
         """Take what a subclass has added to the attributes of a file."""
 
     def _checked_found(self, found: np.ndarray) -> Any:
-        """Return what `fit` found, from a file; raise ValueError if the moments have none such."""
-        raise ValueError(f"{type(self).__name__} keeps nothing beside its moments")
+        """Return what `fit` found, from a file; raise ValueError for what it cannot have found."""
+        return found
 
 
 def joined_maps(given: Lifting | None, moments: ClassMoments) -> Lifting | None:
@@ -939,30 +929,15 @@ def half_life_weights(
 
 def plain(name: str, value: Any) -> Any:
     """Return a parameter as JSON; raise `InvalidParameterError` for one that no file holds."""
-    if isinstance(value, Mapping):  # weights of classes
-        labels = as_labels([*value], name)
-        numbers = np.asarray([*value.values()], np.float64).tolist()
-        return {"labels": pack_labels(labels), "weights": numbers}
     found = value.tolist() if hasattr(value, "tolist") else value
-    found = list(found) if isinstance(found, tuple) else found
-    if found is None or isinstance(found, bool | int | float | str | list):
+    if isinstance(found, Mapping):  # weights of classes
+        found = {"labels": np.asarray([*found]).tolist(), "weights": [*found.values()]}
+    if found is None or isinstance(found, bool | int | float | str | list | tuple | dict):
         return found
     raise InvalidParameterError(
         f"an estimator with {name}={shown(value)} cannot be saved, as files hold no code; use "
         f"pickle or joblib"
     )
-
-
-def unpacked(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of which `plain` made JSON."""
-    found = dict(params)
-    for name, value in found.items():
-        if isinstance(value, Mapping):
-            labels = unpack_labels(value["labels"]).tolist()
-            found[name] = dict(zip(labels, value["weights"], strict=True))
-        elif not (value is None or isinstance(value, bool | int | float | str | list)):
-            raise TypeError(f"the parameter {name}={value!r:.100} is of no type that is saved")
-    return found
 
 
 def names_in(estimator: Any) -> tuple[str, ...] | None:

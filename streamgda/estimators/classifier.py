@@ -39,7 +39,7 @@ from streamgda.moments import ClassMoments
 from streamgda.moments.lifted import lifted
 from streamgda.rows import Rows
 from streamgda.rows.counting import SKIP_OR_FILL, Slab, as_matrix
-from streamgda.rows.labels import as_labels, find, join_labels, label_of_none
+from streamgda.rows.labels import as_labels, find, join_labels, label_of_none, with_label
 from streamgda.rows.source import as_source, check_lengths
 from streamgda.runtime.memory import allowed_bytes, readable
 from streamgda.runtime.parameters import (
@@ -277,26 +277,24 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
             scoring |= {"on_invalid": "fill", "fill": none}
             scoring |= {} if rule.nodata is None else {"nodata": rule.nodata}
         predicted = np.ravel(as_source(self.predict(rows.X, **scoring)).whole())
-        opened = rows.opened()
+        opened, classes = rows.opened(), self.classes_
         labels = rule.labels(opened.y.whole())
-        join_labels(self.classes_, labels.values)  # Raises for other kinds of labels.
+        join_labels(classes, labels.values)  # Raises for other kinds of labels.
         check_lengths(as_source(predicted), as_source(labels, "y"))
         weight = None if opened.weight is None else opened.weight.whole()
         counts, weights, _ = rule.labels_to_count(labels, weight)
-        invalid = np.zeros(predicted.shape, bool)
-        if "fill" in scoring:
-            invalid = (predicted == none) | (predicted != predicted)  # noqa: PLR0124  (NaT)
-        bad = np.flatnonzero(counts & invalid)
+        codes = find(predicted, classes)
+        bad = np.flatnonzero(counts & (codes < 0))
         if bad.size and rule.action == "raise":
             raise InvalidDataError(
                 f"Input X has an invalid row: row {bad[0]}; it holds NaN, infinity or "
                 f"nodata={rule.nodata}; {SKIP_OR_FILL}",
                 *("X", int(bad[0])),
             )
-        counts &= ~invalid
+        counts[bad] = False
         if not counts.any():
             raise InvalidDataError(NO_ROWS)
-        right = find(predicted[counts], labels.values) == labels.codes[counts]
+        right = find(labels[counts], classes) == codes[counts]
         return float(np.average(right, weights=weights[counts] if weights.size else None))
 
     def calibrate(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -466,14 +464,14 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         >>> type(lda).__module__, lda.predict(X[:2])
         ('sklearn.discriminant_analysis', array([0, 0]))
         """
-        self.model_  # noqa: B018  (raises an error before fit)
+        check_is_fitted(self)
         self._refuse_map("to_sklearn returns an estimator of features as they are")
         if self.temperature != 1:
             raise UnsupportedError(
                 f"temperature={shown(self.temperature)}, and scikit-learn's estimators have no "
                 f"temperature: call set_params(temperature=1.0) first"
             )
-        exported, attributes = self._counterpart()
+        exported, attributes = self._counterpart(self.model_)
         known = exported.get_params(deep=False).keys() - attributes.keys()
         exported.set_params(**{n: getattr(self, n) for n in known if hasattr(self, n)})
         for name in ("classes_", "n_features_in_", "feature_names_in_"):
@@ -483,7 +481,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
             setattr(exported, name, value.copy() if isinstance(value, np.ndarray) else value)
         return exported
 
-    def _counterpart(self) -> tuple[Any, dict[str, Any]]:
+    def _counterpart(self, model: Any) -> tuple[Any, dict[str, Any]]:
         """Return an estimator of scikit-learn, and the attributes that make it fitted."""
         raise NotImplementedError
 
@@ -595,14 +593,6 @@ class GaussianClassifier(MomentClassifier):
             found.append(covariance)
         return np.array(found)
 
-    def _checked_found(self, found: np.ndarray) -> Any:
-        k, d = self.moments_.class_count.size, self.moments_.n_features
-        amounts = self.covariance_estimator is None
-        fits = self._needs_all_rows() and found.shape == ((k,) if amounts else (k, d, d))
-        if not fits or not np.isfinite(found).all() or (amounts and (abs(found - 0.5) > 0.5).any()):
-            raise ValueError("what was found beside its moments does not fit them")
-        return found
-
     # --- the model ----------------------------------------------------------------------------
 
     def _make_model(self, moments: ClassMoments, found: Any) -> Gaussians:
@@ -679,8 +669,8 @@ class GaussianClassifier(MomentClassifier):
 
     def _check_fit(self, model: Gaussians) -> None:
         super()._check_fit(model)
-        without, message = self._singular(model)
-        if without:
+        if model.alive.size < np.count_nonzero(model.count):
+            without, message = self._singular(model)
             message += ". To sample such classes, call partial_fit(X, y) in place of fit"
             raise SingularCovarianceError(message, without)
         never = (model.priors > 0) & (model.count == 0)
@@ -764,8 +754,8 @@ class GaussianClassifier(MomentClassifier):
         if not reject:
             return super().predict(X, **reading)
         scored = self._to_score()
-        labels = scored.model.labels_with(reject_label)
-        given: Any = {"labels": labels, "options": {"reject": reject, "label": labels[-1]}}
+        labels = with_label(scored.model.classes, "reject_label", reject_label)
+        given: Any = {"labels": labels, "options": {"reject": reject, "labels": labels}}
         return self._map("predict", "predict_or_reject", X, reading, scored, **given)
 
     def mahalanobis(self, X: Any, y: Any = None, **reading: Unpack[Reading]) -> Any:
@@ -907,6 +897,58 @@ class GaussianClassifier(MomentClassifier):
             values[values <= len(values) * np.finfo(float).eps * values[-1]] = 0.0
             X[np.ix_(at, varying)] += z @ ((axes * np.sqrt(values)) @ axes.T * scales)
         return X
+
+    def _counterpart(self, model: Gaussians) -> tuple[Any, dict[str, Any]]:
+        from sklearn import covariance, discriminant_analysis, naive_bayes  # noqa: PLC0415
+
+        d, means = model.features.size, np.nan_to_num(self.moments_.means)
+        found: dict[str, Any] = {"priors_": model.priors, "means_": means}
+        if hasattr(self, "covariance_"):
+            found["covariance_"] = self.covariance_
+        if self._model_type == "diag":
+            # The log-density of a constant feature is zero at its mean with this variance.
+            variances = np.full(means.shape, 1 / (2 * np.pi))
+            variances[np.ix_(model.alive, model.features)] = 1 / model.roots
+            means[:, self.constant_features_] = means[
+                model.priors.argmax(), self.constant_features_
+            ]
+            return naive_bayes.GaussianNB(), {
+                **{"theta_": means, "var_": variances, "class_prior_": model.priors},
+                **{"class_count_": self.class_count_, "epsilon_": self.epsilon_},
+            }
+        if self._model_type == "full":
+            # A rotation has a column for each feature: what those before do not predict of it; the
+            # scaling is the variance of that. Principal axes would mix features of different
+            # scales, and so lose digits. A class without rows has a prior of zero.
+            roots = np.tile(np.eye(d), (model.classes.size, 1, 1))
+            roots[model.alive] = model.roots
+            scales = np.einsum("kii->ki", roots)
+            rotations = np.zeros((len(roots), model.n_features, d))
+            rotations[:, model.features] = np.swapaxes(roots / scales[:, :, None], 1, 2)
+            found |= {"rotations_": [*rotations], "scalings_": [*scales**-2.0]}
+            if not hasattr(self, "solver"):
+                found["solver"] = "svd" if self.shrinkage is None else "eigen"
+            if self.shrinkage == "oas":  # which scikit-learn does not know by name
+                found |= {"shrinkage": None, "covariance_estimator": covariance.OAS()}
+            return discriminant_analysis.QuadraticDiscriminantAnalysis(), found
+        if self._model_type != "tied":
+            raise UnsupportedError(
+                f"scikit-learn has no estimator of covariance type {self._model_type!r}; 'full', "
+                f"'tied' and 'diag' are converted"
+            )
+        weights, intercepts = model.coefficients(getattr(self, "solver", "svd") == "svd")
+        if model.classes.size == 1:  # The score of a single class would be read as log-odds.
+            weights, intercepts = np.zeros_like(weights), np.zeros(1)
+        scalings, variances = model.directions(self.tol)
+        n = getattr(self, "_max_components", min(model.classes.size - 1, model.n_features))
+        found |= {"coef_": weights, "intercept_": intercepts, "scalings_": scalings}
+        found |= {"xbar_": model.priors @ means, "_max_components": n, "_n_features_out": n}
+        found["explained_variance_ratio_"] = variances[:n] / (variances.sum() or 1)
+        if not hasattr(self, "solver"):
+            found["solver"] = "svd" if self.shrinkage is None else "lsqr"
+        if self.shrinkage not in (None, "auto"):
+            found["shrinkage"] = float(self.shrinkage_[0])
+        return discriminant_analysis.LinearDiscriminantAnalysis(), found
 
     # --- leave-one-out ------------------------------------------------------------------------
 

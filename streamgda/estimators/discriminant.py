@@ -19,7 +19,6 @@ from streamgda.models.covariance import (
     Summary,
     estimate,
     inverse_roots,
-    is_pooled,
     pseudo_root,
 )
 from streamgda.models.gaussian import Gaussians
@@ -27,12 +26,6 @@ from streamgda.moments import ClassMoments
 from streamgda.runtime.parameters import as_integer, as_number, refuse
 
 _TYPES = ("full", "tied", "diag", "tied_diag", "spherical", "tied_spherical")
-_SIMPLER = {
-    "full": "'tied' or 'diag'",
-    "tied": "'tied_diag'",
-    "diag": "'tied_diag' or 'spherical'",
-    "tied_diag": "'tied_spherical'",
-}
 
 
 class DiscriminantAnalysis(GaussianClassifier):
@@ -60,10 +53,6 @@ class DiscriminantAnalysis(GaussianClassifier):
         whose covariances are averaged.
         """
         return self._all_covariances().shrinkage
-
-    def _xbar(self) -> np.ndarray:
-        """Mean of the class means, weighted with the priors."""
-        return np.asarray(self.model_.priors @ np.nan_to_num(self.means_))
 
     def decision_function(self, X: Any, **reading: Unpack[Reading]) -> Any:
         """Return the discriminants of the classes, or the log-odds of the second of two.
@@ -106,90 +95,6 @@ class DiscriminantAnalysis(GaussianClassifier):
                 f"{type(self).__name__} has covariance_ with store_covariance=True only"
             )
         return self._all_covariances()
-
-    def _coefficients(self) -> tuple[np.ndarray, np.ndarray]:
-        """Weights of all features, and intercepts at zero; of two classes, of the log-odds."""
-        model = self.model_
-        own, at_origin = model.linear_functions(model.zero(self._centred))
-        weights = np.zeros((model.classes.size, model.n_features))
-        intercepts = np.full(model.classes.size, -np.inf)
-        weights[np.ix_(model.alive, model.features)] = own
-        intercepts[model.alive] = at_origin - own @ model.origin
-        if model.classes.size == 2:
-            return weights[1:] - weights[:1], intercepts[1:] - intercepts[:1]
-        return weights, intercepts
-
-    def _quadratic_counterpart(self, **attributes: Any) -> tuple[Any, dict[str, Any]]:
-        """Return the QDA of scikit-learn.
-
-        Its rotations have a column for each feature that varies: what the features before do not
-        predict of it; the scaling is the variance of that. Principal axes would give the same
-        scores, but mix features of different scales, and so lose digits.
-        """
-        from sklearn import discriminant_analysis  # noqa: PLC0415
-        from sklearn.covariance import OAS  # noqa: PLC0415
-
-        model = self.model_
-        roots = np.tile(np.eye(model.features.size), (model.classes.size, 1, 1))
-        roots[model.alive] = model.roots  # A class without rows has a prior of zero.
-        rotations = np.zeros((model.classes.size, model.n_features, model.features.size))
-        scales = np.einsum("kii->ki", roots)
-        rotations[:, model.features] = np.swapaxes(roots / scales[:, :, None], 1, 2)
-        attributes |= {"priors_": model.priors, "means_": np.nan_to_num(self.means_)}
-        attributes |= {"rotations_": [*rotations], "scalings_": [*scales**-2.0]}
-        if self.shrinkage == "oas":  # which scikit-learn does not know by name
-            attributes |= {"shrinkage": None, "covariance_estimator": OAS()}
-        if self.store_covariance:
-            attributes["covariance_"] = [*self._all_covariances().values]
-        return discriminant_analysis.QuadraticDiscriminantAnalysis(), attributes
-
-    def _linear_counterpart(self, n: int, **attributes: Any) -> tuple[Any, dict[str, Any]]:
-        """Return the LDA of scikit-learn, with `n` components."""
-        from sklearn import discriminant_analysis  # noqa: PLC0415
-
-        model, (weights, intercepts) = self.model_, self._coefficients()
-        if model.classes.size == 1:  # The score of a single class would be read as log-odds.
-            weights, intercepts = np.zeros_like(weights), np.zeros(1)
-        scalings, variances = _directions(model, self.tol)
-        attributes |= {"priors_": model.priors, "means_": self.means_, "xbar_": self._xbar()}
-        attributes |= {"coef_": weights, "intercept_": intercepts, "scalings_": scalings}
-        attributes |= {"_max_components": n, "_n_features_out": n}
-        attributes["explained_variance_ratio_"] = variances[:n] / (variances.sum() or 1)
-        if hasattr(self, "covariance_"):
-            attributes["covariance_"] = self.covariance_
-        if self.shrinkage not in (None, "auto"):
-            attributes["shrinkage"] = float(self.shrinkage_[0])
-        return discriminant_analysis.LinearDiscriminantAnalysis(), attributes
-
-
-def independent_counterpart(estimator: Any, epsilon: float) -> tuple[Any, dict[str, Any]]:
-    """Return the GaussianNB of scikit-learn that predicts as a model of variances."""
-    from sklearn.naive_bayes import GaussianNB  # noqa: PLC0415
-
-    model, means = estimator.model_, np.nan_to_num(estimator.moments_.means)
-    # The log-density of a constant feature is zero at its mean with this variance.
-    variances = np.full(means.shape, 1 / (2 * np.pi))
-    variances[np.ix_(model.alive, model.features)] = 1 / model.roots
-    constant = np.setdiff1d(np.arange(model.n_features), model.features)
-    means[:, constant] = means[model.priors.argmax(), constant]
-    found = {"theta_": means, "var_": variances, "class_prior_": model.priors}
-    return GaussianNB(), {**found, "class_count_": estimator.class_count_, "epsilon_": epsilon}
-
-
-def _directions(model: Gaussians, tol: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return directions that separate the class means, and the variance between along each.
-
-    They are columns by falling variance, along which the covariance within classes is the unit
-    matrix; those of singular values of at most `tol` times the largest are dropped.
-    """
-    root, seen = model.roots[0], model.alive
-    gaps = (model.centres - model.priors @ model.centres)[seen]
-    white = np.sqrt(model.priors[seen])[:, None] * (gaps @ root.T)
-    _, singular, axes = linalg.svd(white, full_matrices=False)
-    rank = int(np.count_nonzero(singular > tol * singular.max(initial=0.0)))
-    scalings = np.zeros((model.n_features, rank))
-    scalings[model.features] = root.T @ axes[:rank].T
-    return scalings, singular**2
 
 
 class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
@@ -254,6 +159,8 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
     array([0.08, 0.15, 0.22])
     """
 
+    _advice = GaussianClassifier._advice + ", use a simpler covariance_type"
+
     def __init__(
         self,
         covariance_type: str = "full",
@@ -300,11 +207,6 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
         )
 
     @property
-    def _advice(self) -> str:  # type: ignore[override]
-        simpler = _SIMPLER.get(self.covariance_type)
-        return GaussianClassifier._advice + (f", use covariance_type={simpler}" if simpler else "")
-
-    @property
     def covariance_(self) -> np.ndarray:
         """Regularised covariances of all features, in the shape of the covariance type.
 
@@ -312,27 +214,12 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
         """
         values, kind = self._all_covariances().values, self.covariance_type
         values = values[:, 0] if "spherical" in kind else values
-        return values[0] if is_pooled(kind) else values
+        return values[0] if kind.startswith("tied") else values
 
     @property
     def epsilon_(self) -> float:
         """Value that `var_smoothing` adds to the variances."""
         return self._all_covariances().epsilon
-
-    def _counterpart(self) -> tuple[Any, dict[str, Any]]:
-        shrunk, model = self.shrinkage is not None, self.model_
-        match self.covariance_type:
-            case "full":
-                return self._quadratic_counterpart(solver="eigen" if shrunk else "svd")
-            case "tied":
-                n = min(model.classes.size - 1, model.n_features)
-                return self._linear_counterpart(n, solver="lsqr" if shrunk else "svd")
-            case "diag":
-                return independent_counterpart(self, self.epsilon_)
-        raise UnsupportedError(
-            f"scikit-learn has no estimator of covariance type {self.covariance_type!r}; "
-            f"'full', 'tied' and 'diag' are converted"
-        )
 
 
 class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
@@ -445,9 +332,6 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
     def scalings_(self) -> list[np.ndarray]:
         """Variances along the principal axes of each class, in falling order, (n_features,)."""
         return [_principal_axes(each)[0] for each in self._all_covariances().values]
-
-    def _counterpart(self) -> tuple[Any, dict[str, Any]]:
-        return self._quadratic_counterpart()
 
 
 def _principal_axes(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -643,17 +527,17 @@ class LinearDiscriminantAnalysis(
     def xbar_(self) -> np.ndarray:
         """Mean of the class means, weighted with the priors, shape (n_features,)."""
         self._needs_solver("xbar_", "svd")
-        return self._xbar()
+        return np.asarray(self.model_.priors @ np.nan_to_num(self.means_))
 
     @property
     def coef_(self) -> np.ndarray:
         """Weights of the features, (n_classes, n_features), or (1, n_features) for two classes."""
-        return self._coefficients()[0]
+        return self.model_.coefficients(self._centred)[0]
 
     @property
     def intercept_(self) -> np.ndarray:
         """Offsets of the weighted features, shape (n_classes,), or (1,) for two classes."""
-        return self._coefficients()[1]
+        return self.model_.coefficients(self._centred)[1]
 
     @property
     def scalings_(self) -> np.ndarray:
@@ -662,13 +546,13 @@ class LinearDiscriminantAnalysis(
         The shape is (n_features, rank). Along them the within-class covariance is the unit matrix.
         """
         self._needs_solver("scalings_", "svd", "eigen")
-        return _directions(self.model_, self.tol)[0]
+        return self.model_.directions(self.tol)[0]
 
     @property
     def explained_variance_ratio_(self) -> np.ndarray:
         """Share of the between-class variance along each direction, shape (n_components,)."""
         self._needs_solver("explained_variance_ratio_", "svd", "eigen")
-        variances = _directions(self.model_, self.tol)[1]
+        variances = self.model_.directions(self.tol)[1]
         return (variances / (variances.sum() or 1))[: self._max_components]
 
     @property
@@ -692,10 +576,7 @@ class LinearDiscriminantAnalysis(
     def _n_features_out(self) -> int:
         if self.solver == "lsqr":
             return self._max_components
-        return min(self._max_components, _directions(self.model_, self.tol)[0].shape[1])
-
-    def _counterpart(self) -> tuple[Any, dict[str, Any]]:
-        return self._linear_counterpart(self._max_components)
+        return min(self._max_components, self.model_.directions(self.tol)[0].shape[1])
 
     def transform(self, X: Any, **reading: Unpack[Reading]) -> Any:
         """Project rows on the directions that separate the classes best.
@@ -732,7 +613,7 @@ class LinearDiscriminantAnalysis(
                 "transform not implemented for 'lsqr' solver (use 'svd' or 'eigen')."
             )
         n = self._check_components(model)
-        directions = _directions(model, self.tol)[0][model.features, :n]
+        directions = model.directions(self.tol)[0][model.features, :n]
         offsets = model.zero(self._centred) @ directions
         given: Any = {"options": {"directions": directions, "offsets": offsets}}
         given["columns"] = directions.shape[1]

@@ -11,7 +11,6 @@ import numpy as np
 from streamgda.errors import InvalidParameterError, UnsupportedError
 from streamgda.estimators.base import warn
 from streamgda.estimators.classifier import GaussianClassifier, MomentClassifier
-from streamgda.estimators.discriminant import independent_counterpart
 from streamgda.models.bernoulli import Bernoullis, binarise, ones_of
 from streamgda.models.covariance import Regularisation
 from streamgda.moments import ClassMoments
@@ -96,9 +95,6 @@ class GaussianNB(GaussianClassifier):
     def epsilon_(self) -> float:
         """Value that is added to the variances."""
         return self._all_covariances().epsilon
-
-    def _counterpart(self) -> tuple[Any, dict[str, Any]]:
-        return independent_counterpart(self, self.epsilon_)
 
 
 class BernoulliNB(MomentClassifier):
@@ -286,10 +282,9 @@ class BernoulliNB(MomentClassifier):
         shares = np.exp(self.model_.log_one)[codes]
         return (random.random_sample(shares.shape) < shares) * 1.0
 
-    def _counterpart(self) -> tuple[Any, dict[str, Any]]:
+    def _counterpart(self, model: Bernoullis) -> tuple[Any, dict[str, Any]]:
         from sklearn import naive_bayes  # noqa: PLC0415
 
-        model = self.model_
         log_one = np.where(np.isnan(model.log_one), -np.log(2.0), model.log_one)
         with np.errstate(divide="ignore"):
             log_zero = np.log(1 - np.exp(log_one))  # As scikit-learn computes it.

@@ -16,11 +16,6 @@ from streamgda.runtime.parameters import as_number, as_numbers, refuse
 _MATRICES = ("full", "tied")
 
 
-def is_pooled(covariance_type: str) -> bool:
-    """Return True if all classes share one covariance."""
-    return covariance_type.startswith("tied")
-
-
 @dataclass(frozen=True)
 class Regularisation:
     r"""Parameters that regularise covariances, applied in the order of the attributes.
@@ -49,27 +44,21 @@ class Regularisation:
 
     def check(self, covariance_type: str) -> Self:
         """Raise `InvalidParameterError` for values out of range; return these parameters."""
-        for name in ("pooling", "reg_param"):
-            as_number(name, getattr(self, name), "a number between 0 and 1", 0, 1)
-        for name in ("var_smoothing", "ddof"):
-            as_number(name, getattr(self, name), "a number >= 0", 0)
-        rule = self.shrinkage
+        share, least = "a number between 0 and 1", "a number >= 0"
+        as_number("pooling", self.pooling, share, 0, 1)
+        as_number("reg_param", self.reg_param, share, 0, 1)
+        as_number("var_smoothing", self.var_smoothing, least, 0)
+        as_number("ddof", self.ddof, least, 0)
+        rule, expected = self.shrinkage, f"{share}, 'auto' or 'oas'"
         if not isinstance(rule, str):
-            expected = "a number between 0 and 1, 'auto' or 'oas'"
             as_number("shrinkage", 0 if rule is None else rule, expected, 0, 1)
         elif rule not in ("auto", "oas"):
-            raise refuse("shrinkage", rule, "a number between 0 and 1, 'auto' or 'oas'")
-        elif covariance_type not in _MATRICES:
+            raise refuse("shrinkage", rule, expected)
+        elif covariance_type not in _MATRICES or (self.pooling and covariance_type == "full"):
             raise InvalidParameterError(
-                f"shrinkage={rule!r} is computed from covariances between features, which "
-                f"covariance_type={covariance_type!r} does not have; use 'full' or 'tied', or a "
-                f"number"
-            )
-        elif self.pooling and covariance_type == "full":
-            raise InvalidParameterError(
-                f"shrinkage={rule!r} is that of a class's own covariance, and "
-                f"pooling={self.pooling} mixes it with the others'; use one of them, or a number "
-                f"for shrinkage"
+                f"shrinkage={rule!r} is computed from the covariances between features of a class "
+                f"alone, or of all; got covariance_type={covariance_type!r} and "
+                f"pooling={self.pooling}. Use 'full' or 'tied' without pooling, or a number"
             )
         return self
 
@@ -180,7 +169,7 @@ def estimate(
     Covariances
     """
     n, rows, n_features = summary.count, summary.rows, summary.scatter.shape[-1]
-    matrix, pooled = covariance_type in _MATRICES, is_pooled(covariance_type)
+    matrix, pooled = covariance_type in _MATRICES, covariance_type.startswith("tied")
     features = np.arange(n_features) if features is None else features
     given = found is not None and found.ndim == 3
     S: Any = found if given else summary.scatter
@@ -422,8 +411,7 @@ def check_priors(
         )
     if not (values >= 0).all():
         raise InvalidParameterError(
-            f"{name} must be non-negative; got {values.tolist()}. Priors must be non-negative and "
-            f"sum to one"
+            f"{name} must be non-negative; got {values.tolist()}. Priors must be non-negative"
         )
     total = values.sum()
     if normalised and not np.isclose(total, 1.0):

@@ -14,7 +14,7 @@ from streamgda.kernels.panels import diagonal_scores, largest, triangle_scores
 from streamgda.models.covariance import Summary
 from streamgda.models.scoring import ClassModel
 from streamgda.rows.counting import row_type
-from streamgda.rows.labels import find, with_label
+from streamgda.rows.labels import find
 from streamgda.runtime import threads
 
 _LOG_2PI = np.log(2 * np.pi)
@@ -126,17 +126,17 @@ class Gaussians(ClassModel):
             diagonal_scores(white, *given, scale, constants, out)
             return out
         dtype = self._floating(X)
-        given = self.features, self.origin, self._centres, self._rounded_roots(dtype)
+        given = (
+            self.features,
+            self.origin,
+            self._centres,
+            self.roots if dtype == np.float64 else self._float32_roots,
+        )
         triangle_scores(X, *given, scale, constants, out)
         if dtype != np.float64 and not np.isfinite(out[np.isfinite(constants)]).all():
             given = self.features, self.origin, self._centres, self.roots
             triangle_scores(X, *given, scale, constants, out)
         return out
-
-    def _rounded_roots(self, dtype: Any) -> np.ndarray:
-        if dtype == np.float64:
-            return self.roots
-        return self._float32_roots
 
     @cached_property
     def _float32_roots(self) -> np.ndarray:
@@ -197,6 +197,37 @@ class Gaussians(ClassModel):
             logs = np.log(self.priors[self.alive])
         return weights, logs - 0.5 * (white**2).sum(axis=1) - weights @ about
 
+    def coefficients(self, centred: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Return weights of all features, and intercepts at zero; of two classes, of the log-odds.
+
+        They belong to a shared covariance, and leave out what is the same for all classes; see
+        `linear_functions` and `zero`.
+        """
+        own, at_origin = self.linear_functions(self.zero(centred))
+        weights = np.zeros((self.classes.size, self.n_features))
+        intercepts = np.full(self.classes.size, -np.inf)
+        weights[np.ix_(self.alive, self.features)] = own
+        intercepts[self.alive] = at_origin - own @ self.origin
+        if self.classes.size == 2:
+            return weights[1:] - weights[:1], intercepts[1:] - intercepts[:1]
+        return weights, intercepts
+
+    def directions(self, tol: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return directions that separate the class means, and the variance between along each.
+
+        They are columns, shape (n_features, rank), by falling variance, along which the shared
+        covariance is the unit matrix; those of singular values of at most `tol` times the largest
+        are dropped.
+        """
+        root, seen = self.roots[0], self.alive
+        gaps = (self.centres - self.priors @ self.centres)[seen]
+        white = np.sqrt(self.priors[seen])[:, None] * (gaps @ root.T)
+        _, singular, axes = np.linalg.svd(white, full_matrices=False)
+        rank = int(np.count_nonzero(singular > tol * singular.max(initial=0.0)))
+        scalings = np.zeros((self.n_features, rank))
+        scalings[self.features] = root.T @ axes[:rank].T
+        return scalings, singular**2
+
     # --- answers ------------------------------------------------------------------------------
 
     @property
@@ -234,29 +265,26 @@ class Gaussians(ClassModel):
 
     def own_distances(self, X: Any, first_row: int = 0, *, codes: np.ndarray) -> np.ndarray:
         """Return the squared distance of each row to the mean of the class with its code."""
-        return self._own(X, first_row, codes, 1.0, np.zeros(self.alive.size))
-
-    def own_log_density(self, X: Any, first_row: int = 0, *, codes: np.ndarray) -> np.ndarray:
-        """Return the log-density of each row in the class with its code."""
-        constants = -0.5 * (self.log_determinants + self.rank * _LOG_2PI)
-        return self._own(X, first_row, codes, -0.5, np.broadcast_to(constants, self.alive.shape))
-
-    def _own(
-        self, X: Any, first_row: int, codes: np.ndarray, scale: float, constants: np.ndarray
-    ) -> np.ndarray:
         X = np.asarray(self._rows(X, first_row))
         out = np.full(len(X), np.nan)
         order = np.argsort(codes, kind="stable")
-        starts = np.searchsorted(codes[order], self.alive, "left")
-        ends = np.searchsorted(codes[order], self.alive, "right")
-        for k, start, end in zip(range(self.alive.size), starts, ends, strict=True):
-            if start < end:
-                at = order[start:end]
-                t = self._centred(X[at]) - self._centres[k]
-                root = self.roots[min(k, len(self.roots) - 1)]
-                squares = ((t @ root.T) ** 2).sum(axis=1) if root.ndim == 2 else t**2 @ root
-                out[at] = constants[k] + scale * squares
+        starts: Any = np.searchsorted(codes[order], self.alive, "left")
+        ends: Any = np.searchsorted(codes[order], self.alive, "right")
+        for place in np.flatnonzero(starts < ends):
+            at = order[starts[place] : ends[place]]
+            t, root = (
+                self._centred(X[at]) - self._centres[place],
+                self.roots[min(place, len(self.roots) - 1)],
+            )
+            out[at] = ((t @ root.T) ** 2).sum(axis=1) if root.ndim == 2 else t**2 @ root
         return out
+
+    def own_log_density(self, X: Any, first_row: int = 0, *, codes: np.ndarray) -> np.ndarray:
+        """Return the log-density of each row in the class with its code."""
+        logs = np.full(self.classes.size, np.nan)
+        logs[self.alive] = self.log_determinants
+        distances = self.own_distances(X, first_row, codes=codes)
+        return -0.5 * (distances + logs[codes] + self.rank * _LOG_2PI)
 
     def p_values(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return the share of each class that is further from its mean, (n_rows, n_classes)."""
@@ -283,26 +311,20 @@ class Gaussians(ClassModel):
         return special.gammaincc(mean**2 / variance, np.maximum(T2, 0) * mean / variance)
 
     def predict_or_reject(
-        self, X: Any, first_row: int = 0, *, reject: float, label: Any
+        self, X: Any, first_row: int = 0, *, reject: float, labels: np.ndarray
     ) -> np.ndarray:
-        """Return classes, and a label for rows whose p-value for their class is below `reject`."""
-        labels, n = self.labels_with(label), self.classes.size
+        """Return labels: the last for rows whose p-value for their class is below `reject`."""
 
         def finish(distances: np.ndarray, out: np.ndarray) -> None:
-            constants = np.full(n, -np.inf)
-            constants[self.alive] = self._constants
+            scores = np.full(distances.shape, -np.inf)
+            scores[self.alive] = self._constants[:, None] - 0.5 * distances[self.alive]
             codes = np.empty(out.size, np.int64)
-            scores = constants[:, None] - 0.5 * distances
-            largest(np.where(np.isnan(scores), -np.inf, scores), codes)
+            largest(scores, codes)
             own = distances[codes, np.arange(out.size)]
-            codes[~(self._tail(own, codes) >= reject)] = n
+            codes[~(self._tail(own, codes) >= reject)] = self.classes.size
             labels.take(codes, out=out, mode="clip")
 
         return self._answer(X, first_row, self._distances, finish, dtype=labels.dtype)
-
-    def labels_with(self, label: Any) -> np.ndarray:
-        """Return the classes, and last the label of rejected rows, in the type that holds all."""
-        return with_label(self.classes, "reject_label", label)
 
     def transform(
         self, X: Any, first_row: int = 0, *, directions: np.ndarray, offsets: np.ndarray

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import special
 
 from streamgda.errors import SingularCovarianceError
-from streamgda.models.covariance import Regularisation, Summary, is_pooled
+from streamgda.models.covariance import Regularisation, Summary
 
 _LEAST = 1e-9  # of a variance that is left without a row, beside that with it
 _BLOCK = 4096  # rows at a time
@@ -52,7 +52,7 @@ def leave_one_out(
     used = np.flatnonzero(summary.variances > 0)
     means, centre = summary.offsets[:, used], summary.mean[used]
     total = N * summary.variances[used]
-    matrix, pooled = covariance_type in ("full", "tied"), is_pooled(covariance_type)
+    matrix, pooled = covariance_type in ("full", "tied"), covariance_type.startswith("tied")
     S = summary.scatter
     S = S if matrix or S.ndim == 2 else np.einsum("gii->gi", S)
     S = S.sum(axis=0, keepdims=True) if pooled else S

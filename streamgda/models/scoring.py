@@ -147,19 +147,19 @@ class ClassModel(ABC):
 
         return self._answer(X, first_row, self._relative, finish, dtype=self.classes.dtype)
 
-    def posterior(self, X: Any, first_row: int = 0, temperature: float = 1.0) -> np.ndarray:
-        """Return the probabilities of the classes, shape (n_rows, n_classes)."""
-        return self._posterior(X, first_row, temperature, False)
+    def posterior(
+        self, X: Any, first_row: int = 0, temperature: float = 1.0, logs: bool = False
+    ) -> np.ndarray:
+        """Return the probabilities of the classes, shape (n_rows, n_classes), or their logs."""
 
-    def log_posterior(self, X: Any, first_row: int = 0, temperature: float = 1.0) -> np.ndarray:
-        """Return the logarithms of the probabilities, exact even where these are rounded to 0."""
-        return self._posterior(X, first_row, temperature, True)
-
-    def _posterior(self, X: Any, first_row: int, temperature: float, logs: bool) -> np.ndarray:
         def finish(scores: np.ndarray, out: np.ndarray) -> None:
             posteriors(scores, 1.0 / temperature, logs, out)
 
         return self._answer(X, first_row, self._relative, finish, self.classes.size)
+
+    def log_posterior(self, X: Any, first_row: int = 0, temperature: float = 1.0) -> np.ndarray:
+        """Return the logarithms of the probabilities, exact even where these are rounded to 0."""
+        return self.posterior(X, first_row, temperature, True)
 
     def joint(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return the joint log-likelihoods, shape (n_rows, n_classes)."""

@@ -241,7 +241,7 @@ def test_parameters_count_at_once():
     other = GaussianDiscriminantAnalysis("tied").fit(X, Y)
     np.testing.assert_allclose(gda.predict_proba(X), other.predict_proba(X), atol=1e-12)
     np.testing.assert_allclose(gda.partial_fit(X, Y).covariance_, other.covariance_, rtol=1e-12)
-    with pytest.raises(InvalidParameterError, match="do not hold what 'full' needs"):
+    with pytest.raises(MergeError, match="do not hold what 'full' needs"):
         other.set_params(covariance_type="full").predict(X)
 
 
