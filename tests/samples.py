@@ -5,7 +5,9 @@ import naive
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 import zarr
+from packaging.version import Version
 from sklearn.base import clone
 
 from streamgda import (
@@ -135,6 +137,10 @@ def refuses(error, match, estimator, method, *arguments, **keywords):
         call()
     assert snapshot(estimator) == before
 
+
+# Before 1.9, scikit-learn's LDA by svd divides by n - K and its QDA by n - 1.
+DIVIDES_BY_N = Version(sklearn.__version__) >= Version("1.9")
+NEEDS_1_9 = pytest.mark.skipif(not DIVIDES_BY_N, reason="scikit-learn divides by n from 1.9 on")
 
 KINDS = ["numpy", "frame", "zarr", "dask"]
 

@@ -643,10 +643,12 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
         if not weighted or self.class_weight is None:
             return Columns.of_classes(moments)
         seen = moments.class_count > 0
-        given = {"y": moments.classes[seen], "sample_weight": moments.class_count[seen]}
+        classes, count = moments.classes[seen], moments.class_count[seen]
         factors = np.zeros(seen.size)
         try:
-            factors[seen] = compute_class_weight(self.class_weight, classes=given["y"], **given)
+            factors[seen] = compute_class_weight(self.class_weight, classes=classes, y=classes)
+            if isinstance(self.class_weight, str):  # balanced: `y` has each class once
+                factors[seen] = count.sum() / (count.size * count)
         except (TypeError, ValueError) as error:
             raise InvalidParameterError(
                 f"class_weight={shown(self.class_weight)} is not None, 'balanced' or a dict of "

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from grids import in_turn
-from samples import blobs
+from samples import NEEDS_1_9, blobs
 from sklearn import datasets, discriminant_analysis, naive_bayes
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -70,6 +70,7 @@ def test_same_predictions(converted, name):
     assert_same(ours, pickle.loads(pickle.dumps(theirs)), X[:5])
 
 
+@NEEDS_1_9
 @pytest.mark.parametrize(
     "ours",
     [

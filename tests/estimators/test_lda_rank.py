@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from grids import in_turn
+from samples import NEEDS_1_9
 from sklearn import datasets, discriminant_analysis
 
 from streamgda import LinearDiscriminantAnalysis
@@ -50,6 +51,7 @@ def assert_close(found, expected, rtol=1e-10):
     np.testing.assert_allclose(found, expected, rtol=0, atol=rtol * np.abs(expected).max())
 
 
+@NEEDS_1_9
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @in_turn("rows, with_priors", SETS, [False, True, True, False])
 def test_models_agree_with_scikit_learn(rows, with_priors):

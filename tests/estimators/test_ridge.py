@@ -85,7 +85,8 @@ def test_answers_are_those_of_scikit_learn(alpha, intercept, y, weights):
 
 
 def test_each_target_may_have_a_penalty_and_one_row_has_no_score():
-    mine, theirs = Ridge([1.0, 30.0]).fit(X, BOTH), linear_model.Ridge([1.0, 30.0]).fit(X, BOTH)
+    mine = Ridge([1.0, 30.0]).fit(X, BOTH)
+    theirs = linear_model.Ridge(np.array([1.0, 30.0])).fit(X, BOTH)
     assert_close(mine.coef_, theirs.coef_)
     with pytest.warns(UndefinedMetricWarning, match="less than two samples"):
         assert np.isnan(mine.score(X[:1], BOTH[:1]))

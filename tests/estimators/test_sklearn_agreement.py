@@ -8,18 +8,16 @@ import dask.array as da
 import numpy as np
 import pytest
 from grids import in_turn
-from samples import blobs
+from samples import DIVIDES_BY_N, NEEDS_1_9, blobs
 from sklearn import datasets, discriminant_analysis, naive_bayes
 
 import streamgda
 from streamgda import (
+    GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
 )
-
-# Before 1.9 the svd solver divides the covariance by n - K, the others by n.
-pytest.importorskip("sklearn", minversion="1.9")
 
 # The digits have three pixels that are always black.
 pytestmark = pytest.mark.filterwarnings("ignore::streamgda.errors.ConstantFeatureWarning")
@@ -63,7 +61,10 @@ def test_lda_predictions(name, solved):
     if name == "digits" and (solver, shrinkage) == ("eigen", None):
         X = X[:, X.std(axis=0) > 0]  # this solver needs an invertible covariance
     theirs = discriminant_analysis.LinearDiscriminantAnalysis(solver=solver, shrinkage=shrinkage)
-    ours = LinearDiscriminantAnalysis(solver, shrinkage).fit(X, y)
+    ours = LinearDiscriminantAnalysis(solver, shrinkage)
+    if solver == "svd" and not DIVIDES_BY_N:
+        ours = GaussianDiscriminantAnalysis("tied", ddof=1)
+    ours.fit(X, y)
     assert_same_predictions(ours, theirs.fit(X, y), X)
 
 
@@ -72,8 +73,9 @@ def test_lda_transform(name, n_components):
     X, y = load(name)
     ours = LinearDiscriminantAnalysis(n_components=n_components).fit(X, y)
     theirs = discriminant_analysis.LinearDiscriminantAnalysis(n_components=n_components).fit(X, y)
-    assert_same_columns(ours.scalings_, theirs.scalings_)
-    assert_same_columns(ours.transform(X), theirs.transform(X))
+    scale = 1 if DIVIDES_BY_N else np.sqrt(len(y) / (len(y) - len(ours.classes_)))
+    assert_same_columns(ours.scalings_, scale * theirs.scalings_)
+    assert_same_columns(ours.transform(X), scale * theirs.transform(X))
     assert ours.get_feature_names_out().tolist() == theirs.get_feature_names_out().tolist()
     varying = X[:, X.std(axis=0) > 0]
     eigen = discriminant_analysis.LinearDiscriminantAnalysis("eigen", n_components=n_components)
@@ -85,38 +87,47 @@ def test_lda_transform(name, n_components):
 
 
 @in_turn(
-    "name, regularisation, with_priors",
-    ["iris", "digits", "wine", "digits", "breast_cancer"],
-    [{}, {"reg_param": 0.1}, {"shrinkage": 0.1}, {"shrinkage": 0.1}, {"reg_param": 0.1}],
-    [False, True],
+    "name, reg_param, with_priors", ["iris", "digits", "breast_cancer"], [0, 0.1], [False, True]
 )
-def test_qda(name, regularisation, with_priors):
+def test_qda(name, reg_param, with_priors):
     X, y = load(name)
-    if "shrinkage" in regularisation:
-        # scikit-learn gives constant features a variance in each class and keeps them in the
-        # density, which then prefers some classes for what all rows have in common.
-        X = X[:, X.std(axis=0) > 0]
     priors = random_priors(np.unique(y).size) if with_priors else None
-    solver = "eigen" if "shrinkage" in regularisation else "svd"
     theirs = discriminant_analysis.QuadraticDiscriminantAnalysis(
-        solver=solver, priors=priors, store_covariance=True, tol=1e-12, **regularisation
+        priors=priors, store_covariance=True, tol=1e-12, reg_param=reg_param
     ).fit(X, y)
-    ours = QuadraticDiscriminantAnalysis(
-        solver=solver, priors=priors, store_covariance=True, **regularisation
-    ).fit(X, y)
+    ours = QuadraticDiscriminantAnalysis(priors=priors, store_covariance=True, reg_param=reg_param)
+    if not DIVIDES_BY_N:
+        ours = GaussianDiscriminantAnalysis("full", priors=priors, reg_param=reg_param, ddof=1)
+    assert_same_qda(ours.fit(X, y), theirs, X, same_scalings=DIVIDES_BY_N)
+
+
+@NEEDS_1_9
+@in_turn("name, with_priors", ["wine", "digits"], [False, True])
+def test_qda_with_shrinkage(name, with_priors):
+    X, y = load(name)
+    # scikit-learn gives constant features a variance in each class and keeps them in the density,
+    # which then prefers some classes for what all rows have in common.
+    X = X[:, X.std(axis=0) > 0]
+    priors = random_priors(np.unique(y).size) if with_priors else None
+    options = {"solver": "eigen", "shrinkage": 0.1, "priors": priors, "store_covariance": True}
+    theirs = discriminant_analysis.QuadraticDiscriminantAnalysis(**options, tol=1e-12).fit(X, y)
+    assert_same_qda(QuadraticDiscriminantAnalysis(**options).fit(X, y), theirs, X)
+
+
+def assert_same_qda(ours, theirs, X, same_scalings=True):
     assert_same_predictions(ours, theirs, X)
     assert_close(ours.means_, theirs.means_, 1e-12)
     assert_close(ours.priors_, theirs.priors_, 1e-12)
     assert_close(ours.covariance_, np.array(theirs.covariance_), 1e-12)
-    assert_close(np.array(ours.scalings_), np.array(theirs.scalings_), 1e-12)
-    found, expected = ours.decision_function(X), theirs.decision_function(X)
-    if name == "digits":  # theirs includes the constant pixels, equally for all classes
-        found, expected = found - found[:, :1], expected - expected[:, :1]
-    assert_close(found, expected, 1e-8)
-    for rotation, scaling, covariance in zip(
-        ours.rotations_, ours.scalings_, ours.covariance_, strict=True
-    ):
-        assert_close(rotation * scaling @ rotation.T, covariance, 1e-12)
+    # Constant features of theirs add to the decisions of all classes alike.
+    found, expected = ours.predict_log_proba(X), theirs.predict_log_proba(X)
+    assert_close(np.maximum(found, -1e3), np.maximum(expected, -1e3), 1e-8)
+    if same_scalings:
+        assert_close(np.array(ours.scalings_), np.array(theirs.scalings_), 1e-12)
+        for rotation, scaling, covariance in zip(
+            ours.rotations_, ours.scalings_, ours.covariance_, strict=True
+        ):
+            assert_close(rotation * scaling @ rotation.T, covariance, 1e-12)
 
 
 # --- Gaussian naive Bayes ---------------------------------------------------------------------
@@ -179,6 +190,7 @@ def fitted(name, X, y, **params):
         return getattr(module, name)(**params).fit(X, y), ours(**known).fit(X, y)
 
 
+@NEEDS_1_9
 @pytest.mark.parametrize("shrinkage", ["auto", 0.3])
 def test_shrinkage_gives_them_a_variance_in_scikit_learn_only(shrinkage):
     X, y = rows()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from grids import pairs
-from samples import blobs, held
+from samples import DIVIDES_BY_N, NEEDS_1_9, blobs, held
 from sklearn import covariance, discriminant_analysis
 
 from streamgda import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
@@ -12,7 +12,7 @@ from streamgda.errors import CollinearityWarning, InvalidParameterError, Singula
 X, Y = blobs(200, 5)
 PRIORS = [0.2, 0.5, 0.3]
 SETTINGS = [
-    ("svd", {}),
+    *([("svd", {})] if DIVIDES_BY_N else []),
     *(
         (solver, how)
         for solver in ("lsqr", "eigen")
@@ -51,6 +51,7 @@ def test_lda_agrees_with_scikit_learn(setting, priors, n_classes):
         assert_close(found * np.sign((found * expected).sum(axis=0)), expected, 1e-9)
 
 
+@NEEDS_1_9
 @pytest.mark.parametrize("how", [{"shrinkage": 0.3}, {"covariance_estimator": covariance.OAS()}])
 def test_qda_agrees_with_scikit_learn(how):
     theirs = discriminant_analysis.QuadraticDiscriminantAnalysis(solver="eigen", **how).fit(X, Y)
@@ -58,6 +59,7 @@ def test_qda_agrees_with_scikit_learn(how):
     assert_close(ours.decision_function(X), theirs.decision_function(X))
 
 
+@NEEDS_1_9
 def test_priors_of_qda_stay_as_they_are():
     theirs = discriminant_analysis.QuadraticDiscriminantAnalysis(priors=[1, 1, 2]).fit(X, Y)
     ours = QuadraticDiscriminantAnalysis(priors=[1, 1, 2]).fit(X, Y)
@@ -82,7 +84,8 @@ def test_dropped_directions_are_reported_once():
     assert len(caught) == 1
     assert caught[0].filename == __file__
     theirs = discriminant_analysis.LinearDiscriminantAnalysis().fit(wide, Y)
-    assert_close(lda.decision_function(wide), theirs.decision_function(wide))
+    if DIVIDES_BY_N:
+        assert_close(lda.decision_function(wide), theirs.decision_function(wide))
     with pytest.raises(SingularCovarianceError, match="solver='svd', which drops") as refusal:
         LinearDiscriminantAnalysis("eigen").fit(wide, Y)
     assert "reg_param" not in str(refusal.value)
@@ -90,7 +93,7 @@ def test_dropped_directions_are_reported_once():
 
 @pytest.mark.parametrize("make", [LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis])
 def test_refusals(make, tmp_path):
-    with pytest.raises(NotImplementedError, match="shrinkage not supported with 'svd' solver"):
+    with pytest.raises(NotImplementedError, match="shrinkage is not supported with"):
         make(shrinkage=0.1).fit(X, Y)
     with pytest.raises(InvalidParameterError, match="solver='other'; expected one of 'svd'"):
         make(solver="other").fit(X, Y)
