@@ -115,15 +115,6 @@ def test_bfloat16_is_read_as_float32():
     assert_same(accumulate(batches), accumulate(narrow.astype(np.float32), y))
 
 
-@EVERY_TENSOR
-def test_tensors_outside_of_batches(kind):
-    ours, expected = GaussianNB().partial_fit(kind(X), kind(y)), GaussianNB().partial_fit(X, y)
-    np.testing.assert_array_equal(ours.predict(kind(X)), expected.predict(X))
-    np.testing.assert_array_equal(ours.predict_proba(kind(X)), expected.predict_proba(X))
-    assert ours.score(kind(X), kind(y)) == expected.score(X, y)
-    assert_same(accumulate(kind(X), kind(y)), accumulate(X, y))
-
-
 def test_tensors_that_no_array_can_hold_are_refused():
     class Sparse(Torch):
         def detach(self):
@@ -176,18 +167,6 @@ def test_columns_of_delayed_batches():
         accumulate(parts, columns=("e", "label"))
     tensors = [delayed((Torch(X[part]), Torch(y[part]))) for part in PARTS]
     assert_same(accumulate(tensors), accumulate(X, y))
-
-
-def test_checkpoints_of_tensors(tmp_path):
-    def batches(bad=None):
-        for number, part in enumerate(PARTS):
-            labels = y[part].tolist() if number != bad else [None]
-            yield {"image": Torch(X[part]), "label": labels}
-
-    options = {"columns": ("image", "label"), "checkpoint": tmp_path / "kept"}
-    with pytest.raises(InvalidDataError, match=r"^batch 3: "):
-        accumulate(batches(3), checkpoint_every=0, **options)
-    assert_same(accumulate(batches(), **options), accumulate(X, y))
 
 
 @pytest.mark.parametrize(

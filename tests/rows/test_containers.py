@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import dask.array as da
+import h5py
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -76,6 +77,12 @@ def stored(values: np.ndarray, path: Path) -> Any:
     array = zarr.create_array({}, shape=values.shape, chunks=shape, dtype=dtype)
     array[:] = values
     return array
+
+
+def hdf5(values: np.ndarray, path: Path) -> Any:
+    """A data set of HDF5 without chunks; its texts have no length."""
+    file = h5py.File(path / f"{uuid.uuid4()}.h5", "w")
+    return values if values.dtype.kind == "U" else file.create_dataset("values", data=values)
 
 
 def frame(values: np.ndarray) -> Any:
@@ -156,6 +163,7 @@ CONTAINERS = {
     "arrow": Container(of_arrow, named=True),
     "parquet": Container(parquet, named=True, empty=False),
     "zarr": Container(stored),
+    "HDF5": Container(hdf5),
     "dask": Container(dask_array, lazy=True),
     "dask blocks": Container(dask_blocks, lazy=True),
     "dask frame": Container(dask_frame, named=True, lazy=True, empty=False),
@@ -292,6 +300,7 @@ class Use:
             return
         batches = [tuple(self.made(X[part], TEXTS[part], WEIGHTS[part])) for part in parts]
         found = accumulate(iter(batches), covariance_type="diag")
+        assert found.feature_names == (NAMES if self.container.named else None)
         same(found, accumulate(X, TEXTS, sample_weight=WEIGHTS, covariance_type="diag"))
 
     def heads(self) -> None:
@@ -332,8 +341,6 @@ LABELS = {
     "dask": lambda: dask_array(TEXTS, Path()),
     "dask series": lambda: dask_frame(TEXTS, Path()),
 }
-# Of collections of dask without known sizes, only others with the same blocks can be beside them.
-_KNOWN = [kind for kind in CONTAINERS if kind != "dask frame"]
 
 
 @pytest.mark.parametrize("labels", LABELS)

@@ -194,20 +194,6 @@ def test_empty_batches_and_windows_are_no_rows():
         GaussianNB().fit(CLEAN, TRUTH, unlabelled=[0, 1, 2])
 
 
-def test_masked_values_are_missing():
-    mask = np.zeros(CLEAN.shape, bool)
-    mask[[3, 70], [1, 2]] = True
-    for rows in (CLEAN, (CLEAN * 10).astype(np.int8)):
-        masked, kept = np.ma.array(rows, mask=mask), ~mask.any(axis=1)
-        with pytest.raises(InvalidDataError, match="NaN: row 3, column 1"):
-            accumulate(masked, TRUTH)
-        found = accumulate(masked, TRUTH, on_invalid="skip")
-        same(found, accumulate(rows[kept], TRUTH[kept]))
-        assert found.n_skipped == 2
-    whole = np.ma.array((CLEAN * 10).astype(np.int8))
-    assert accumulate(whole, TRUTH).exact
-
-
 def test_the_count_goes_where_the_rows_go():
     found = accumulate(X, y, **COUNTING)
     assert (found + found).n_skipped == 2 * SKIPPED

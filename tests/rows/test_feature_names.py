@@ -3,7 +3,6 @@
 import io
 import warnings
 
-import dask
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -20,7 +19,6 @@ from streamgda import (
     SlidingWindow,
     accumulate,
 )
-from streamgda.datasets import convert
 from streamgda.errors import (
     CheckpointError,
     ConstantFeatureWarning,
@@ -54,46 +52,14 @@ def lazily(frame):
     return dd.from_pandas(frame, npartitions=3)
 
 
-def batches(frame):
-    return [(frame[:20], LABELS[:20]), (frame.to_numpy()[20:], LABELS[20:])]
-
-
-def halves(frame):
-    return [dask.delayed((frame[i : i + 30], LABELS[i : i + 30])) for i in (0, 30)]
-
-
 # --- moments ------------------------------------------------------------------------------------
 
 
-def table_of(frame):
-    """Return rows and labels of a table of Arrow's in memory."""
-    pa = pytest.importorskip("pyarrow")
-    return pa.Table.from_pandas(frame), pa.array(LABELS)
-
-
-def labelled_array(frame):
-    """Return rows and labels of xarray, with the names along the second dimension."""
-    xr = pytest.importorskip("xarray")
-    return xr.DataArray(frame, dims=("row", "band"), coords={"band": [*frame.columns]}), LABELS
-
-
 SOURCES = {
-    "table": table_of,
-    "labelled array": labelled_array,
     "frame": lambda frame: (frame, LABELS),
     "zarr": lambda frame: (stored(frame), LABELS),
     "dask frame": lambda frame: (lazily(frame), lazily(pd.Series(LABELS))),
-    "batches": lambda frame: (batches(frame),),
-    "delayed": lambda frame: (halves(frame),),
 }
-
-
-@pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("action", ["raise", "pairwise"])
-def test_moments_have_the_names_of_the_columns(source, action):
-    moments = accumulate(*SOURCES[source](FRAME), on_invalid=action)
-    assert moments.feature_names == NAMES
-    np.testing.assert_allclose(moments.means[0], ROWS[LABELS == 0].mean(axis=0))
 
 
 def test_rows_without_names_give_none():
@@ -146,26 +112,6 @@ def test_algebra_keeps_names_with_their_columns(seed):
             mine = rows[rows["y"] == k]
             expected = np.average(mine[[*moments.feature_names]], axis=0, weights=mine["weight"])
             np.testing.assert_allclose(means, expected, rtol=1e-9)
-
-
-def test_every_view_has_the_right_names():
-    moments = accumulate(FRAME, LABELS)
-    for same in (
-        moments.copy(),
-        moments.select_classes([0, 2]),
-        moments.drop_classes([0]),
-        moments - accumulate(FRAME[:20], LABELS[:20]),
-        accumulate(ROWS, LABELS) + moments,
-        moments.reduce("spherical"),
-    ):
-        assert same.feature_names == NAMES
-    assert (accumulate(ROWS, LABELS) - accumulate(FRAME, LABELS)).feature_names == NAMES
-    assert moments.project(moments.pca(2)).feature_names is None
-    assert PairwiseMoments().update(FRAME, LABELS).to_moments("tied").feature_names == NAMES
-    for index in (["mass", "length"], [2, 0], np.array(["mass", "length"]), slice(None, None, -2)):
-        assert moments.select_features(index).feature_names == ("mass", "length")
-    assert moments.select_features("width").feature_names == ("width",)
-    assert moments.select_features([True, False, True]).feature_names == ("length", "mass")
 
 
 @EVERY_KIND
@@ -303,15 +249,6 @@ def test_messages_name_features():
 
 
 # --- stores and commands --------------------------------------------------------------------------
-
-
-def test_conversion_keeps_names():
-    memory = zarr.storage.MemoryStore
-    for source, labels in ((FRAME, LABELS), (stored(FRAME), LABELS)):
-        group = convert(source, labels, memory())
-        assert group["X"].attrs["feature_names"] == [*NAMES]
-        assert accumulate(group["X"], group["y"]).feature_names == NAMES
-    assert "feature_names" not in convert(ROWS, LABELS, memory())["X"].attrs
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamgda import GaussianNB, QuadraticDiscriminantAnalysis, accumulate, open_store
+from streamgda import GaussianNB, accumulate, open_store
 from streamgda.datasets import convert
 from streamgda.errors import (
     InvalidDataError,
@@ -104,18 +104,6 @@ def test_rows_of_every_format_are_read_anywhere(path: Path) -> None:
     np.testing.assert_array_equal(rows[10:500:7], X[10:500:7])
     _ = rows[3:9]  # of a file that is open now
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(rows))[410:], X[410:])
-
-
-def test_moments_and_predictions_are_those_of_arrays(path: Path) -> None:
-    rows, y = open_store(path, label="name", features=ABC)
-    found, expected = accumulate(rows, y), accumulate(X, NAMES)
-    assert found.feature_names == ("a", "b", "c")
-    np.testing.assert_array_equal(found.means, expected.means)
-    np.testing.assert_array_equal(found.covariance(), expected.covariance())
-    model = QuadraticDiscriminantAnalysis().fit(rows, y)
-    plain = QuadraticDiscriminantAnalysis().fit(X, NAMES)
-    np.testing.assert_array_equal(model.predict_proba(rows), plain.predict_proba(X))
-    assert model.score(rows, y) == plain.score(X, NAMES)
 
 
 def test_one_table_has_one_answer(path: Path, tmp_path: Path, command: Any) -> None:

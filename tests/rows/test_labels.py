@@ -15,7 +15,6 @@ from streamgda.rows import labels
 from streamgda.rows.labels import NONE, CodedLabels, as_labels, code, find, join_labels, with_label
 
 DAYS = np.array(["2024-05-02", "2024-05-01", "2024-05-02"], "M8[D]")
-LARGE = np.array([2**63 + 1, 2**63 + 3], "u8")
 NOON = datetime.datetime(2024, 5, 1, 12)
 KINDS = {  # what is given, and the sorted classes
     "integers": ([3, -1, 3], np.array([-1, 3])),

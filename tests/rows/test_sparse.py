@@ -6,7 +6,6 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import naive_bayes
-from sklearn.base import clone
 from sklearn.utils import get_tags
 
 from streamgda import (
@@ -14,9 +13,6 @@ from streamgda import (
     ClassMoments,
     GaussianDiscriminantAnalysis,
     GaussianNB,
-    LinearDiscriminantAnalysis,
-    QuadraticDiscriminantAnalysis,
-    RandomFeatures,
     accumulate,
 )
 from streamgda.engine import plan
@@ -52,13 +48,6 @@ def assert_same_moments(a, b, rtol=1e-12):
     np.testing.assert_allclose(b.count, a.count, rtol=1e-14)
     np.testing.assert_allclose(b.mean, a.mean, rtol=rtol, atol=1e-13)
     np.testing.assert_allclose(b.scatter, a.scatter, rtol=rtol, atol=1e-11)
-
-
-@pytest.mark.parametrize("form", FORMATS)
-def test_every_format_is_taken_for_rows(form):
-    X, y, _ = rows()
-    dense = ClassMoments("diag").update(X, y)
-    assert_same_moments(dense, ClassMoments("diag").update(container(X, form, False), y))
 
 
 @given(
@@ -118,15 +107,6 @@ def test_predictions_are_those_of_dense_rows(estimator, form, weighted):
     np.testing.assert_array_equal(model.predict(sparse), labels)
 
 
-def test_constant_features_are_found():
-    X, y, _ = rows()
-    X[:, 2], X[:, 3] = 0.1, 0
-    with pytest.warns(UserWarning, match="2 of 15 features are constant.* 2, 3"):
-        fitted = GaussianNB().fit(sp.csc_array(X), y)
-    np.testing.assert_array_equal(fitted.constant_features_, [2, 3])
-    np.testing.assert_array_equal(fitted.theta_[:, 2], 0.1)
-
-
 def test_a_million_features_take_time_for_the_entries_only():
     random, d = np.random.default_rng(0), 1 << 20
     n = 2000  # dense rows would need 16 GB
@@ -154,25 +134,6 @@ def test_explicit_zeros_duplicates_and_any_order():
 
 
 # --- passes -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("small", [False, True])
-def test_forget_half_life_slabs_and_outputs(small, monkeypatch, tmp_path, slabs_of):
-    if small:
-        slabs_of(100)
-        monkeypatch.setattr("streamgda.rows._COPIED_BYTES", 100)
-        monkeypatch.setattr(plan, "_FEWEST_ROWS", 32)
-    X, y, _ = rows(300)
-    sparse = sp.csr_array(X)
-    for estimator in (GaussianNB(), BernoulliNB()):
-        whole = estimator.fit(X[:200], y[:200]).predict_proba(X)
-        estimator.fit(sparse, y).forget(sparse[200:], y[200:])
-        np.testing.assert_allclose(estimator.predict_proba(sparse), whole, atol=1e-10)
-        estimator.predict_proba(sparse, out=tmp_path / f"{type(estimator).__name__}")
-        dense = estimator.fit(X[:100], y[:100]).partial_fit(X[100:], y[100:], half_life=30)
-        faded = dense.predict_proba(X)
-        estimator.fit(sparse[:100], y[:100]).partial_fit(sparse[100:], y[100:], half_life=30)
-        np.testing.assert_allclose(estimator.predict_proba(sparse), faded, atol=1e-10)
 
 
 def test_accumulate_and_its_checkpoints(monkeypatch, tmp_path, slabs_of):
@@ -213,20 +174,6 @@ def test_invalid_rows_are_left_out():
 # --- refusals -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("estimator", [GaussianNB(), BernoulliNB()], ids=str)
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_values_that_are_not_finite_are_named(estimator, value):
-    X, y, _ = rows()
-    fitted = estimator.fit(sp.csr_array(X), y)
-    before = fitted.predict_proba(X)
-    X[70, 4] = value
-    for method, *labels in (("fit", y), ("partial_fit", y), ("predict",), ("score", y)):
-        with pytest.raises(InvalidDataError, match=r"row 70, column 4 is (nan|inf)"):
-            getattr(fitted, method)(sp.csc_matrix(X), *labels)
-    X[70, 4] = 0
-    np.testing.assert_array_equal(fitted.predict_proba(X), before)
-
-
 def test_sums_that_overflow_change_nothing():
     X, y, _ = rows()
     moments = ClassMoments("diag").update(sp.csr_array(X), y)
@@ -235,32 +182,6 @@ def test_sums_that_overflow_change_nothing():
         with pytest.raises(InvalidDataError, match="overflow float64"):
             moments.update(sp.csr_array(X * factor), y)
     assert_same_moments(before, moments)
-
-
-@pytest.mark.parametrize("small", [False, True])
-def test_covariances_are_those_of_dense_slabs(small, monkeypatch, slabs_of):
-    if small:
-        slabs_of(100)
-        monkeypatch.setattr("streamgda.rows._COPIED_BYTES", 100)
-    X, y, weights = rows()
-    sparse = sp.csc_array(X)
-    for estimator in (
-        LinearDiscriminantAnalysis(),
-        QuadraticDiscriminantAnalysis(reg_param=0.1),
-        GaussianDiscriminantAnalysis("tied"),
-        GaussianNB(feature_map=RandomFeatures(20, random_state=0)),
-    ):
-        assert get_tags(estimator).input_tags.sparse
-        dense, found = clone(estimator).fit(X, y), clone(estimator).fit(sparse, y)
-        np.testing.assert_array_equal(found.predict(sparse), dense.predict(X))
-        assert found.score(sparse, y) == dense.score(X, y)
-        np.testing.assert_allclose(found.predict_proba(sparse), dense.predict_proba(X), atol=1e-9)
-    dense = accumulate(X, y, sample_weight=weights)
-    assert_same_moments(dense, accumulate(sparse, y, sample_weight=weights))
-    batches = [(sparse[part], y[part]) for part in (slice(0, 50), slice(50, 120))]
-    assert_same_moments(accumulate(X, y), accumulate(batches))
-    pairs = accumulate(sparse, y, on_invalid="pairwise")
-    assert_same_moments(accumulate(X, y), pairs.to_moments(), 1e-10)
 
 
 def test_zeros_that_would_be_ones_and_other_values_are_refused():

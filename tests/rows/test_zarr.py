@@ -263,22 +263,6 @@ def test_open_store(tmp_path):
 # --- HDF5 -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("chunks", [None, (300, D)])
-def test_hdf5_with_and_without_chunks(tmp_path, chunks):
-    X, y = blobs(n_features=D)
-    labels = y.astype("u1")
-    with h5py.File(tmp_path / "rows.h5", "w") as file:
-        file.create_dataset("X", data=X, chunks=chunks)
-        file.create_dataset("y", data=labels)
-    with h5py.File(tmp_path / "rows.h5") as file:
-        found = GaussianNB().fit(file["X"], file["y"])
-        expected = GaussianNB().fit(X, labels)
-        np.testing.assert_allclose(found.theta_, expected.theta_, rtol=1e-13)
-        np.testing.assert_array_equal(found.predict(file["X"]), expected.predict(X))
-        with pytest.raises(SourceError, match=r"X is a File of arrays.* entries: X, y"):
-            accumulate(file, file["y"])
-
-
 def test_an_array_without_chunks_is_read_in_slabs_of_any_size(tmp_path):
     """One that was chunked as a whole could not be read within the budget."""
     n_rows = 40_000

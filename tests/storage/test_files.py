@@ -9,7 +9,6 @@ import fsspec
 import numpy as np
 import pytest
 from moment_checks import assert_same, some_moments
-from processes import output
 
 import streamgda
 from streamgda import ClassMoments, DriftMonitor, GaussianNB, SlidingWindow
@@ -299,17 +298,3 @@ def test_offsets_that_json_does_not_give_back_are_refused(tmp_path, offset):
     with pytest.raises(InvalidParameterError, match=r"offset=.* cannot be saved: "):
         NEW.save(tmp_path / "it.npz", offset=offset)
     assert not names(tmp_path)
-
-
-FRESH = """
-import sys
-import streamgda
-for path in sys.argv[1:]:
-    print(type(streamgda.load(path)).__name__, [*map(sys.modules.__contains__, ["dask", "zarr"])])
-"""
-
-
-@pytest.mark.soak
-def test_loading_imports_neither_dask_nor_zarr(tmp_path):
-    NEW.save(tmp_path / "it.npz")
-    assert output("-c", FRESH, str(tmp_path / "it.npz")) == "ClassMoments [False, False]\n"

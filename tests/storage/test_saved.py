@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from grids import in_turn
+from moment_checks import assert_same, some_moments
 from processes import output
 from samples import (
     ESTIMATORS,
@@ -24,6 +25,7 @@ from streamgda import (
     PairwiseMoments,
     Ridge,
     SlidingWindow,
+    accumulate,
 )
 from streamgda.errors import FormatError
 
@@ -100,3 +102,50 @@ def test_every_class_is_found_in_a_fresh_process(tmp_path):
     for each, path in zip(made, paths, strict=True):
         each.save(path)
     assert output("-c", FRESH, *paths).split() == [type(each).__name__ for each in made]
+
+
+BYTES = some_moments().to_bytes()
+
+
+# --- bytes ------------------------------------------------------------------------------------
+
+
+def test_equal_objects_give_equal_bytes():
+    assert some_moments().to_bytes() == some_moments().to_bytes() == BYTES
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, np.frombuffer])
+def test_bytes_of_any_kind(kind):
+    data = kind(BYTES, np.uint8) if kind is np.frombuffer else kind(BYTES)
+    assert_same(ClassMoments.from_bytes(data), some_moments())
+
+
+@pytest.mark.parametrize("given", ["moments.zip", None, 3, [1, 2], some_moments()])
+def test_other_things_are_no_bytes(given):
+    with pytest.raises(TypeError, match="bytes-like object is required"):
+        ClassMoments.from_bytes(given)
+
+
+# --- several machines -------------------------------------------------------------------------
+
+
+def integers(n=200, d=3):
+    random = np.random.default_rng(5)
+    X = random.integers(-300, 300, (n, d)).astype(np.int16)
+    return X, random.choice(["a", "bee", "cat", "dog"], n)
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
+def test_parts_of_integers_give_the_bytes_of_all_rows(covariance_type):
+    """In any order; some parts lack classes, and one has no rows."""
+    X, y = integers()
+    cuts = np.array_split(np.argsort(y, kind="stable"), 6)
+    parts = [accumulate(X[at], y[at], covariance_type=covariance_type) for at in cuts]
+    parts.append(ClassMoments(covariance_type))
+    sent = [part.to_bytes() for part in parts]
+    whole = accumulate(X, y, covariance_type=covariance_type).to_bytes()
+    for order in (sent, sent[::-1], sent[3:] + sent[:3]):
+        received = [ClassMoments.from_bytes(data) for data in order]
+        assert sum(received, ClassMoments(covariance_type)).to_bytes() == whole
+        pairs = [a + b for a, b in zip(received[:-1:2], received[1::2], strict=True)]
+        assert (sum(pairs) + received[-1]).to_bytes() == whole
