@@ -9,6 +9,7 @@ from functools import wraps
 from typing import Any, Self, Unpack
 
 import numpy as np
+from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import FitFailedWarning
 from sklearn.model_selection import ParameterGrid
@@ -32,6 +33,7 @@ from streamgda.moments import GroupedMoments
 from streamgda.moments.lifted import lifted
 from streamgda.rows import Rows
 from streamgda.rows.labels import find
+from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes
 from streamgda.runtime.parameters import as_flag, as_integer, refuse, shown
 
@@ -40,6 +42,7 @@ SCORINGS = (ACCURACY, LOG_LOSS, LIKELIHOOD)
 Models = dict[int, dict[int, Gaussians]]  # of candidates, by their numbers, for each split
 
 _LARGEST_SEED = (1 << 128) - 1
+_BLOCK_VALUES, _BLOCK_ROWS = 1 << 18, 1 << 10  # of rows and scores that a thread has in its cache
 _LEAST_LOG = np.log(np.finfo(np.float64).eps)  # at which `sklearn.metrics.log_loss` clips
 
 # From common to separate covariances, the simpler first.
@@ -249,15 +252,14 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
         kinds = {params.get("covariance_type", "full") for params in candidates}
         kind = "full" if kinds & {"full", "tied"} else "diag"
         moments: Any = GroupedMoments(kind, feature_map=self.feature_map)
-        options: Any = {"progress": self.verbose, "max_memory": max_memory, "grouped": True}
-        moments = template._added(moments, rows, **options)
+        options: Any = {"progress": self.verbose, "max_memory": max_memory}
+        moments = template._added(moments, rows, grouped=True, **options)
         total = moments.total()
         Summary.of(total)  # It raises an error for moments without rows.
         models, likelihoods, failures = _fitted(candidates, moments, n_folds)
         scores = {LIKELIHOOD: likelihoods}
         if self.scoring != LIKELIHOOD:
-            options = max_memory, self.verbose
-            scores |= _scores_of_rows(candidates, rows, moments, models, n_folds, *options)
+            scores |= _scores_of_rows(candidates, rows, moments, models, n_folds, **options)
         results = {"params": candidates, **compared("score", scores[self.scoring])}
         for name, table in scores.items():
             results |= compared(name, table)
@@ -368,7 +370,7 @@ def _scores_of_rows(
     moments: GroupedMoments,
     models: Models,
     n_folds: int,
-    max_memory: Any,
+    max_memory: int | str | None,
     progress: bool,
 ) -> dict[str, np.ndarray]:
     """Return the scores of candidates in splits that follow from one more pass over the rows.
@@ -378,10 +380,9 @@ def _scores_of_rows(
     lifting, classes = moments._lifting, moments.classes
     held = moments.nbytes + sum(m.nbytes for split in models.values() for m in split.values())
     computed = 8 * (classes.size + (lifting.n_out if lifting else 0))  # bytes of a row
-    options = {"copies": 2, "out_row_bytes": computed}
-    slab_rows = plan_rows(rows, allowed_bytes(max_memory), held, **options)
-    # Weights of right rows, of all rows, and of those of classes that were learned, and the sum of
-    # the log-probabilities of these classes.
+    allowed = allowed_bytes(max_memory)
+    slab_rows = plan_rows(rows, allowed, held, copies=2, out_row_bytes=computed)
+    step = max(_BLOCK_ROWS, _BLOCK_VALUES // (classes.size + (moments.n_features or 0)))
     sums = np.zeros((4, len(candidates), n_folds))
     with read_slabs(rows, slab_rows, "scoring", progress) as slabs:
         for slab in slabs:
@@ -391,17 +392,36 @@ def _scores_of_rows(
             weights = weights if weights.size else np.ones(codes.size)
             for fold in models.keys() & set(folds.tolist()):
                 at = np.flatnonzero(folds == fold)
-                held_out, truth, w = np.asarray(lifted(X[at], lifting)), codes[at], weights[at]
-                for c, model in models[fold].items():
-                    temperature = candidates[c].get("temperature", 1.0)
-                    logs = model.log_posterior(held_out, temperature=temperature)
-                    known = np.isin(truth, model.alive)
-                    own = np.maximum(logs[known, truth[known]], _LEAST_LOG)
-                    right = w @ (logs.argmax(axis=1) == truth)
-                    sums[:, c, fold] += right, w.sum(), w[known].sum(), w[known] @ own
-    right, total, learned, log_likelihood = sums
+                arrays = np.asarray(lifted(X[at], lifting)), codes[at], weights[at]
+                blocks = [slice(start, start + step) for start in range(0, at.size, step)]
+                calls = ((candidates, models[fold], *(a[b] for a in arrays)) for b in blocks)
+                sums[:, :, fold] += sum(threads.run_serial_blas(_sums_of, calls))
+    right, total, log_likelihood, learned = sums
     with np.errstate(invalid="ignore"):  # Some splits have no rows to compare.
         return {ACCURACY: right / total, LOG_LOSS: log_likelihood / learned}
+
+
+def _sums_of(
+    candidates: list[dict[str, Any]],
+    models: dict[int, Gaussians],
+    X: np.ndarray,
+    truth: np.ndarray,
+    weights: np.ndarray,
+) -> np.ndarray:
+    """Return sums over rows held out, a column for each candidate.
+
+    They are the weights of the rows that are classified correctly and of all rows, and the
+    log-probabilities and the weights of the rows of classes that were learned.
+    """
+    sums, numbers = np.zeros((4, len(candidates))), np.arange(truth.size)
+    for c, model in models.items():
+        scores = model._relative(model._rows(X, 0))
+        learned = weights * np.isin(truth, model.alive)
+        logs = log_softmax(scores / candidates[c].get("temperature", 1.0), axis=0)
+        own = np.maximum(logs[truth, numbers], _LEAST_LOG)
+        right = weights @ (scores.argmax(axis=0) == truth)
+        sums[:, c] = right, weights.sum(), learned @ own, learned.sum()
+    return sums
 
 
 def compared(name: str, table: np.ndarray) -> dict[str, Any]:
