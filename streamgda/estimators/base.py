@@ -404,8 +404,8 @@ class MomentEstimator(Saved, BaseEstimator):
         (array([2., 7.]), array(['ant', 'bee'], dtype='<U3'))
         """
         first = "moments_" not in vars(self)
-        plain = classes is sample_weight is half_life is None and not reading
-        if plain and not first and self._is_usual(X, y):
+        plain = sample_weight is half_life is None and not reading
+        if plain and not first and self._is_usual(X, y, classes):
             self.moments_.update(X, y)
             return self
         new = self._copy_to_learn(reset=first)
@@ -495,16 +495,19 @@ class MomentEstimator(Saved, BaseEstimator):
         # A transformer that was loaded without its code gets it again.
         self.moments_._lifting = joined_maps(self._maps(), self.moments_)
 
-    def _is_usual(self, X: Any, y: Any) -> bool:
+    def _is_usual(self, X: Any, y: Any, classes: Any) -> bool:
         """Return True for arrays that the moments check themselves, with nothing to convert."""
+        known = self._declared
         return (
             self._is_plain(X)
+            and (classes is None or (known is not None and np.array_equal(classes, known)))
             and type(y) is np.ndarray
             and y.shape == X.shape[:1]
             and y.dtype.kind != "f"
-            and self._declared is self._found is self.feature_map is self.moments_.feature_map
+            and self._found is self.feature_map is self.moments_.feature_map is None
             and self._needs_all_rows() is None
             and type(self)._summed is MomentEstimator._summed
+            and (known is None or bool((find(y, known) >= 0).all()))
         )
 
     def _declare(self, classes: Any, moments: ClassMoments) -> bool:
