@@ -687,6 +687,10 @@ class MomentEstimator(Saved, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return "moments_" in vars(self)
 
+    def _get_fitted_attr_html(self, doc_link: str = "") -> str:
+        """Return no table for notebooks, for which scikit-learn 1.9 computes every attribute."""
+        return ""
+
     def _locked(self) -> Any:
         """Return the lock of the moments, which are saved as they are between changes."""
         return self.moments_._lock if "moments_" in vars(self) else contextlib.nullcontext()

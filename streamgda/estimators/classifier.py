@@ -297,7 +297,9 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         right = find(labels[counts], classes) == codes[counts]
         return float(np.average(right, weights=weights[counts] if weights.size else None))
 
-    def calibrate(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def calibrate(
+        self, X: Any, y: Any, sample_weight: Any = None, **reading: Unpack[Reading]
+    ) -> Self:
         """Set the temperature with which the labels of other rows are most probable.
 
         Parameters
@@ -306,6 +308,9 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
             Rows that the estimator was not fitted to, and their labels.
         sample_weight : array-like, shape (n_rows,), optional
             Weights of the rows.
+        **reading
+            How rows are read; see `predict`. Rows that are filled (``on_invalid="fill"``) do not
+            count.
 
         Returns
         -------
@@ -343,7 +348,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         """
         scored = self._to_score()
         classes = scored.model.classes
-        joint = self._map("calibrate", "joint", X, None, scored, columns=classes.size)
+        joint = self._map("calibrate", "joint", X, reading, scored, columns=classes.size)
         joint = np.asarray(as_source(joint).whole())
         codes = _codes(as_labels(y), classes)
         check_lengths(as_source(joint), as_source(codes, "y"))

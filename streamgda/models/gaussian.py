@@ -270,12 +270,10 @@ class Gaussians(ClassModel):
         order = np.argsort(codes, kind="stable")
         starts: Any = np.searchsorted(codes[order], self.alive, "left")
         ends: Any = np.searchsorted(codes[order], self.alive, "right")
-        for place in np.flatnonzero(starts < ends):
+        for place in np.flatnonzero(starts < ends).tolist():
             at = order[starts[place] : ends[place]]
-            t, root = (
-                self._centred(X[at]) - self._centres[place],
-                self.roots[min(place, len(self.roots) - 1)],
-            )
+            t = self._centred(X[at]) - self._centres[place]
+            root = self.roots[min(place, len(self.roots) - 1)]
             out[at] = ((t @ root.T) ** 2).sum(axis=1) if root.ndim == 2 else t**2 @ root
         return out
 

@@ -135,13 +135,7 @@ def plot_decision_boundary(
         paper, ink = paper_and_ink(ax)
         # One call draws all points, so that no class covers the others.
         shown = "grey" if codes is None else np.vstack([palette, paper])[codes]
-        style: dict[str, Any] = {
-            "s": 12,
-            "linewidths": 0.4,
-            "edgecolors": [ink],
-            "alpha": 0.8,
-            "c": shown,
-        }
+        style: Any = {"s": 12, "linewidths": 0.4, "edgecolors": [ink], "alpha": 0.8, "c": shown}
         ax.scatter(positions[:, 0], positions[:, 1], **style | kwargs)
     add_legend(ax, plane.labels.size)
     ax.set(xlabel=plane.names[0], ylabel=plane.names[1])

@@ -94,12 +94,7 @@ def plot_densities(
     if X is not None and y is None:
         raise InvalidParameterError("X without y; histograms are of the rows of a class")
     bins = as_integer("bins", bins, "at least 1 bin", 1)
-    line = project(
-        estimator,
-        1,
-        feature,
-        None if direction is None else [direction],
-    )
+    line = project(estimator, 1, feature, None if direction is None else [direction])
     rows = None if X is None else points(estimator, line, X, y, None)
     ax = axes_of(ax)
     palette = colours_of(colors, line.labels.size)

@@ -51,9 +51,7 @@ class Projection:
         distances = (np.linalg.solve(roots, offsets) ** 2).sum(axis=1)
         log_dets = 2 * np.log(np.einsum("kii->ki", roots)).sum(axis=1)
         with np.errstate(divide="ignore"):  # Priors may be zero.
-            constants = (
-                np.log(self.priors) - log_dets / 2 - self.means.shape[1] / 2 * np.log(2 * np.pi)
-            )
+            constants = np.log(self.priors) - (log_dets + points.shape[1] * np.log(2 * np.pi)) / 2
         return np.asarray((constants[:, None] - distances / 2).T)
 
 
@@ -103,8 +101,6 @@ def _gaussians(estimator: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.n
     means = estimator.moments_.means
     seen = ~np.isnan(means[:, 0])
     values = estimator._all_covariances().values
-    if values.ndim == 1:  # Spherical models have one variance for all features.
-        values = np.broadcast_to(values[:, None], (values.size, means.shape[1]))
     if len(values) == seen.size:
         values = values[seen]
     return estimator.classes_[seen], estimator.model_.priors[seen], means[seen], values
@@ -237,10 +233,6 @@ def mixed(colour: Any, other: Any, share: float) -> np.ndarray:
 
 def add_legend(ax: Axes, n: int) -> None:
     """Name up to 40 classes in a legend: beside the axes if they are more than ten."""
-    beside: dict[str, Any] = {
-        "loc": "upper left",
-        "bbox_to_anchor": (1.01, 1),
-        "ncols": -(-n // 20),
-    }
+    beside: Any = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "ncols": -(-n // 20)}
     if n <= 40:
         ax.legend(title="class", fontsize="small", **beside if n > 10 else {})
