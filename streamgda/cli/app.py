@@ -29,7 +29,7 @@ EXAMPLES: dict[Callable[..., None], str] = {
     evaluate: "streamgda evaluate flowers.csv --labels kind --model model.npz",
     info: "streamgda info model.npz",
 }
-# Parameters of Python functions that messages name, and the options that they are here.
+# Messages name parameters of Python functions; these are the options for them.
 _NAMES = ("features", "drop", "keys", "fill", "reject", "cv", "out", "on_invalid", "unlabelled")
 _OPTIONS = {name: f"--{name.replace('_', '-')}" for name in _NAMES}
 _OPTIONS |= {"label": "--labels", "y": "--labels"}
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             app(args=sys.argv[1:] if arguments is None else arguments, prog_name="streamgda")
         except (MemoryError, StreamGDAError, OSError) as error:
             screen.note(_message(error))
-        except KeyboardInterrupt:  # before typer is ready to catch it
+        except KeyboardInterrupt:  # It may come before typer can catch it.
             sys.exit(130)
     sys.exit(1)
 

@@ -22,7 +22,7 @@ Kept = Annotated[
     str | None, typer.Option(metavar="DIR", help="Keep the rows and the best model in this folder.")
 ]
 _MODELS = {"QDA": "full", "LDA": "tied", "GaussianNB": "diag"}
-_SMOOTHING = 0.1  # of variances: most pixels at the edges are empty
+_SMOOTHING = 0.1  # Most pixels at the edges are empty, so variances are smoothed.
 
 
 def demo(*, mnist: Mnist = None, out: Kept = None, json: cli.Json = False) -> None:
@@ -38,7 +38,7 @@ def demo(*, mnist: Mnist = None, out: Kept = None, json: cli.Json = False) -> No
             raise InvalidParameterError(f"{out} exists; name a new folder")
         folder = Path(out or stack.enter_context(tempfile.TemporaryDirectory()))
         train, test = _write(mnist, folder)
-        streamgda.accumulate(train[0][:2], train[1][:2])  # compiles or loads the kernels
+        streamgda.accumulate(train[0][:2], train[1][:2])  # This compiles or loads the kernels.
         started = time.perf_counter()
         moments = streamgda.accumulate(*train, progress=True)
         seconds = time.perf_counter() - started

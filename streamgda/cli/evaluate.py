@@ -11,7 +11,7 @@ import numpy as np
 from streamgda.cli import options as cli
 from streamgda.cli import screen
 
-_VALUES = 1 << 22  # probabilities at a time
+_VALUES = 1 << 22  # So many probabilities are computed at a time.
 
 
 def evaluate(

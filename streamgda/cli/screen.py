@@ -10,8 +10,8 @@ from typing import Any
 
 from streamgda.errors import printable
 
-_MOST = 30  # rows of a table that are shown
-_PIPE_WIDTH = 1 << 16  # of tables that go to a program, which are not cut
+_MOST = 30  # At most so many rows of a table are shown.
+_PIPE_WIDTH = 1 << 16  # Tables that go to a program are not cut.
 
 
 def note(text: str) -> None:

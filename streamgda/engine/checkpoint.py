@@ -34,7 +34,7 @@ from streamgda.storage.saved import load
 
 REMEDY = "Pass what it was started with, or name another path, or delete it to start again"
 
-_SAMPLED_ROWS = 64  # of a slab
+_SAMPLED_ROWS = 64  # So many rows of a slab are compared.
 
 
 # --- what is compared -----------------------------------------------------------------------------
@@ -111,7 +111,7 @@ class Resumable:
     title: str
     counted = "rows"
     done = 0
-    _written = 0  # `done`, when it was kept last
+    _written = 0  # The value of `done` when it was kept last.
 
     def __init__(self, every: float) -> None:
         self._every, self._since = every, time.monotonic()
@@ -302,7 +302,7 @@ class Journal(Resumable):
         self._sound = False
         try:
             yield
-        except InvalidDataError:  # the moments are unchanged
+        except InvalidDataError:  # The moments are unchanged.
             self._sound = True
             raise
         self._sound = True

@@ -19,7 +19,7 @@ from streamgda.rows.labels import code
 from streamgda.rows.source import RowSource, as_source
 from streamgda.runtime.parameters import as_integer, shown
 
-_MANY_ROWS = 1000  # from which on classes are about equal in folds that do not look at labels
+_MANY_ROWS = 1000  # Folds of so many rows have about equal classes without a look at labels.
 
 
 def hashes(first: int, last: int, seed: int) -> np.ndarray:

@@ -97,9 +97,9 @@ class Scoring:
         return int(np.dtype(self.dtype).itemsize * (self.columns or 1))
 
 
-_TABLE_ROWS = 1 << 16  # of scores that are written together: a row group of Parquet
-_CHUNK_BYTES = 4 << 20  # of scores, at most
-_EVERY = 10.0  # seconds between two updates of the attribute, at least
+_TABLE_ROWS = 1 << 16  # So many scores are written together, as a row group of Parquet.
+_CHUNK_BYTES = 4 << 20  # A chunk of scores has at most so many bytes.
+_EVERY = 10.0  # At least so many seconds pass between two updates of the attribute.
 # Labels shrink more than with zarr's own choice, in a fifth of the time.
 _COMPRESSION: Any = {"cname": "lz4", "clevel": 1, "shuffle": "bitshuffle"}
 
@@ -220,7 +220,7 @@ class Output(Resumable):
                     config=WHOLE,
                 )
         elif self._fingerprint is None and mark_of(self.array):
-            del self.array.attrs[MARK]  # of the scores that these replace
+            del self.array.attrs[MARK]  # It belongs to the scores that these replace.
         else:
             self.keep()
         self._started = True
@@ -241,7 +241,7 @@ class Output(Resumable):
     @property
     def keeps(self) -> bool:
         """True if an attribute of the array keeps how far it has been written."""
-        store = getattr(self.array, "store", None)  # of zarr arrays
+        store = getattr(self.array, "store", None)  # zarr arrays have one.
         return self._fingerprint is not None and store is not None and _replaceable(store)
 
     def put(self, start: int, scores: np.ndarray, sizes: Sequence[int] = ()) -> None:

@@ -3,7 +3,7 @@
 Memory
 ------
 Slabs, and the moments of as many classes as labels in memory have or may be expected, fit the
-budget. If more classes appear, moments that would exceed it are refused before they are allocated.
+budget. If more classes appear, moments that would exceed it raise an error beforehand.
 Of dask collections the budget holds the moments, not the blocks, which dask evaluates: as many
 tasks run at a time as there is room for. On a cluster it is that of each task.
 
@@ -146,7 +146,7 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
     array([2, 1])
     """
     counting: Any = {"unlabelled": unlabelled, "nodata": nodata, "actions": ACCUMULATING}
-    if y is None:  # batches
+    if y is None:  # X are batches.
         rows = Rows(X, None, groups, sample_weight, row_rule(on_invalid, **counting))
     else:
         rows = Rows.of(

@@ -22,19 +22,19 @@ from streamgda.rows.source import RowSource, as_source
 from streamgda.runtime import threads
 from streamgda.runtime.memory import readable
 
-CLASSES_EXPECTED = 10  # moments of more classes are refused when these appear
+CLASSES_EXPECTED = 10  # More classes raise an error when they appear, if memory does not suffice.
 
-_SLAB_BYTES = 1 << 27  # rows in memory that are summed at a time
-_READ_BYTES = 1 << 25  # other rows that are read at a time, or scored
+_SLAB_BYTES = 1 << 27  # Rows in memory are summed by so many bytes at a time.
+_READ_BYTES = 1 << 25  # Other rows are read or scored by so many bytes at a time.
 _slab_bytes: ContextVar[int | None] = ContextVar("slab_bytes", default=None)
 _SLAB_ROWS = 1 << 20
-_SLAB_CHUNKS = 1 << 12  # chunks that are read at a time: zarr runs a task for each
+_SLAB_CHUNKS = 1 << 12  # So many chunks are read at a time: zarr runs a task for each.
 _MOST_ALIGNED = 2  # times the best slab: larger ones are not aligned with chunks of scores
 _FEWEST_ROWS = 1 << 8  # of a slab, unless chunks are larger: each slab costs a pass over the state
 _SCRATCH_BYTES = 3 << 25  # what kernels pack, group and cast at a time, if threads and rows are few
-_ROW_BYTES = 64  # of the code of a row, its position in the order of the classes, and so on
-_MATRICES = 5  # temporary ones of a thread that factorises a covariance
-_LABEL_ROWS = 1 << 19  # labels that are counted at a time, unless chunks are larger
+_ROW_BYTES = 64  # The code of a row, its position and the like take about so many bytes.
+_MATRICES = 5  # A thread that factorises a covariance holds so many matrices.
+_LABEL_ROWS = 1 << 19  # So many labels are counted at a time, unless chunks are larger.
 
 log = logging.getLogger("streamgda")
 

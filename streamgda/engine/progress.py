@@ -12,7 +12,7 @@ from streamgda.runtime.parameters import as_flag
 
 Progress = bool | Callable[[int, int | None], None]
 
-_LINE_EVERY = 10.0  # seconds between two lines in a log, at least
+_LINE_EVERY = 10.0  # At least so many seconds pass between two lines in a log.
 
 
 @contextlib.contextmanager

@@ -421,7 +421,7 @@ class LinearDiscriminantAnalysis(
 
     _any_sum_of_priors = True
     _model_type = "tied"
-    _least_classes = 1  # as in scikit-learn
+    _least_classes = 1  # scikit-learn accepts a single class, too.
     _solvers = "svd", "lsqr", "eigen"
     _advice = "Set shrinkage above 0, or use solver='svd', which drops directions"
 

@@ -51,7 +51,7 @@ class PenalisedLeastSquares(MomentEstimator):
     With `alphas`, `_found` has a row for each penalty, with its scores in the folds beside it.
     """
 
-    n_iter_ = 1  # step of refinement of the coefficients
+    n_iter_ = 1  # There is one step of refinement.
 
     def __init__(
         self,

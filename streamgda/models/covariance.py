@@ -179,7 +179,7 @@ def estimate(
         S = S.copy()
     else:
         S = S[np.ix_(np.arange(len(S)), *[features] * (S.ndim - 1))]
-    shape = -1, *[1] * (S.ndim - 1)  # of a number for each covariance
+    shape = -1, *[1] * (S.ndim - 1)  # One number for each covariance has this shape.
     groups, divisors = n, np.where(n > 0, n - how.ddof, 0.0)
     averaged = pooled and (found is not None or weights is not None)
     if pooled and not averaged:
@@ -205,7 +205,7 @@ def estimate(
         shrunk = np.full(len(S), 0.0 if how.shrinkage is None else float(how.shrinkage))
     variances = np.einsum("gii->gi", S) if matrix else S
     d = np.count_nonzero(summary.variances[features]) if one_variance else n_features
-    if amounts:  # of features that are scaled to unit variance
+    if amounts:  # They are of features that are scaled to unit variance.
         share = np.count_nonzero(variances, axis=1, keepdims=True) / d
         sphere = share * np.where(variances == 0, 1.0, variances)
     elif one_variance or shrunk.any():

@@ -14,10 +14,10 @@ from streamgda.models.hypothesis_tests import Statistic, box_approximations
 from streamgda.moments import ClassMoments
 from streamgda.rows.labels import as_objects, find, join_labels
 
-_ROWS_PER_FEATURE = 5  # of a class in a window, for a test of its covariance matrix
-_LEAST_EXPECTED = 5.0  # rows of a class in a window, for its own cell of the G test
+_ROWS_PER_FEATURE = 5  # A class in a window needs so many for a test of its covariance matrix.
+_LEAST_EXPECTED = 5.0  # A class with fewer expected rows has no cell of its own in the G test.
 _TOL = 1e-6  # of `inverse_roots`
-SHARES = "shares"  # the key of the test of class shares
+SHARES = "shares"  # The test of class shares has this key.
 
 
 class Comparison(NamedTuple):
@@ -194,7 +194,7 @@ def _compare(
         p_value = box_approximations(m, np.array([df_a, df_b]), d)[1].p_value
         box = Statistic(m, (d * (d + 1) / 2,), p_value)
         return Comparison(n_window, max(0.0, float(sum(squares)) / 2 - d), means, box)
-    # Each feature by itself: the ratio of two variances has the distribution F, exactly.
+    # The ratio of two variances of a feature has the distribution F, exactly.
     tails = np.minimum(special.fdtr(df_b, df_a, b / a), special.fdtrc(df_b, df_a, b / a))
     least = min(1.0, max(2 * float(tails.min()), 1e-300))  # zero if a feature has become constant
     ratios = Statistic(float(special.chdtri(1, least)), (1.0,), min(1.0, d * least))

@@ -14,7 +14,7 @@ from streamgda.moments import ClassMoments
 from streamgda.runtime.parameters import check_type
 from streamgda.storage.saved import synchronized
 
-_TOL = 1e-4  # as for `QuadraticDiscriminantAnalysis`
+_TOL = 1e-4  # `QuadraticDiscriminantAnalysis` has the same tolerance.
 
 
 class Statistic(NamedTuple):
@@ -196,7 +196,7 @@ def covariance_test(moments: ClassMoments) -> CovarianceTest:
         named = held.classes[seen][bad], roots.ranks[bad], d, held.rows[seen][bad]
         raise SingularCovarianceError(describe_singular(*named, advice))
     gains = whole.log_determinants - roots.log_determinants
-    statistic = max(0.0, float(df @ gains))  # rounding may leave less
+    statistic = max(0.0, float(df @ gains))  # Rounding may leave less.
     bartlett, copies = None, 1
     if each.ndim == 2:
         copies, more = d, df.size - 1.0

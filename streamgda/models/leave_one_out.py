@@ -15,8 +15,8 @@ from scipy import special
 from streamgda.errors import SingularCovarianceError
 from streamgda.models.covariance import Regularisation, Summary
 
-_LEAST = 1e-9  # of a variance that is left without a row, beside that with it
-_BLOCK = 4096  # rows at a time
+_LEAST = 1e-9  # Without a row, at least this share of a variance must be left.
+_BLOCK = 4096  # So many rows are scored at a time.
 
 
 def leave_one_out(
@@ -120,6 +120,6 @@ def leave_one_out(
         else:
             scores += np.log(priors)
     scores[:, n == 0] = -np.inf
-    gone = np.flatnonzero(n[codes] == 1)  # Classes that have no other row.
+    gone = np.flatnonzero(n[codes] == 1)  # These classes have no other row.
     scores[gone, codes[gone]] = -np.inf
     return np.asarray(special.log_softmax(scores, axis=1))

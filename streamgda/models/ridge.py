@@ -143,7 +143,7 @@ class RidgeModel(ClassModel):
         W = np.ascontiguousarray(W.T)
         if classes is None:
             classes = np.arange(n_targets)
-        elif classes.size == 2:  # the score of the first class is zero
+        elif classes.size == 2:  # The score of the first class is zero.
             W, values = np.vstack([np.zeros(d), W]), np.append(0.0, values)
         return cls(classes, d, origin, W, values, n_dropped)
 

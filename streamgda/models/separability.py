@@ -25,7 +25,7 @@ from streamgda.storage.saved import synchronized
 
 _EPS = np.finfo(np.float64).eps
 _FRECHET = "frechet"
-_TOL = 1e-4  # as for `QuadraticDiscriminantAnalysis`
+_TOL = 1e-4  # `QuadraticDiscriminantAnalysis` has the same tolerance.
 
 
 def _saturated(distance: np.ndarray) -> np.ndarray:
@@ -33,7 +33,7 @@ def _saturated(distance: np.ndarray) -> np.ndarray:
     return -2 * np.expm1(-distance)
 
 
-# Functions of the squared Mahalanobis distances M, the Bhattacharyya distances B and the
+# These are functions of the squared Mahalanobis distances M, the Bhattacharyya distances B and the
 # Kullback-Leibler divergences K (from row to column) of all pairs.
 METHODS: dict[str, Callable[..., np.ndarray]] = {
     "jeffries_matusita": lambda M, B, K: _saturated(B),

@@ -22,16 +22,16 @@ from streamgda.moments.sums import ExactSums, Sums
 from streamgda.rows.counting import as_kernel_rows, row_type
 from streamgda.runtime import threads
 
-FEW_VALUES = 1 << 17  # of rows that one kernel call adds
+FEW_VALUES = 1 << 17  # One kernel call adds rows of at most so many values.
 _NARROW = {0: 64, 1: 48, 2: 120}  # features of rows without BLAS or byte tiles, by integers' bytes
-_SEGMENT_ROWS = 1 << 11, 1 << 17  # at least, and at most
-_SEGMENT_STATE = 1 << 20  # bytes of sums that each segment may have of its own
-_TASK_ROWS, _TASK_VALUES = 512, 1 << 21  # of a task that adds rows class by class
-_WINDOW_VALUES = 1 << 23  # of rows that are converted to another type at a time
+_SEGMENT_ROWS = 1 << 11, 1 << 17  # Segments have at least and at most so many rows.
+_SEGMENT_STATE = 1 << 20  # Each segment may have sums of so many bytes.
+_TASK_ROWS, _TASK_VALUES = 512, 1 << 21  # A task that adds rows by class has so many.
+_WINDOW_VALUES = 1 << 23  # So many values are converted to another type at a time.
 _LARGE = 32  # bytes of a state for each value of the rows that are added to it in place
-_AHEAD = 2  # sums that wait to be merged
+_AHEAD = 2  # So many sums may wait to be merged.
 _FLOAT64 = np.dtype(np.float64)
-_FLOAT32_STATE = 1 << 20  # bytes of sums from which on float32 rows are multiplied in float32
+_FLOAT32_STATE = 1 << 20  # float32 rows are multiplied in float32 if the sums have more bytes.
 
 
 class Rows(NamedTuple):

@@ -21,13 +21,13 @@ class Moments(Saved):
     """Moments of the rows of each class: the interface that a pass over rows uses."""
 
     _classes = np.empty(0, np.int64)
-    _sums: Any = None  # of the rows of each class; None before the first row
+    _sums: Any = None  # The sums of each class; None before the first row.
     _feature_names: Names | None = None
     _lifting: Lifting | None = None
-    __array_ufunc__ = None  # an array is no operand: numpy would take moments for one of its items
+    __array_ufunc__ = None  # NumPy would take moments for an item of an array.
 
     def __init__(self) -> None:
-        self._lock = Lock()  # held while the moments change or are copied
+        self._lock = Lock()  # It is held while the moments change or are copied.
         self.changes = 0
 
     def __getstate__(self) -> Any:
@@ -59,8 +59,8 @@ class Moments(Saved):
         """Names of the features; None if no rows had any.
 
         They are those of the columns of data frames and of other containers whose columns have
-        names. Rows and moments of other names, or of the same names in another order, are refused;
-        those without names fit any.
+        names. Rows and moments of other names, or of the same names in another order, raise an
+        error; those without names fit any.
 
         Examples
         --------
@@ -77,7 +77,7 @@ class Moments(Saved):
     def feature_map(self) -> Any:
         """Map of the rows before they were added, see `RandomFeatures`; None without one.
 
-        Moments of rows behind one map combine, and those of other maps are refused. The features
+        Moments of rows behind one map combine, and those of other maps raise an error. The features
         are those behind the map; names are those of the rows before it.
         """
         return None if self._lifting is None else self._lifting.parameter
@@ -329,7 +329,7 @@ class Moments(Saved):
 
 
 def held_sums(moments: Moments) -> Any:
-    """Return the sums that moments keep, which must not be modified; refuse moments without rows.
+    """Return the sums that moments keep, which must not be modified; raise an error without rows.
 
     Other modules ask for them where `ClassMoments.centred` would copy.
     """

@@ -53,9 +53,9 @@ from streamgda.storage.format import (
 from streamgda.storage.saved import State, synchronized
 
 _INT64 = np.dtype(np.int64)
-_BLOCK_ELEMENTS = 1 << 20  # of matrices that are unpacked at a time
-_MOST_WEIGHT = 1e20  # of rows that are added in place
-_WHOLE = 1 << 53  # magnitude up to which float64 holds every integer
+_BLOCK_ELEMENTS = 1 << 20  # So many elements of matrices are unpacked at a time.
+_MOST_WEIGHT = 1e20  # Rows of larger weights are not added in place.
+_WHOLE = 1 << 53  # float64 holds every integer up to this magnitude.
 
 
 class FewRows(NamedTuple):
@@ -508,7 +508,7 @@ class ClassMoments(Moments):
             if isinstance(added, Sums):
                 added.checked()
             self._merge(added, y.values, about, decay, owned=True)
-        except MergeError:  # an overflow: widths and names have been checked
+        except MergeError:  # It is an overflow: widths and names have been checked.
             refuse_not_finite(X if lifting is None else X.values, first_row, numbers)
         return self
 
@@ -559,7 +559,7 @@ class ClassMoments(Moments):
         if not safe:
             return False
         self.changes += 1
-        if len(X) <= adding.most_few:  # in one kernel call
+        if len(X) <= adding.most_few:  # One kernel call adds them.
             adding.add_at_once(Rows(X, *rows[1:]), sums.state)
         else:
             uninterrupted(adding.add, Rows(X, *rows[1:]), sums)
@@ -614,7 +614,7 @@ class ClassMoments(Moments):
     ) -> None:
         """Add sums of some classes, and multiply all weights by `decay`, in one step.
 
-        Sums that nobody else has, which are those of rows, may change themselves. `about` holds
+        Sums without another owner, which are those of rows, may change in place. `about` holds
         the number of rows left out, the names of the features, and the feature map.
 
         Raises
@@ -672,7 +672,7 @@ class ClassMoments(Moments):
         if other._sums is None or not other._sums.count.any():
             return self.copy()
         at = self._check_contains(other)
-        if (at < 0).any():  # classes without rows
+        if (at < 0).any():  # Some classes have no rows.
             other, at = other._keep(at >= 0), at[at >= 0]
         theirs: Any = other._sums
         left: Any = self.copy()._sums
@@ -776,7 +776,7 @@ class ClassMoments(Moments):
         return self._names_with(other.feature_names)
 
     def _check_contains(self, other: ClassMoments) -> np.ndarray:
-        """Return the numbers here of the other's classes; refuse rows that are not included."""
+        """Return the indices here of the other's classes; rows that are missing are an error."""
         at = label_codes.find(other._classes, self._classes)
         held = np.where(at >= 0, np.append(self.class_count, 0)[at], 0)
         labels = other._classes

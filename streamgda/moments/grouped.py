@@ -34,9 +34,9 @@ from streamgda.runtime.parameters import check_type, shown
 from streamgda.storage.format import pack_labels, unpack_labels
 from streamgda.storage.saved import State, arrays_within, nested, synchronized
 
-_SHIFT = 32  # of the number of the group above that of the class
+_SHIFT = 32  # The index of the group stands above that of the class by so many bits.
 _GROUPS_EXPECTED = 10
-_CELL_BYTES = 64  # of the labels of a cell, of its count in a table, and so on
+_CELL_BYTES = 64  # The labels of a cell, its count and the like take about so many bytes.
 
 
 def group_labels(
@@ -180,7 +180,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
     """
 
     _kind = "grouped"
-    __eq__ = object.__eq__  # a mapping compares its values, which are copies
+    __eq__ = object.__eq__  # A mapping would compare its values, which are copies.
     __hash__ = object.__hash__
 
     def __init__(self, covariance_type: str = "full", *, feature_map: Any = None) -> None:
@@ -256,7 +256,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         return int(self.groups.size)
 
     def __bool__(self) -> bool:
-        return True  # moments without rows are moments
+        return True  # A mapping without groups would be false.
 
     def __iter__(self) -> Iterator[Any]:
         return iter(as_objects(self.groups))

@@ -75,8 +75,8 @@ def positive_definite(covariance: np.ndarray, least: float) -> np.ndarray:
     return raised / np.outer(unit, unit) * np.outer(deviations, deviations)
 
 
-_BLOCK_ELEMENTS = 1 << 20  # of rows, of which there are four copies at a time
-_MATRICES = 8  # temporary matrices while a class's part of a block is added
+_BLOCK_ELEMENTS = 1 << 20  # There are four copies of so many elements at a time.
+_MATRICES = 8  # So many matrices are held while a class's part of a block is added.
 _MISSING = RowRule("pairwise")
 _NO_CLASSES = np.empty(0, np.int64)
 

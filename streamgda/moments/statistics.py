@@ -12,10 +12,10 @@ from streamgda.moments.covariance_types import STRUCTURES, Structure, structure_
 from streamgda.moments.sums import Sums
 from streamgda.runtime.parameters import as_number, as_numbers, refuse
 
-_SLACK = 1e-6  # of symmetric matrices and of squares, relative to deviations
-_NOTHING = 2.0**-43  # share of uncentred sums of squares that is nothing but rounding
-_DIGITS = 16  # of a float64
-_WARNED = 2  # digits whose loss is told
+_SLACK = 1e-6  # Matrices may be asymmetric, and squares negative, by this share of deviations.
+_NOTHING = 2.0**-43  # This share of uncentred sums of squares is rounding.
+_DIGITS = 16  # A float64 has so many digits.
+_WARNED = 2  # The loss of more digits raises a warning.
 
 
 def statistics_of(

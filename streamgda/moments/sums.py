@@ -25,10 +25,10 @@ from streamgda.storage.format import check_array, check_count, check_squares, ch
 
 OVERFLOW = "sums or squares would overflow float64; scale the data down, or the weights"
 
-_LEAST_VARIANCE = np.finfo(np.float64).tiny  # with all its digits, and a finite inverse
-_NOTHING = 1e-9  # share of a sum of squares that is nothing but rounding when rows are subtracted
+_LEAST_VARIANCE = np.finfo(np.float64).tiny  # It has all its digits, and a finite inverse.
+_NOTHING = 1e-9  # Where rows are subtracted, this share of a sum of squares is rounding.
 _EPS = np.finfo(np.float64).eps
-_SMALL_STATE = 1 << 20  # bytes of sums that are copied rather than changed in place
+_SMALL_STATE = 1 << 20  # Smaller sums are copied rather than changed in place.
 
 # int64 sums of squares are exact for rows up to this many times the largest square, and rounding
 # multiplies two remainders below the number of rows (`kernels.integers`).
@@ -192,9 +192,9 @@ class Sums(_State):
         before = self.square_sums.copy()
         self.add(other, at, -1.0)
         free = self.count if self.weighted else np.maximum(self.count - 1, 0)
-        alone = self.structure.group_sums(free) == 0  # single rows do not vary
+        alone = self.structure.group_sums(free) == 0  # Single rows do not vary.
         left = self.square_sums
-        impossible: np.ndarray = ~(left >= -_NOTHING * before)  # true of NaN, too
+        impossible: np.ndarray = ~(left >= -_NOTHING * before)  # It is true of NaN, too.
         self.structure.put_squares(self.packed, np.maximum(left, 0))
         self.packed[alone] = 0
         np.maximum(self.weight_squares, 0, out=self.weight_squares)

@@ -61,7 +61,7 @@ class SlidingWindow(Saved):
         self._lock = Lock()
         self._total = ClassMoments(covariance_type, feature_map=feature_map)
         self._newer_total = self._total
-        self._older: list[ClassMoments] = []  # the last is the sum of all of them
+        self._older: list[ClassMoments] = []  # The last is the sum of all of them.
         self._newer: list[ClassMoments] = []
 
     @property
@@ -161,7 +161,7 @@ class SlidingWindow(Saved):
 
     def _append(self, block: ClassMoments) -> Self:
         with self._lock:
-            self._total + block  # fails if they do not fit
+            self._total + block  # It raises an error if they do not fit.
             older, newer, newer_total = self._older[:], self._newer[:], self._newer_total
             if len(self) == self.n_blocks:
                 if not older:
@@ -174,7 +174,7 @@ class SlidingWindow(Saved):
             newer.append(block)
             newer_total = newer_total + block
             total = older[-1] + newer_total if older else newer_total
-            # Without calls between them, so that no exception from outside separates them.
+            # No call stands between these lines, so that no exception separates them.
             self._older, self._newer = older, newer
             self._newer_total, self._total = newer_total, total
         return self

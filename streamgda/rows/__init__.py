@@ -35,10 +35,10 @@ from streamgda.rows.zarr import StoredRows
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import refuse
 
-_PLANNED_BYTES = 1 << 30  # of an array in memory: smaller ones are summed at once
-_COPIED_BYTES = 1 << 26  # of others in memory: smaller ones are transformed and summed at once
+_PLANNED_BYTES = 1 << 30  # Smaller arrays in memory are summed at once.
+_COPIED_BYTES = 1 << 26  # Other rows in memory are summed at once if they are smaller.
 
-# In the order in which they are asked; libraries are recognised without importing them.
+# Adapters are asked in this order, and recognise libraries without importing them.
 ADAPTERS[:] = (
     StoredRows,
     FrameRows,
@@ -48,7 +48,7 @@ ADAPTERS[:] = (
     SparseRows,
     ArrayRows,
 )
-FIELDS = ("X", "y", "groups", "weight")  # of `Rows` and `Slab`
+FIELDS = ("X", "y", "groups", "weight")  # `Rows` and `Slab` have these fields.
 Wanted = Callable[[int, Any], bool]
 
 
@@ -197,7 +197,7 @@ class Rows:
         """
         starts = range(first, self.sources[0].n_rows, n_rows)
         calls = ((start, start + n_rows, wanted) for start in starts)
-        # Dask reads ahead itself, and inside of a task for the thread of the task only.
+        # Dask reads ahead itself.
         if self.executor == "dask" or all(source.read_as_views for source in self.sources):
             yield from (self.read(*call) for call in calls)
         elif starts:

@@ -24,17 +24,17 @@ from streamgda.rows.source import as_array, refuse_shape, refuse_type
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime.parameters import as_numbers, refuse, shown
 
-# Actions on invalid rows that a function takes.
+# Actions on invalid rows that functions take.
 LEARNING = ("raise", "skip")
 ACCUMULATING = (*LEARNING, "pairwise")
 SCORING = ("raise", "fill")
 
-FORGOTTEN = 1e-150  # weight of a class or row whose square is not yet rounded to nothing
+FORGOTTEN = 1e-150  # The square of smaller weights would be rounded to zero.
 SKIP_OR_FILL = (
     "leave such rows out or fill them in (on_invalid='skip' when learning, on_invalid='fill' when "
     "predicting)"
 )
-_COMPILED = np.dtype(np.float64), np.dtype(np.float32)  # types that a kernel reads
+_COMPILED = np.dtype(np.float64), np.dtype(np.float32)  # Kernels read these types.
 
 
 class Slab(NamedTuple):
@@ -102,7 +102,7 @@ _TYPES = {
     np.dtype(kind): RowType(np.dtype(kind), floating=np.dtype("f4" if kind == "f4" else "f8"))
     for kind in ("u1", "i1", "u2", "i2", "f4", "f8")
 }
-_FLOAT64 = _TYPES[np.dtype("f8")]  # that rows of all other types are cast to
+_FLOAT64 = _TYPES[np.dtype("f8")]  # Rows of all other types are cast to it.
 _TYPES[np.dtype("f2")] = _TYPES[np.dtype("f4")]
 
 
@@ -129,7 +129,7 @@ def is_plain(X: Any) -> bool:
 
 
 NO_WEIGHTS = np.empty(0)
-WINDOW_BYTES = 1 << 26  # held of rows that are grouped by class at a time
+WINDOW_BYTES = 1 << 26  # So many bytes of rows are grouped by class at a time.
 
 
 def blocks(X: Any, dtype: np.dtype, beside: int) -> Iterator[tuple[slice, np.ndarray]]:
@@ -215,7 +215,7 @@ def as_weights(
     weights: Any = sample_weight
     if type(weights) is not np.ndarray:
         weights = as_array(weights, "sample_weight")
-    if weights.dtype == object and weights.ndim == 1:  # such as integers with nulls
+    if weights.dtype == object and weights.ndim == 1:  # Integers with nulls are such objects.
         nulls = ("NoneType", "NAType")
         given = [np.nan if type(w).__name__ in nulls else w for w in weights.tolist()]
         weights = np.array(given)
@@ -394,7 +394,7 @@ class RowRule:
         """Return a boolean array that is True for values that are `nodata`."""
         if self.nodata is None:
             return np.zeros(X.shape, bool)
-        with np.errstate(over="ignore"):  # beyond float32, which then holds no such value
+        with np.errstate(over="ignore"):  # float32 holds no value beyond its range.
             return np.equal(X, self.nodata)
 
     def rows(self, X: Any) -> np.ndarray:
@@ -462,7 +462,7 @@ class RowRule:
         check_lengths(X, y)
         searched = self.action == "skip" or self.nodata is not None
         if slab.weight is None and not searched and not self.may_be_unlabelled:
-            return Counted(X, y)  # a sum that is not finite is an error
+            return Counted(X, y)  # A sum that is not finite raises an error.
         counts, weights, n_skipped = self.labels_to_count(y, slab.weight, start)
         numbers = np.flatnonzero(counts)
         if searched:

@@ -30,10 +30,10 @@ from streamgda.rows.formats import format_of
 from streamgda.rows.source import RowSource
 from streamgda.storage.files import aside
 
-_BATCH_BYTES = 1 << 22  # of rows that are decoded at a time, unless they are a whole row group
-_HELD_BYTES = 1 << 25  # by pyarrow, whatever is read: blocks of text, buffers, freed memory
-_PIECE_BYTES = 1 << 23  # of a remote file that a request returns
-_INDEX = ("", "Unnamed: 0")  # columns of CSV in which pandas writes an index
+_BATCH_BYTES = 1 << 22  # Rows are decoded by so many bytes, or by whole row groups.
+_HELD_BYTES = 1 << 25  # pyarrow holds so much, whatever is read: blocks, buffers, freed memory.
+_PIECE_BYTES = 1 << 23  # A request returns so many bytes of a remote file.
+_INDEX = ("", "Unnamed: 0")  # pandas writes an index into these columns of CSV.
 
 # --- reading --------------------------------------------------------------------------------------
 
@@ -285,14 +285,14 @@ class TableRows(RowSource):
                 batch, rest = batch[: stop - start], batch[stop - start :]
             start += batch.num_rows
             yield batch
-        if stop < self.n_rows:  # at the end, files are closed
+        if stop < self.n_rows:  # At the end, files are closed.
             self._open.append((stop, rest, scan))
 
     def _fill(self, X: np.ndarray, part: Any, first: int) -> None:
         """Write a record batch, whose first row has this number, to rows of an array."""
         if self.feature_names is not None and not _is_list(part[0].type):
             for number, column in enumerate(part.columns):
-                X[:, number] = column.to_numpy(zero_copy_only=False)  # nulls become NaN
+                X[:, number] = column.to_numpy(zero_copy_only=False)  # Nulls become NaN.
             return
         sizes = pc.fill_null(pc.list_value_length(part[0]), 0).to_numpy(zero_copy_only=False)
         if (sizes != X.shape[1]).any():
@@ -385,7 +385,7 @@ def open_table(
 def _feature_rows(table: Table, names: Sequence[str]) -> TableRows:
     """Return columns of numbers as rows, or one of lists."""
     types = pa.types
-    if table.is_text:  # integers of the first rows may be followed by fractions
+    if table.is_text:  # Fractions may follow the integers of the first rows.
         found = {name: table.schema.field(name).type for name in names}
         whole = [n for n, kind in found.items() if types.is_integer(kind) or types.is_null(kind)]
         table = table.with_types(dict.fromkeys(whole, pa.float64()))
@@ -407,7 +407,7 @@ def _feature_rows(table: Table, names: Sequence[str]) -> TableRows:
     dtypes = [np.uint8 if types.is_boolean(k) else k.to_pandas_dtype() for k in kinds]
     dtype = np.result_type(*dtypes)
     if dtype.kind != "f" and table.has_nulls(names):
-        dtype = np.dtype(np.float64)  # integers have no NaN
+        dtype = np.dtype(np.float64)  # Integers have no NaN.
     return TableRows(table, (table.n_rows, width), dtype, "X", fields=tuple(names))
 
 

@@ -16,10 +16,10 @@ from streamgda.kernels.sums import encode_labels
 from streamgda.rows.source import as_array
 from streamgda.runtime.parameters import shown
 
-NONE = np.empty(0, np.int64)  # no classes
-_SOME = 1 << 12  # labels that often include all classes
-_TABLE = 1 << 20  # largest range of integers that are looked up in a table
-_EXACT = 1 << 53  # to which float64 holds all whole numbers
+NONE = np.empty(0, np.int64)  # These are no classes.
+_SOME = 1 << 12  # So many labels often include all classes.
+_TABLE = 1 << 20  # Integers of at most this range are looked up in a table.
+_EXACT = 1 << 53  # float64 holds all whole numbers up to it.
 _DATES = (datetime.date, np.datetime64)
 # Types of objects that can be labels together, and the types of NumPy that hold them.
 _KINDS: tuple[tuple[Any, str | None], ...] = (
@@ -84,7 +84,7 @@ class CodedLabels:
         kept |= find(self.values, known) >= 0
         if kept.all():
             return self
-        numbers = np.append(np.cumsum(kept) - 1, -1)  # a missing label has the last one
+        numbers = np.append(np.cumsum(kept) - 1, -1)  # A missing label has the last one.
         return CodedLabels(numbers[self.codes], self.values[kept])
 
 
@@ -190,7 +190,7 @@ def _distinct(labels: np.ndarray, what: str, first_row: int) -> CodedLabels:
     codes = _looked_up(labels, some)
     if codes is not None:
         return CodedLabels(codes, some)
-    if labels.dtype.kind in "OT":  # T: texts of variable width, as zarr reads them
+    if labels.dtype.kind in "OT":  # zarr reads texts of variable width as T.
         numbers: defaultdict[Any, int] = defaultdict(count().__next__)
         try:
             codes = np.fromiter(map(numbers.__getitem__, labels.tolist()), np.intp, labels.size)
@@ -201,7 +201,7 @@ def _distinct(labels: np.ndarray, what: str, first_row: int) -> CodedLabels:
         found = np.fromiter(numbers, object, len(numbers))
     else:
         found = np.unique(labels)
-        codes = np.searchsorted(found, labels)  # sooner than the inverse of `np.unique`
+        codes = np.searchsorted(found, labels)  # It is faster than the inverse of `np.unique`.
     present = np.array([not _is_missing(value) for value in found], bool)
     try:
         values, at = np.unique(_in_one_type(found[present]), return_inverse=True)
@@ -431,7 +431,7 @@ def label_of_none(classes: np.ndarray) -> Any:
     (1, '0')
     """
     if classes.dtype.kind == "M":
-        return None  # NaT is no class
+        return None  # NaT is no class.
     labels = np.arange(classes.size + 1)
     labels = labels.astype("U") if classes.dtype.kind == "U" else labels
     return labels[find(labels, classes) < 0][0].item()

@@ -14,8 +14,8 @@ from streamgda.runtime.parameters import shown
 
 Names = tuple[str, ...]
 
-ATTRIBUTE = "feature_names"  # of saved objects, and of a zarr array of rows: a list of strings
-_SHOWN = 5  # names in a message
+ATTRIBUTE = "feature_names"  # Saved objects and zarr arrays of rows keep the names under it.
+_SHOWN = 5  # Messages show so many names.
 
 
 def as_names(columns: Any) -> Names | None:

@@ -26,13 +26,13 @@ def target_columns(y: Any) -> np.ndarray:
     try:
         if y.dtype.kind not in "biufO":
             raise TypeError(f"its dtype is {y.dtype}")
-        columns = math.prod(y.shape[1:])  # which -1 would not say of no rows
+        columns = math.prod(y.shape[1:])  # Without rows, -1 would be ambiguous.
         return y.reshape(len(y), columns).astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError) as error:
         kind = "Complex data not supported" if y.dtype.kind == "c" else "y holds no real numbers"
         raise InvalidDataError(
             f"{kind}, but {shown(y.ravel()[:1].tolist()[0])}: {error}. Targets are numbers; labels "
-            f"are learnt by classifiers, such as RidgeClassifier"
+            f"are learned by classifiers, such as RidgeClassifier"
         ) from None
 
 

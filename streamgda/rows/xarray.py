@@ -88,7 +88,7 @@ class LabelledRows(RowSource):
             return None
         coordinate = self.array.coords.get(self.features)
         names = as_names(() if coordinate is None else coordinate.values.tolist())
-        described = self.array.attrs.get("long_name")  # by rioxarray, from a GeoTIFF
+        described = self.array.attrs.get("long_name")  # rioxarray writes it from a GeoTIFF.
         if names is None and isinstance(described, list | tuple):
             names = as_names(described)
         return names if names is not None and len(names) == self.shape[1] else None
@@ -170,6 +170,6 @@ class DaskLabelledRows(LabelledRows, DaskRows):
 
 def _stacked(array: Any, features: Any) -> Any:
     """Return the values of a DataArray, shape (n_rows, n_features) or (n_rows,)."""
-    row = "stacked rows"  # a name that no dimension has
+    row = "stacked rows"  # No dimension has this name.
     rows = array.variable.stack({row: [dim for dim in array.dims if dim != features]})
     return rows.transpose(row, *([] if features is None else [features])).data

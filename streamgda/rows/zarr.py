@@ -17,8 +17,8 @@ from streamgda.rows.names import ATTRIBUTE, as_names
 from streamgda.rows.source import RowSource, as_slab
 from streamgda.storage.opening import is_remote, named
 
-_CONCURRENCY, _ZARRS_OWN = "async.concurrency", 10  # zarr's configuration, and its default
-_REMOTE_REQUESTS = 128  # chunks requested at a time from a store that is not local
+_CONCURRENCY, _ZARRS_OWN = "async.concurrency", 10  # The default of zarr's configuration is 10.
+_REMOTE_REQUESTS = 128  # So many chunks are requested at a time from a store that is not local.
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class StoredRows(RowSource):
                 f"entries: {', '.join(sorted(map(str, X))) or 'it has none':.500}"
             )
         shape, dtype = tuple(X.shape or ()), np.dtype(X.dtype)  # of empty HDF5, the shape is None
-        if not X.chunks:  # contiguous HDF5
+        if not X.chunks:  # Contiguous HDF5 has none.
             return cls(X, shape, dtype, name)
         n_rows = max([1, *shape[:1]])
         pairs = zip(shape[1:], X.chunks[1:], strict=True)
@@ -85,7 +85,7 @@ class StoredRows(RowSource):
                 return as_slab(self.values[start:stop])
         except (MemoryError, InvalidDataError):
             raise
-        except Exception as error:  # each store and codec has its own exceptions
+        except Exception as error:  # Each store and codec has its own exceptions.
             raise self._explained(error, start, stop) from cause_of(error)
 
     def _explained(self, error: Exception, start: int, stop: int) -> ReadError:
@@ -115,14 +115,14 @@ class StoredRows(RowSource):
         try:
             with many_requests(self.values):
                 self.values[index if len(index) > 1 else index[0]]
-        except Exception as error:  # as above
+        except Exception as error:  # Each store and codec has its own exceptions.
             return error
         return None
 
 
 _reading = threading.Lock()
-_readers = 0  # threads that read remote stores
-_raised = contextlib.ExitStack()  # restores zarr's configuration after the last of them
+_readers = 0  # Threads that read remote stores now.
+_raised = contextlib.ExitStack()  # It restores zarr's configuration after the last of them.
 
 
 @contextlib.contextmanager

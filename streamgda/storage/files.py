@@ -30,7 +30,7 @@ from streamgda.runtime.interruption import deferred_interrupts
 from streamgda.runtime.parameters import check_type
 from streamgda.storage.format import is_saved
 
-_START = 64  # bytes of a file at a URL, by which it is known to be saved
+_START = 64  # These first bytes of a file at a URL show that streamgda saved it.
 
 
 def reading(place: Any) -> BinaryIO:
@@ -196,6 +196,6 @@ def _at_url(url: Any, method: str, *values: Any, **options: Any) -> Any:
         return getattr(files, method)(name, *values, **options)
     except FileNotFoundError:
         raise
-    except Exception as error:  # the kind depends on the file system
+    except Exception as error:  # The kind depends on the file system.
         kind, done = (WriteError, "written") if values else (ReadError, "read")
         raise kind(f"{url} cannot be {done}: {error}") from cause_of(error)

@@ -21,7 +21,7 @@ from streamgda.runtime.parameters import shown
 
 FORMAT = "streamgda"
 VERSION = 1
-HEAD = "streamgda.json"  # the first member
+HEAD = "streamgda.json"  # The first member has this name.
 
 Contents = tuple[str, dict[str, Any], dict[str, np.ndarray]]  # kind, attributes (JSON), arrays
 
@@ -31,12 +31,12 @@ _ROUNDING = 1e-6  # by which sums of squares may fall below zero, relative to th
 NUMBERS = "biuf"  # kinds of the data types that are saved as arrays
 # What labels of each kind of data type are in JSON.
 _JSON_TYPES: dict[str, type] = {"b": bool, "f": float, "U": str} | dict.fromkeys("iuM", int)
-_WORD = 8  # bytes of the longest floats that labels have
+_WORD = 8  # The longest floats of labels have so many bytes.
 
 _LOCAL_HEADER = 30  # bytes before the name of the first member
-_CHECKSUM = 8  # hexadecimal digits, which end the file
-_BLOCK = 1 << 20  # bytes of which the checksum is computed at a time
-_UNIX = 3  # the system that all files name, so that equal objects have equal bytes
+_CHECKSUM = 8  # So many hexadecimal digits end the file.
+_BLOCK = 1 << 20  # The checksum is computed by so many bytes at a time.
+_UNIX = 3  # All files name this system, so that equal objects have equal bytes.
 
 
 def write(

@@ -21,11 +21,11 @@ from streamgda.errors import (
 from streamgda.runtime.parameters import check_type
 from streamgda.storage.files import is_free, local_path
 
-WHOLE = {"write_empty_chunks": True}  # configuration of arrays without missing chunks
-MARK = "streamgda_scores"  # the attribute of arrays of scores that keeps how far they are written
-_LONGEST = 200  # characters of a name in a message
+WHOLE = {"write_empty_chunks": True}  # Arrays of this configuration have no missing chunks.
+MARK = "streamgda_scores"  # This attribute says how far an array of scores is written.
+_LONGEST = 200  # Messages show so many characters of a name.
 
-_ENDINGS = ("", ".zarr", ".zip", ".parquet", ".csv")  # of scores
+_ENDINGS = ("", ".zarr", ".zip", ".parquet", ".csv")  # Names of scores end like this.
 
 
 def open_node(
@@ -71,7 +71,7 @@ def open_node(
         kind = SourceNotFoundError if path is None else SourceError
         message = f"{named(store)} holds no zarr group or array: {brief(error)}"
         raise kind(message) from cause_of(error)
-    except Exception as error:  # the kind depends on the store
+    except Exception as error:  # The kind depends on the store.
         message = f"{named(store)} cannot be opened as zarr: {brief(error)}"
         if path is not None and path.is_file() and path.suffix != ".zip":
             message = (

@@ -109,7 +109,7 @@ class _Sliced:
     """A source, as dask slices it where the rows are needed."""
 
     def __init__(self, source: RowSource) -> None:
-        source = replace(source, mapping=None)  # which is applied to the blocks
+        source = replace(source, mapping=None)  # It is applied to the blocks.
         self.source, self.shape, self.ndim = source, source.shape, len(source.shape)
         self.dtype = source.dtype
 
@@ -189,7 +189,7 @@ def _apply(
 ) -> np.ndarray:
     first_row, number = block_info[0]["array-location"][0][0], block_info[0]["chunk-location"][0]
     try:
-        with threads.limit(1):  # as dask runs a thread for each block
+        with threads.limit(1):  # Dask runs a thread for each block.
             return function(X, 0 if np.isnan(first_row) else int(first_row))
     except InvalidDataError as error:
         counted = " (rows counted from its first)" if np.isnan(first_row) else ""

@@ -16,8 +16,8 @@ from streamgda.errors import InvalidDataError
 from streamgda.rows.counting import Slab
 from streamgda.rows.source import RowSource, how_to_count
 
-_ROUND = 64  # blocks that are computed before their scores are written
-_ROUND_BYTES = 1 << 28  # of their scores, at most
+_ROUND = 64  # So many blocks are computed before their scores are written.
+_ROUND_BYTES = 1 << 28  # Their scores have at most so many bytes.
 
 
 def score(asked: Scoring, rows: RowSource, out: Any = None) -> Any:
