@@ -14,7 +14,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.rows.frames import FrameRows
-from streamgda.rows.source import as_array, as_numpy, as_slab
+from streamgda.rows.source import as_array, as_numpy, as_slab, refuse_others
 from streamgda.rows.zarr import is_group
 
 _EXPECTED = "columns=('image', 'label'), columns=(['a', 'b'], 'label'), or a third name of weights"
@@ -41,20 +41,13 @@ class Batches:
         """Raise errors for rows without labels, and for columns that are no names."""
         X, columns = self.values, self.columns
         if isinstance(X, str | os.PathLike):
+            refuse_others(X, "X")
+        group = is_group(X)
+        if group or not isinstance(X, Iterable) or hasattr(X, "dtype") or FrameRows.accepts(X):
+            names = f" of {', '.join(sorted(map(str, X))):.500}" if group else ""
             raise InvalidDataError(
-                f"y is missing: X is the path {str(X)!r}; open its rows and labels first: "
-                f"X, y = open_store(path), then accumulate(X, y)"
-            )
-        if is_group(X):
-            raise InvalidDataError(
-                f"y is missing: X is a {type(X).__name__} of {', '.join(sorted(map(str, X))):.500}"
-                f"; pass rows and labels in it, such as accumulate(X['rows'], X['labels']), or an "
-                f"iterable of (X, y) batches, such as one of its entries, or [X]"
-            )
-        if not isinstance(X, Iterable) or hasattr(X, "dtype") or FrameRows.accepts(X):
-            raise InvalidDataError(
-                f"y is missing: X is a {type(X).__name__}; pass accumulate(X, y), or an iterable "
-                f"of (X, y) batches"
+                f"y is missing: X is a {type(X).__name__}{names}; pass rows and labels, "
+                f"accumulate(X, y), or an iterable of (X, y) batches, such as [X]"
             )
         if columns is not None and not _are_names(columns):
             raise InvalidParameterError(f"columns={columns!r}; expected {_EXPECTED}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, overload
+from typing import Any
 
 from streamgda.errors import InvalidParameterError, SourceError, raised_as
 from streamgda.rows.formats import is_table
@@ -34,19 +34,7 @@ def table_files(path: Any) -> Any:
     return files
 
 
-@overload
-def open_store(path: Any, X: str, y: None, **options: Any) -> tuple[Any, None]: ...
-
-
-@overload
-def open_store(path: Any, X: str = ..., *, y: None, **options: Any) -> tuple[Any, None]: ...
-
-
-@overload
-def open_store(path: Any, X: str = ..., y: str = ..., **options: Any) -> tuple[Any, Any]: ...
-
-
-def open_store(  # type: ignore[misc]  # the overloads name only what distinguishes them
+def open_store(
     path: Any,
     X: str = "X",
     y: str | None = "y",

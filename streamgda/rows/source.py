@@ -248,12 +248,13 @@ def as_numpy(values: Any) -> Any:
     try:
         if hasattr(values, "detach"):
             values = values.detach().cpu()
-            return (values.float() if "bfloat16" in str(values.dtype) else values).numpy()
+            values = values.float() if "bfloat16" in str(values.dtype) else values
+        if callable(getattr(values, "numpy", None)):
+            return values.numpy()
         if hasattr(values, "__dlpack__") and hasattr(values, "get"):  # of CuPy
             return values.get()
-        if hasattr(values, "__dlpack__") and not hasattr(values, "__array__"):
-            return np.from_dlpack(values)
-        return values.numpy() if callable(getattr(values, "numpy", None)) else values
+        plain = not hasattr(values, "__dlpack__") or hasattr(values, "__array__")
+        return values if plain else np.from_dlpack(values)
     except (BufferError, RuntimeError, TypeError) as error:
         raise InvalidDataError(
             f"a {type(values).__name__} cannot be converted to an array: {error}"

@@ -183,7 +183,7 @@ def test_batches_without_names_are_refused():
         accumulate([named])
     with pytest.raises(InvalidDataError, match=r"batch 0 is a tuple, .* leave out columns"):
         accumulate([(X, y)], columns=("image", "label"))
-    with pytest.raises(InvalidDataError, match=r"X is a dict of image, label; .* or \[X\]$"):
+    with pytest.raises(InvalidDataError, match=r"X is a dict of image, label; .* such as \[X\]$"):
         accumulate(named, columns=("image", "label"))
     with pytest.raises(
         InvalidDataError, match=r"batch 0 has columns of different .* 'b' of \(299,\)"
@@ -192,7 +192,7 @@ def test_batches_without_names_are_refused():
 
 
 def test_paths_without_labels_name_what_opens_them():
-    with pytest.raises(InvalidDataError, match=r"y is missing.*open_store\(path\)"):
+    with pytest.raises(InvalidDataError, match=r"X is the path .*open_store\(path\)"):
         accumulate("rows.zarr")
 
 
