@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
 from typing import Any, Self, Unpack
@@ -30,8 +30,9 @@ from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
 from streamgda.models.covariance import Summary
 from streamgda.models.gaussian import Gaussians
 from streamgda.moments import GroupedMoments
+from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.lifted import lifted
-from streamgda.rows import Rows
+from streamgda.rows.counting import RowRule, Slab
 from streamgda.rows.labels import find
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes
@@ -244,22 +245,28 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
         >>> search.best_params_
         {'covariance_type': 'full'}
         """
-        candidates, max_memory = self._candidates(), reading.get("max_memory")
+        candidates, of_rows = self._candidates(), self.scoring != LIKELIHOOD
         template = GaussianDiscriminantAnalysis(feature_map=self.feature_map)
         rows = template._read(X, y, sample_weight, reading, reset=True)
         rows = in_process(replace(rows, groups=groups)).dense()
         rows, n_folds = with_folds(self.cv, self.random_state, rows)
-        kinds = {params.get("covariance_type", "full") for params in candidates}
-        kind = "full" if kinds & {"full", "tied"} else "diag"
+        kinds = [params.get("covariance_type", "full") for params in candidates]
+        kind = "full" if {"full", "tied"} & set(kinds) else "diag"
         moments: Any = GroupedMoments(kind, feature_map=self.feature_map)
-        options: Any = {"progress": self.verbose, "max_memory": max_memory}
+        options: Any = {"progress": self.verbose, "max_memory": reading.get("max_memory")}
         moments = template._added(moments, rows, grouped=True, **options)
         total = moments.total()
         Summary.of(total)  # It raises an error for moments without rows.
-        models, likelihoods, failures = _fitted(candidates, moments, n_folds)
+        slab_rows, size = 0, (total.classes.size, total.n_features or 0)
+        if of_rows:  # The models of all candidates are in memory beside a slab.
+            needed = n_folds * sum(structure_of(each).model_bytes(*size) for each in kinds)
+            budget = allowed_bytes(reading.get("max_memory")), moments.nbytes + 2 * needed
+            slab_rows = plan_rows(rows, *budget, copies=2, out_row_bytes=8 * sum(size))
+        models, likelihoods, failures = _fitted(candidates, moments, n_folds, keep=of_rows)
         scores = {LIKELIHOOD: likelihoods}
-        if self.scoring != LIKELIHOOD:
-            scores |= _scores_of_rows(candidates, rows, moments, models, n_folds, **options)
+        if of_rows:
+            with read_slabs(rows, slab_rows, "scoring", self.verbose) as slabs:
+                scores |= _scores_of_rows(slabs, rows.rule, candidates, moments, models, n_folds)
         results = {"params": candidates, **compared("score", scores[self.scoring])}
         for name, table in scores.items():
             results |= compared(name, table)
@@ -333,7 +340,7 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
 
 
 def _fitted(
-    candidates: list[dict[str, Any]], moments: GroupedMoments, n_folds: int
+    candidates: list[dict[str, Any]], moments: GroupedMoments, n_folds: int, keep: bool
 ) -> tuple[Models, np.ndarray, dict[int, StreamGDAError]]:
     """Return the models of candidates in each split, and what follows from moments alone.
 
@@ -358,44 +365,39 @@ def _fitted(
             except StreamGDAError as error:
                 failures[c] = error
                 continue
-            models[fold][c] = model
+            if keep:
+                models[fold][c] = model
             total, weight = model.joint_log_likelihood(held_out)
             likelihoods[c, fold] = total / weight if weight else np.nan
     return models, likelihoods, failures
 
 
 def _scores_of_rows(
+    slabs: Iterator[Slab],
+    rule: RowRule,
     candidates: list[dict[str, Any]],
-    rows: Rows,
     moments: GroupedMoments,
     models: Models,
     n_folds: int,
-    max_memory: int | str | None,
-    progress: bool,
 ) -> dict[str, np.ndarray]:
     """Return the scores of candidates in splits that follow from one more pass over the rows.
 
     Rows of classes that a training set lacks are wrong, and the log-loss leaves them out.
     """
-    lifting, classes = moments._lifting, moments.classes
-    held = moments.nbytes + sum(m.nbytes for split in models.values() for m in split.values())
-    computed = 8 * (classes.size + (lifting.n_out if lifting else 0))  # bytes of a row
-    allowed = allowed_bytes(max_memory)
-    slab_rows = plan_rows(rows, allowed, held, copies=2, out_row_bytes=computed)
+    classes = moments.classes
     step = max(_BLOCK_ROWS, _BLOCK_VALUES // (classes.size + (moments.n_features or 0)))
     sums = np.zeros((4, len(candidates), n_folds))
-    with read_slabs(rows, slab_rows, "scoring", progress) as slabs:
-        for slab in slabs:
-            X, labels, weights, numbers, _ = rows.rule.counted(slab, classes)
-            folds = slab.groups if numbers is None else slab.groups[numbers]
-            codes = find(labels, classes)
-            weights = weights if weights.size else np.ones(codes.size)
-            for fold in models.keys() & set(folds.tolist()):
-                at = np.flatnonzero(folds == fold)
-                arrays = np.asarray(lifted(X[at], lifting)), codes[at], weights[at]
-                blocks = [slice(start, start + step) for start in range(0, at.size, step)]
-                calls = ((candidates, models[fold], *(a[b] for a in arrays)) for b in blocks)
-                sums[:, :, fold] += sum(threads.run_serial_blas(_sums_of, calls))
+    for slab in slabs:
+        X, labels, weights, numbers, _ = rule.counted(slab, classes)
+        folds = slab.groups if numbers is None else slab.groups[numbers]
+        codes = find(labels, classes)
+        weights = weights if weights.size else np.ones(codes.size)
+        for fold in models.keys() & set(folds.tolist()):
+            at = np.flatnonzero(folds == fold)
+            arrays = np.asarray(lifted(X[at], moments._lifting)), codes[at], weights[at]
+            blocks = [slice(start, start + step) for start in range(0, at.size, step)]
+            calls = ((candidates, models[fold], *(a[b] for a in arrays)) for b in blocks)
+            sums[:, :, fold] += sum(threads.run_serial_blas(_sums_of, calls))
     right, total, log_likelihood, learned = sums
     with np.errstate(invalid="ignore"):  # Some splits have no rows to compare.
         return {ACCURACY: right / total, LOG_LOSS: log_likelihood / learned}

@@ -215,6 +215,9 @@ def test_max_memory():
     np.testing.assert_allclose(found, expected)
     with pytest.raises(MemoryBudgetError, match=r"max_memory allows 10\.0 MB"):
         search.fit(*stored, max_memory="10MB")
+    many = GaussianDiscriminantCV({"shrinkage": np.linspace(0.1, 0.9, 40)}, cv=2)
+    with pytest.raises(MemoryBudgetError, match=r"max_memory allows 150\.0 MB"):
+        many.fit(*stored, max_memory="150MB")  # The models of all candidates do not fit.
 
 
 # --- the choice -----------------------------------------------------------------------------------
