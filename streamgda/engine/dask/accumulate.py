@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import dask
 import dask.array as da
 import numpy as np
+from dask.core import flatten
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
 from dask.sizeof import sizeof
@@ -49,17 +50,17 @@ class Leaves(NamedTuple):
     ----------
     keys : list
         Key of the result of each block.
-    collections : list
-        Collections whose graphs have these keys.
+    graph : HighLevelGraph
+        Tasks with these keys.
     """
 
     keys: list[Any]
-    collections: list[Any]
+    graph: HighLevelGraph
 
     def delayed(self, *numbers: int) -> list[Delayed]:
         """Return the results of some blocks."""
-        graph = HighLevelGraph.from_collections("leaves", {}, self.collections)
-        return [Delayed(self.keys[number], graph, layer="leaves") for number in numbers]
+        layer = next(iter(self.graph.layers))
+        return [Delayed(self.keys[number], self.graph, layer=layer) for number in numbers]
 
 
 def accumulate(asked: Accumulation, rows: Rows) -> Moments:
@@ -92,24 +93,22 @@ def accumulate(asked: Accumulation, rows: Rows) -> Moments:
     described = {source.name: describe(source) for source in rows.sources}
     described["blocks"] = f"{sizes.size}, sizes of checksum {zlib.crc32(sizes.tobytes())}"
     ends = np.cumsum(sizes)  # NaN if they are unknown
+    places = da.map_blocks(_place, chunks=X.chunks[:1], dtype=object, meta=np.empty(0, object))
+    arrays = [value for a in columns.values() for value in (a, "ij"[: a.ndim])]
 
     def leaves(function: Callable[..., Any], about: Any = None) -> Leaves:
-        numbers = np.stack([np.arange(sizes.size), ends - sizes], axis=1)
-        numbered = da.from_array(numbers, chunks=(1, 2), name=False)
-        each = [value for array in columns.values() for value in (array, "ij"[: array.ndim])]
         held = dask.delayed(about, pure=False, traverse=False)
         every = da.blockwise(
             _of_block,
             "i",
-            *(function, None, held, None, tuple(columns), None),
-            *(numbered, "ik", *each),
+            *(function, None, held, None, tuple(columns), None, places, "i", *arrays),
             align_arrays=False,
             concatenate=True,
             dtype=object,
             meta=np.empty(0, object),
         )
         (every,) = dask.optimize(every)  # once for all blocks: what a leaf needs is one task
-        return Leaves([(every.name, number) for number in range(sizes.size)], [every])
+        return Leaves([*flatten(every.__dask_keys__())], every.__dask_graph__())
 
     moments = _merged(asked, leaves, ends, described, rows)
     if moments._n_features_in not in (None, X.shape[1]):
@@ -132,7 +131,8 @@ def accumulate_partitions(asked: Accumulation, partitions: list[Any]) -> Moments
         held = dask.delayed(about, pure=False, traverse=False)
         leaf = dask.delayed(_of_partition, pure=False)
         found = [leaf(function, n, held, partition) for n, partition in enumerate(partitions)]
-        return Leaves([each.key for each in found], found)
+        graph = HighLevelGraph.from_collections("leaves", {}, found)
+        return Leaves([each.key for each in found], graph)
 
     described = {"X": f"{len(partitions)} partitions"}
     ends = np.full(len(partitions), np.nan)
@@ -230,9 +230,9 @@ def _added(moments: Moments | None, sums: Leaves, first: int, last: int) -> Dela
         while len(parts) > 1:
             parts = [merged(parts[at : at + SPLIT]) for at in range(0, len(parts), SPLIT)]
         held = [merged([*held, *parts])]
-    return Delayed(
-        held[0], HighLevelGraph.from_collections(name, tasks, sums.collections), layer=name
-    )
+    layers = {**sums.graph.layers, name: tasks}
+    below = {**sums.graph.dependencies, name: {*sums.graph.layers}}
+    return Delayed(held[0], HighLevelGraph(layers, below), layer=name)
 
 
 def _planned(asked: Accumulation, rows: Rows | None, n_blocks: int) -> tuple[Accumulation, int]:
@@ -271,22 +271,28 @@ def _(moments: Moments) -> int:
     return moments.nbytes
 
 
+def _place(block_info: dict[Any, Any]) -> tuple[int, float]:
+    """Return the number of a block and of its first row, which may be NaN."""
+    block = block_info[None]
+    return block["chunk-location"][0], block["array-location"][0][0]
+
+
 @sendable
 def _of_block(
     function: Callable[..., Any],
     about: Any,
     names: tuple[str, ...],
-    numbers: np.ndarray,
+    place: tuple[int, float],
     *columns: Any,
 ) -> Any:
     """Return what a function makes of a block; errors name the block."""
-    number, first = numbers[0]
+    number, first = place
     values = dict(zip(names, columns, strict=True))
     if SparseRows.accepts(values["X"]):
         values["X"] = SparseRows.of(values["X"], "X").values
-    place, known = f"block {number:.0f}", not np.isnan(first)
-    place += "" if known else " (rows counted from its first)"
-    return _placed(place, function, Slab(**values, first_row=int(first) if known else 0), about)
+    slab = Slab(**values, first_row=0 if np.isnan(first) else int(first))
+    counted = " (rows counted from its first)" if np.isnan(first) else ""
+    return _placed(f"block {number}{counted}", function, slab, about)
 
 
 @sendable
