@@ -5,7 +5,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
-import dask.array as da
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -30,7 +29,6 @@ from streamgda import (
     QuadraticDiscriminantAnalysis,
     SlidingWindow,
 )
-from streamgda.datasets import GaussianStream
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
 from streamgda.storage.saved import state_of
 
@@ -149,32 +147,6 @@ def test_half_lives_that_are_none(half_life):
     assert snapshot(model) == before
 
 
-def test_rows_of_unknown_number_have_no_age():
-    X, y = (da.from_array(a, chunks=(100, *a.shape[1:])) for a in blobs())
-    with pytest.raises(InvalidDataError, match="compute_chunk_sizes"):
-        GaussianNB().partial_fit(X[y >= 0], y[y >= 0], half_life=10)
-
-
-# --- the stream that drifts -------------------------------------------------------------------
-
-
-def test_the_means_of_a_drifting_stream_go_around():
-    still = GaussianStream(3, 4, seed=2, loc=10.0)
-    moving = GaussianStream(3, 4, seed=2, loc=10.0, period=4_000_000)
-    X, y = still.rows(2_000_000, 2_000_500)
-    moved, labels = moving.rows(2_000_000, 2_000_500)
-    np.testing.assert_array_equal(y, labels)
-    opposite = 20.0 - still.means  # the other side of loc, half way around
-    np.testing.assert_allclose(moved - X, (opposite - still.means)[y], atol=0.01)
-    quarter, labels = moving.rows(1_000_000, 1_000_500)
-    X, _ = still.rows(1_000_000, 1_000_500)
-    expected = (np.roll(still.means, -1, axis=0) - still.means)[labels]
-    np.testing.assert_allclose(quarter - X, expected, atol=0.01)
-    for period in (0, -1.0, np.inf, np.nan):
-        with pytest.raises(InvalidParameterError, match=r"period=.*; expected a number"):
-            GaussianStream(3, 4, period=period)
-
-
 # --- sliding windows --------------------------------------------------------------------------
 
 
@@ -278,19 +250,6 @@ def test_weighted_rows_that_have_faded_are_forgotten_by_the_weights_that_they_ha
     late.partial_fit(X[30:], y[30:], sample_weight=weights[30:])
     assert_same_moments(nb.moments_, late.moments_, 1e-9)
     assert nb.epsilon_ == pytest.approx(late.epsilon_)
-
-
-@pytest.mark.parametrize("kind", ["frame", "zarr", "dask"])
-def test_forgotten_rows_held_in_any_way(kind):
-    X, y = blobs()
-    weights = np.random.default_rng(0).uniform(0, 2, 300)
-    model = GaussianNB().fit(X, y, weights)
-    if kind == "frame":
-        model.fit(held(X, kind), y, weights)
-    model.forget(held(X[:120], kind), held(y[:120], kind), weights[:120])
-    expected = GaussianNB().fit(X[120:], y[120:], weights[120:])
-    np.testing.assert_allclose(model.var_, expected.var_, rtol=1e-11)
-    np.testing.assert_allclose(model.theta_, expected.theta_, rtol=1e-11)
 
 
 def test_rows_that_were_never_added_are_not_forgotten():

@@ -11,6 +11,7 @@ from samples import (
     EVERY_ESTIMATOR,
     EVERY_GAUSSIAN,
     KINDS,
+    PARAMETERS,
     assert_equal_to_rounding,
     assert_same_bits,
     blobs,
@@ -287,6 +288,11 @@ def test_errors_leave_the_estimator_unchanged(name):
         refuses(ValueError, "inconsistent|rows", fitted, method, X, Y[:-1])
         wrong = {"sample_weight": [1, -1]}
         refuses(InvalidDataError, "weights are finite", fitted, method, X[:2], Y[:2], **wrong)
+        refuses(InvalidDataError, "infinity", fitted, method, np.where(X > 1, np.inf, X), Y + 1)
+        refuses(ValueError, "continuous", fitted, method, X, Y + 0.5)
+    for method in ("partial_fit", "forget"):
+        refuses(ValueError, "2 features", fitted, method, X[:, :2], Y)
+        refuses(ValueError, "do not mix|only rows", fitted, method, X, Y.astype(str))
     refuses(InvalidDataError, "every sample_weight is zero", fitted, "fit", X, Y, 0 * Y)
     refuses(MergeError, "rows|weight", fitted, "forget", np.vstack([X, X]), np.tile(Y, 2))
     refuses(InvalidDataError, "NaN", fitted, "predict", holes)
@@ -294,6 +300,8 @@ def test_errors_leave_the_estimator_unchanged(name):
     for method in ("predict", "predict_proba", "score_samples", "forget"):
         with pytest.raises(NotFittedError):
             getattr(make(name), method)(X)
+    for attribute in ("classes_", "model_", *PARAMETERS):
+        assert not hasattr(make(name), attribute)
     with pytest.raises(TypeError, match="expected ClassMoments"):
         type(fitted).from_moments(fitted)
     with pytest.raises(InvalidDataError, match="no row is left"):
@@ -394,3 +402,66 @@ def test_interrupted_fits_leave_the_old_estimator(monkeypatch):
             with pytest.raises(KeyboardInterrupt):
                 qda.fit(X[:100], Y[:100])
         assert snapshot(qda) == before
+
+
+# --- fits that fail -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fitted", [False, True])
+def test_a_singular_fit_leaves_no_trace(fitted):
+    X, y = blobs()
+    for estimator in (QuadraticDiscriminantAnalysis(), LinearDiscriminantAnalysis("eigen")):
+        if fitted:
+            estimator.fit(X, y)
+        before = snapshot(estimator)
+        with pytest.raises(SingularCovarianceError):
+            estimator.fit(np.column_stack([X, X[:, 0]]), y)
+        assert snapshot(estimator) == before
+
+
+def test_too_many_components_leave_no_trace():
+    X, y = blobs()
+    lda = LinearDiscriminantAnalysis().fit(X, y).set_params(n_components=3)
+    before = snapshot(lda)
+    with pytest.raises(InvalidParameterError, match=r"n_components=3; .*= 2"):
+        lda.fit(X, y)
+    assert snapshot(lda) == before
+
+
+# --- from moments -----------------------------------------------------------------------------
+
+
+def test_from_moments_that_do_not_suffice():
+    moments = ClassMoments("diag").update(*blobs())
+    with pytest.raises(MergeError, match="'diag' do not hold what 'full' needs"):
+        QuadraticDiscriminantAnalysis.from_moments(moments)
+
+
+# --- samples ----------------------------------------------------------------------------------
+
+
+@EVERY_ESTIMATOR
+def test_samples(name):
+    X, y = blobs()
+    labels = np.array(["x", "y", "z"])[y]
+    fitted = make(name).fit(X, labels)
+    drawn, drawn_labels = fitted.sample(30_000, random_state=0)
+    again, _ = fitted.sample(30_000, random_state=0)
+    assert np.array_equal(drawn, again)
+    assert drawn.shape == (30_000, 4)
+    share = (drawn_labels[:, None] == fitted.classes_).mean(axis=0)
+    np.testing.assert_allclose(share, [(labels == k).mean() for k in "xyz"], atol=0.02)
+    # Fitted to its own samples, it is nearly the same model.
+    agree = make(name).fit(drawn, drawn_labels).predict(X) == fitted.predict(X)
+    assert agree.mean() > 0.97
+
+
+def test_samples_of_given_classes():
+    fitted = GaussianNB().fit(*blobs())
+    assert fitted.sample(3, y=2)[1].tolist() == [2, 2, 2]
+    assert fitted.sample(3, y=[2, 0, 1])[1].tolist() == [2, 0, 1]
+    assert fitted.sample()[0].shape == (1, 4)
+    with pytest.raises(InvalidParameterError, match="2 labels for 3 samples"):
+        fitted.sample(3, y=[0, 1])
+    with pytest.raises(InvalidParameterError, match="n_samples=0; expected at least 1"):
+        fitted.sample(0)

@@ -12,10 +12,7 @@ import pytest
 import zarr
 from samples import blobs
 from sklearn.base import clone
-from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
-from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Binarizer, FunctionTransformer, StandardScaler
 
@@ -23,7 +20,6 @@ import streamgda
 from streamgda import (
     BernoulliNB,
     ClassMoments,
-    DriftMonitor,
     GaussianDiscriminantAnalysis,
     GaussianDiscriminantCV,
     GaussianNB,
@@ -41,7 +37,6 @@ from streamgda import (
 from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,
-    MemoryBudgetError,
     MergeError,
     UnsupportedError,
 )
@@ -112,11 +107,6 @@ def test_random_numbers_are_normal():
     np.testing.assert_allclose(found, expected, rtol=3e-7)
 
 
-def test_first_features_do_not_depend_on_their_number():
-    few, many = (RandomFeatures(n).transform(X) for n in (5, 12))
-    np.testing.assert_allclose(few, many[:, :5])
-
-
 @pytest.mark.parametrize(
     ("dtype", "lifted"), [("u1", "f4"), ("i1", "f4"), ("f4", "f4"), ("u2", "f8"), ("f8", "f8")]
 )
@@ -185,12 +175,6 @@ def test_lifted_rows_are_in_memory_window_by_window(monkeypatch):
         np.testing.assert_allclose(found.class_count, 3 * wanted.class_count)
         np.testing.assert_allclose(found.covariance(), wanted.covariance(), atol=1e-5)
     assert max(windows) == 100
-
-
-def test_the_plan_counts_moments_and_rows_behind_the_map():
-    accumulate(X, Y, covariance_type="tied", max_memory="200MB")
-    with pytest.raises(MemoryBudgetError):
-        accumulate(X, Y, feature_map=RandomFeatures(4000), max_memory="200MB")
 
 
 def test_invalid_rows_are_those_before_the_map():
@@ -305,59 +289,6 @@ def test_rows_are_binarised_behind_the_map():
     scaler = [RELU, Binarizer(threshold=0.5).fit(RELU.transform(X))]
     given = BernoulliNB(feature_map=scaler, binarize=None).fit(X, Y)
     np.testing.assert_allclose(given.predict_proba(X), nb.predict_proba(X), rtol=1e-9)
-
-
-def test_scores_of_zarr_and_dask_are_those_of_the_array(tmp_path, in_this_thread):
-    lda = LinearDiscriminantAnalysis(feature_map=RELU).fit(X, Y)
-    wanted = lda.predict_proba(X)
-    stored = zarr.create_array(tmp_path / "X", data=X, chunks=(64, N))
-    found = lda.predict_proba(stored, out=tmp_path / "out", on_invalid="fill")
-    np.testing.assert_allclose(found[:], wanted, atol=1e-12)
-    lazy = lda.predict_proba(da.from_array(X, chunks=(70, N)))
-    np.testing.assert_allclose(lazy.compute(), wanted, atol=1e-12)
-    assert lda.transform(X).shape == (len(X), len(lda.classes_) - 1)
-
-
-@pytest.mark.parametrize("name", ["lda", "nb"])
-def test_leave_one_out_of_lifted_rows(name):
-    estimator = clone(ESTIMATORS[name]).set_params(feature_map=RELU)
-    found = estimator.fit(X[:60], Y[:60]).leave_one_out_proba(X[:60], Y[:60])
-    plain = clone(ESTIMATORS[name]).fit(RELU.transform(X[:60]), Y[:60])
-    wanted = plain.leave_one_out_proba(RELU.transform(X[:60]), Y[:60])
-    np.testing.assert_allclose(found, wanted, atol=1e-9)
-
-
-@pytest.mark.parametrize("scoring", ["accuracy", "neg_log_loss", "joint_log_likelihood"])
-def test_a_search_shares_the_map_of_its_pass(scoring):
-    options = {"scoring": scoring, "cv": 3}
-    grid = {"covariance_type": ["full", "tied", "diag"], "shrinkage": [0.01, 0.3]}
-    found = GaussianDiscriminantCV(grid, feature_map=RELU, **options).fit(X, Y)
-    wanted = GaussianDiscriminantCV(grid, **options).fit(RELU.transform(X), Y)
-    scores = (search.cv_results_["mean_test_score"] for search in (found, wanted))
-    np.testing.assert_allclose(*scores, rtol=1e-6)
-    assert found.best_estimator_.feature_map == RELU
-    assert found.n_features_in_ == N
-    assert np.array_equal(found.predict(X), wanted.predict(RELU.transform(X)))
-
-
-def test_drift_of_lifted_rows():
-    reference = accumulate(X, Y, feature_map=RELU)
-    lifting = DriftMonitor(reference, window=100).update(X + 0.3, Y)
-    rows = accumulate(RELU.transform(X), Y)
-    behind = DriftMonitor(rows, window=100).update(RELU.transform(X + 0.3), Y)
-    assert [report.p_values for report in lifting] == [report.p_values for report in behind]
-    assert len(lifting) == 4
-
-
-@pytest.mark.filterwarnings("ignore::streamgda.errors.ConstantFeatureWarning")
-def test_searches_of_scikit_learn_choose_among_maps():
-    digits, labels = load_digits(return_X_y=True)
-    lda = LinearDiscriminantAnalysis("lsqr", 1e-3, feature_map=RandomFeatures(300))
-    plain = LinearDiscriminantAnalysis("lsqr", 1e-3)
-    better, worse = (cross_val_score(e, digits, labels, cv=3).mean() for e in (lda, plain))
-    assert better > worse + 0.01
-    frozen = FrozenEstimator(PCA(20).fit(digits))
-    assert cross_val_score(GaussianNB(feature_map=frozen), digits, labels, cv=3).mean() > 0.85
 
 
 # --- fitted transformers -------------------------------------------------------------------------
@@ -489,13 +420,6 @@ def test_maps_and_widths_that_do_not_match_are_refused():
     grouped = GroupedMoments(feature_map=RELU).update(X, Y, Y)
     with pytest.raises(MergeError, match="do not combine"):
         grouped + GroupedMoments(feature_map=seed).update(X, Y, Y)
-
-
-def test_gaussians_behind_a_map_are_not_drawn():
-    pytest.importorskip("matplotlib")
-    nb = GaussianNB(feature_map=RELU).fit(X, Y)
-    with pytest.raises(UnsupportedError, match="DecisionBoundaryDisplay"):
-        streamgda.plots.plot_decision_boundary(nb)
 
 
 def test_moments_of_chosen_lifted_features_have_no_map():

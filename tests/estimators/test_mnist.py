@@ -2,8 +2,6 @@
 
 import os
 
-import dask
-import dask.array as da
 import numpy as np
 import pytest
 import zarr
@@ -17,7 +15,6 @@ from streamgda import (
 )
 from streamgda.datasets import load_mnist
 from streamgda.errors import ConstantFeatureWarning
-from streamgda.storage.saved import state_of
 
 FOLDER = os.environ.get("STREAMGDA_MNIST")
 HELD_OUT = 10_000  # of the training images: what regularisation is chosen on
@@ -84,21 +81,6 @@ def test_gaussian_naive_bayes(moments, images):
     _, _, X, y = images
     nb = chosen(moments, images, GaussianNB, [1e-2, 0.1, 0.3])
     assert nb.score(X, y) >= 0.81
-
-
-def test_every_way_of_reading_gives_the_same_bits(store, moments):
-    first, second = moments
-    expected = state_of(first + second)[1]
-    X, y = open_store(store)
-    rows, labels = (da.from_zarr(store / name) for name in ("X", "y"))
-    with dask.config.set(scheduler="threads"):
-        on_dask = accumulate(rows.rechunk((5000, 300)), labels)
-    batches = ((X[i : i + 7001], y[i : i + 7001]) for i in range(0, 60_000, 7001))
-    for found in (accumulate(X, y), on_dask, accumulate(batches), second + first):
-        assert found.exact
-        for name, array in expected.items():
-            np.testing.assert_array_equal(state_of(found)[1][name], array, strict=True)
-    np.testing.assert_array_equal(on_dask.covariance(), (first + second).covariance(), strict=True)
 
 
 @pytest.mark.soak

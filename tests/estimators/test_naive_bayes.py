@@ -9,7 +9,7 @@ import pytest
 from grids import in_turn, pairs
 from samples import held
 from scipy import sparse
-from sklearn import datasets, naive_bayes
+from sklearn import naive_bayes
 
 import streamgda
 from streamgda import (
@@ -17,7 +17,6 @@ from streamgda import (
     ClassMoments,
     GaussianNB,
     QuadraticDiscriminantAnalysis,
-    accumulate,
 )
 from streamgda.errors import InvalidDataError, InvalidParameterError
 
@@ -26,13 +25,6 @@ def rows(n=150, d=6, n_classes=3, seed=0):
     random = np.random.default_rng(seed)
     y = random.integers(0, n_classes, n)
     return random.normal(size=(n, d)) + y[:, None] * np.linspace(-1, 1, d), y
-
-
-def test_there_is_no_decision_function():
-    X, y = rows()
-    for estimator in (GaussianNB().fit(X, y), BernoulliNB().fit(X, y)):
-        assert not hasattr(estimator, "decision_function")
-        assert "decision_function" not in dir(estimator)
 
 
 # --- parameters of BernoulliNB --------------------------------------------------------------------
@@ -149,31 +141,6 @@ def test_rows_of_weight_zero_are_not_looked_at(kind, form):
         kind().fit(form(X), y, weights)
 
 
-# --- smoothing of weighted rows -------------------------------------------------------------------
-
-
-def weighted_wine(seed):
-    """Wine, whose features have variances from 1e-2 to 1e5, with weights of which some are zero."""
-    X, y = datasets.load_wine(return_X_y=True)
-    return X, y, np.random.default_rng(seed).integers(0, 4, len(y)) / 2
-
-
-# --- methods that subclasses of scikit-learn's classes use or override ----------------------------
-
-
-SHIFT = np.array([0, 0, 3])
-
-
-class Favoured(GaussianNB):
-    def _joint_log_likelihood(self, X):
-        return super()._joint_log_likelihood(X) + SHIFT
-
-
-class FavouredBernoulli(BernoulliNB):
-    def _joint_log_likelihood(self, X):
-        return super()._joint_log_likelihood(X) + SHIFT
-
-
 # --- bernoulli naive Bayes: scikit-learn's numbers, and the same model from any conta -------------
 
 
@@ -196,61 +163,6 @@ def test_agrees_with_the_formula(alpha, weighted):
     np.testing.assert_allclose(fitted.predict_joint_log_proba(bits), expected, rtol=1e-10)
     np.testing.assert_allclose(fitted.score_samples(bits), naive.log_density(expected), rtol=1e-10)
     np.testing.assert_allclose(fitted.predict_proba(bits), naive.posterior(expected), atol=1e-12)
-
-
-@in_turn(
-    "kind, dtype",
-    ["frame", "zarr", "dask", "memmap", "batches"],
-    [np.float32, np.uint8, np.bool_],
-)
-def test_rows_held_in_any_way(kind, dtype, tmp_path, monkeypatch, slabs_of):
-    X, y = bernoulli_rows()
-    X = np.abs(X).astype(np.uint8) % 4 if dtype == np.uint8 else (X + 2).astype(dtype)
-    if dtype == np.bool_:
-        X = np.random.default_rng(0).random(X.shape) < 0.4
-    whole = BernoulliNB().fit(X, y)
-    joint, labels = whole.predict_joint_log_proba(X), whole.predict(X)
-    if kind == "memmap":
-        slabs_of(100)
-        monkeypatch.setattr("streamgda.rows._COPIED_BYTES", 100)
-        np.save(tmp_path / "X.npy", X)
-        there = np.load(tmp_path / "X.npy", mmap_mode="r")
-        fitted = BernoulliNB().fit(there[:90], y[:90]).partial_fit(there[90:], y[90:])
-    elif kind == "batches":
-        there = X
-        batches = ((X[i : i + 33] > 0, y[i : i + 33]) for i in range(0, 200, 33))
-        fitted = BernoulliNB.from_moments(accumulate(batches, covariance_type="diag"))
-    else:
-        there = held(X, kind)
-        fitted = BernoulliNB().fit(there, held(y, kind))
-    assert fitted.moments_.exact
-    np.testing.assert_array_equal(fitted.feature_count_, whole.feature_count_, strict=True)
-    np.testing.assert_array_equal(fitted.predict_joint_log_proba(there), joint)
-    np.testing.assert_array_equal(fitted.predict(there), labels)
-
-
-@pytest.mark.parametrize("n", [1, 2, 12, 13, 200])
-def test_a_row_scores_alike_wherever_it_stands(n, use_threads):
-    X, y = bernoulli_rows(d=50)
-    fitted = BernoulliNB().fit(X, y)
-    expected = fitted.predict_joint_log_proba(X)
-    some = fitted.predict_joint_log_proba(X[200 - n :])
-    np.testing.assert_allclose(some, expected[200 - n :], rtol=1e-13)
-    use_threads(4)
-    many = fitted.predict_joint_log_proba(np.tile(X, (60, 1)))
-    np.testing.assert_allclose(many, np.tile(expected, (60, 1)), rtol=1e-13)
-
-
-def test_samples_are_zeros_and_ones_with_the_probabilities_of_their_class():
-    X, y = bernoulli_rows()
-    fitted = BernoulliNB().fit(X, y)
-    drawn, labels = fitted.sample(20_000, random_state=0)
-    assert set(np.unique(drawn)) == {0, 1}
-    for k in range(3):
-        mean = drawn[labels == k].mean(axis=0)
-        np.testing.assert_allclose(mean, np.exp(fitted.feature_log_prob_[k]), atol=0.03)
-    with pytest.raises(InvalidParameterError, match="7, which is not one of"):
-        fitted.sample(y=7)
 
 
 @pytest.mark.parametrize("kind", ["numpy", "zarr"])
