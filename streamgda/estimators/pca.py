@@ -123,14 +123,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
 
         Parameters
         ----------
-        X : array-like, memmap, zarr.Array, dask.array.Array, data frame or table of `open_store`
-            Rows, shape (n_rows, n_features).
-        y : None
-            Ignored.
-        sample_weight : array-like, shape (n_rows,), optional
-            Non-negative weights: a row of weight 2 counts as two rows.
-        **reading
-            How rows are read; see `GaussianNB.fit`.
+        X, y, sample_weight, **reading : see `GaussianNB.fit`
+            Rows, their weights, and how they are read; `y` is ignored.
 
         Returns
         -------
@@ -167,12 +161,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
 
         Parameters
         ----------
-        X, y, sample_weight : see `fit`
-            Rows and their weights.
-        half_life : float, optional
-            Number of rows after which a row counts half; see `GaussianNB.partial_fit`.
-        **reading
-            How rows are read; see `fit`.
+        X, y, sample_weight, half_life, **reading : see `GaussianNB.partial_fit`
+            Rows, their weights, and how they are read; `y` is ignored.
 
         Returns
         -------
@@ -315,10 +305,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
 
         Parameters
         ----------
-        X : array-like, zarr.Array, dask.array.Array or data frame, shape (n_rows, n_features)
-            Rows.
-        **reading
-            How rows are read and results are written; see `GaussianNB.predict`.
+        X, **reading : see `GaussianNB.predict`
+            Rows, how they are read, and where results are written.
 
         Returns
         -------
@@ -346,10 +334,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
 
         Parameters
         ----------
-        X : array-like, zarr.Array or dask.array.Array, shape (n_rows, n_components)
-            Coordinates.
-        **reading
-            How rows are read and results are written; see `transform`.
+        X, **reading : see `transform`
+            Coordinates, shape (n_rows, n_components), in place of rows.
 
         Returns
         -------

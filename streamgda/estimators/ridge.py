@@ -111,12 +111,9 @@ class PenalisedLeastSquares(MomentEstimator):
 
         Parameters
         ----------
-        X : array-like, memmap, zarr.Array, dask.array.Array, data frame or table of `open_store`
-            Rows, shape (n_rows, n_features), of any real type. `Ridge` multiplies in float64.
-        y : array-like, zarr.Array, dask.array.Array or data frame
-            Targets, shape (n_rows,) or (n_rows, n_targets); labels for a classifier.
-        sample_weight : array-like, shape (n_rows,), optional
-            Non-negative weights; a row of weight zero is ignored.
+        X, y, sample_weight : see `GaussianNB.fit`
+            Rows, targets of shape (n_rows,) or (n_rows, n_targets), or labels for a classifier, and
+            weights of rows. `Ridge` multiplies in float64.
         groups : array-like, shape (n_rows,), optional
             Groups of the rows, for `alphas` and a splitter `cv` that uses them.
         **reading
@@ -373,12 +370,8 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
 
         Parameters
         ----------
-        X, y, sample_weight : see `fit`
-            Rows, targets and weights.
-        half_life : float, optional
-            Number of rows after which a row counts half; see `GaussianNB.partial_fit`.
-        **reading
-            How rows are read; see `fit`.
+        X, y, sample_weight, half_life, **reading : see `fit` and `GaussianNB.partial_fit`
+            Rows, targets and weights, and how rows are read.
 
         Returns
         -------
@@ -500,10 +493,8 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
 
         Parameters
         ----------
-        X : array-like, zarr.Array, dask.array.Array or data frame, shape (n_rows, n_features)
-            Rows.
-        **reading
-            How rows are read and results are written; see `GaussianNB.predict`.
+        X, **reading : see `GaussianNB.predict`
+            Rows, how they are read, and where results are written.
 
         Returns
         -------

@@ -3,7 +3,6 @@
 import pickle
 import warnings
 
-import naive
 import numpy as np
 import pandas as pd
 import pytest
@@ -28,14 +27,13 @@ from sklearn.model_selection import (
 )
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from streamgda import ClassMoments, GaussianDiscriminantAnalysis, GaussianDiscriminantCV
+from streamgda import GaussianDiscriminantAnalysis, GaussianDiscriminantCV
 from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,
     MemoryBudgetError,
     SingularCovarianceError,
 )
-from streamgda.models.covariance import Summary
 
 GRID = [
     {"covariance_type": ["full", "tied"], "shrinkage": [0.01, "oas"]},
@@ -142,32 +140,6 @@ def test_weights_count_in_fits_and_scores(scoring, dtype):
             "joint_log_likelihood": np.average(gda.predict_joint_log_proba(rows)[at], weights=w),
         }[scoring]
         assert search.cv_results_[f"split{f}_test_score"][0] == pytest.approx(expected, rel=1e-10)
-
-
-@in_turn("covariance_type, weighted", naive.COVARIANCE_TYPES, [False, True])
-def test_joint_log_likelihood_is_that_of_the_rows(covariance_type, weighted):
-    rows, y = blobs(200, 4, 4)
-    rows += 1e3
-    others, labels = blobs(150, 4, 4, seed=1)
-    others += 1e3
-    others[:, 2] = rows[:, 2] = 5.0  # constant: not in the density
-    others[:3, 2] = 6.0  # but for a few that the model has not seen
-    weights = np.random.default_rng(0).uniform(0.1, 2, 150) if weighted else None
-    seen, known = y != 1, labels != 1  # a class that the model does not know
-    how = {"var_smoothing": 0.01, "priors": [0.5, 0.3, 0.2]}
-    gda = GaussianDiscriminantAnalysis(covariance_type, **how)
-    with pytest.warns(UserWarning, match="constant"):
-        gda.fit(rows[seen], y[seen])
-    w = (np.ones(150) if weights is None else weights)[known]
-    columns = np.searchsorted([0, 2, 3], labels[known])
-    joint = gda.predict_joint_log_proba(others[known])[np.arange(known.sum()), columns]
-    for kind in ["full"] if naive.is_matrix(covariance_type) else ["full", "diag"]:
-        moments = ClassMoments(kind).update(others, labels, weights)
-        total, weight = gda.model_.joint_log_likelihood(Summary.of(moments))
-        assert weight == pytest.approx(w.sum(), rel=1e-12)
-        assert total == pytest.approx(w @ joint, rel=1e-11)
-        unknown = ClassMoments(kind).update(others, labels + 5)
-        assert gda.model_.joint_log_likelihood(Summary.of(unknown)) == (0, 0)
 
 
 # --- wherever rows are ----------------------------------------------------------------------------

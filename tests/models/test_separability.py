@@ -57,30 +57,6 @@ def test_textbook_formulas(covariance_type, method, how):
             np.testing.assert_allclose(found, found.T, rtol=1e-11)
 
 
-def test_integrals_of_two_densities():
-    """Their definitions, without the algebra of Gaussians: sums over a fine grid of the plane."""
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(80, 2))
-    rows[:40] @= [[1, 0.5], [0, 0.6]]
-    rows[40:] += 1
-    y = np.repeat([0, 1], 40)
-    m, S = naive.moments(rows, y).means, naive.covariance(rows, y)
-    axis = np.linspace(-9, 10, 400)
-    plane = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
-    gaps = plane[:, None] - m
-    squares = np.einsum("rki,kij,rkj->rk", gaps, np.linalg.inv(S), gaps)
-    logs = -0.5 * (squares + np.log(np.linalg.det(S))) - np.log(2 * np.pi)
-    area = (axis[1] - axis[0]) ** 2
-    p, q = np.exp(logs).T
-    moments = ClassMoments().update(rows, y)
-    jeffries_matusita = ((np.sqrt(p) - np.sqrt(q)) ** 2).sum() * area
-    assert separability(moments)[0, 1] == pytest.approx(jeffries_matusita, rel=1e-6)
-    for i, j, density in ((0, 1, p), (1, 0, q)):
-        divergence = (density * (logs[:, i] - logs[:, j])).sum() * area
-        found = separability(moments, "kullback_leibler")[i, j]
-        assert found == pytest.approx(divergence, rel=1e-6)
-
-
 @EVERY_METHOD
 @given(seed=st.integers(0, 2**32), scale=st.sampled_from([1e-6, 1.0, 1e6]))
 def test_units_make_no_difference(method, seed, scale):
