@@ -110,19 +110,3 @@ def test_seeds_are_those_of_scikit_learn():
     assert not np.isin(fitted.sample(10)[0], fitted.sample(10)[0]).any()
     blocks = fitted.sample(N, 1)[0]
     assert np.unique(blocks).size == blocks.size  # each block has a separate random stream
-
-
-def test_classes_are_as_given():
-    X, y = blobs()
-    fitted = LinearDiscriminantAnalysis().fit(X, y)
-    labels = np.random.default_rng(0).integers(0, 3, N)
-    drawn, found = fitted.sample(N, 0, y=labels)
-    np.testing.assert_array_equal(found, labels)
-    np.testing.assert_allclose(naive.moments(drawn, labels).means, fitted.means_, atol=0.2)
-    shares = np.bincount(
-        GaussianDiscriminantAnalysis(priors=[0.7, 0, 0.3]).fit(X, y).sample(N, 0)[1]
-    )
-    np.testing.assert_allclose(shares / N, [0.7, 0, 0.3], atol=0.03)
-
-
-# --- what is refused ----------------------------------------------------------------------------
