@@ -648,9 +648,8 @@ class MomentEstimator(Saved, BaseEstimator):
     def _moments_of_kind(self) -> ClassMoments:
         """Return the moments, as those of the kind that the parameters ask for."""
         kind = self._covariance_type()
-        return (
-            self.moments_ if self.moments_.covariance_type == kind else self.moments_.reduce(kind)
-        )
+        same = self.moments_.covariance_type == kind
+        return self.moments_ if same else self.moments_.reduce(kind)
 
     @in_turn
     def set_params(self, **params: Any) -> Self:

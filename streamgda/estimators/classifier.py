@@ -800,41 +800,6 @@ class GaussianClassifier(MomentClassifier):
         codes = self._codes_of(X, y, scored.model.classes)
         return self._map("mahalanobis", "own_distances", X, reading, scored, codes=codes)
 
-    def score_samples(self, X: Any, y: Any = None, **reading: Unpack[Reading]) -> Any:
-        """Return the log-density of each row, ln p(x), or that in its own class, ln p(x | y).
-
-        Parameters
-        ----------
-        X : see `predict`
-            Rows.
-        y : array-like, shape (n_rows,), optional
-            Class of each row.
-        **reading : see `predict`
-            How rows are read and results are written.
-
-        Returns
-        -------
-        ndarray, shape (n_rows,); or as for `predict`
-            Log-densities.
-
-        Raises
-        ------
-        InvalidDataError, InvalidParameterError
-            As for `predict`.
-
-        Examples
-        --------
-        >>> from streamgda import GaussianNB
-        >>> nb = GaussianNB().fit([[1.0], [3.0], [6.0], [8.0]], [0, 0, 1, 1])
-        >>> nb.score_samples([[2.0], [7.0]]).round(3)
-        array([-1.612, -1.612])
-        """
-        if y is None:
-            return super().score_samples(X, **reading)
-        scored = self._to_score()
-        codes = self._codes_of(X, y, scored.model.classes)
-        return self._map("score_samples", "own_log_density", X, reading, scored, codes=codes)
-
     def _codes_of(self, X: Any, y: Any, classes: np.ndarray) -> np.ndarray:
         """Return the codes of the classes of rows."""
         source = as_source(Rows.of(X).X)

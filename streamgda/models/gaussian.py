@@ -277,13 +277,6 @@ class Gaussians(ClassModel):
             out[at] = ((t @ root.T) ** 2).sum(axis=1) if root.ndim == 2 else t**2 @ root
         return out
 
-    def own_log_density(self, X: Any, first_row: int = 0, *, codes: np.ndarray) -> np.ndarray:
-        """Return the log-density of each row in the class with its code."""
-        logs = np.full(self.classes.size, np.nan)
-        logs[self.alive] = self.log_determinants
-        distances = self.own_distances(X, first_row, codes=codes)
-        return -0.5 * (distances + logs[codes] + self.rank * _LOG_2PI)
-
     def p_values(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return the share of each class that is further from its mean, (n_rows, n_classes)."""
 
