@@ -25,7 +25,7 @@ Labels = Annotated[
 Features = Annotated[
     Names, Option(metavar="NAME,...", help="Columns of features; all but the labels by default.")
 ]
-Drop = Annotated[Names, Option(metavar="NAME,...", help="Columns that are no features.")]
+Drop = Annotated[Names, Option(metavar="NAME,...", help="Columns that are not features.")]
 Weights = Annotated[str | None, Option(metavar="NAME", help="Column or array of weights.")]
 Settings = Annotated[
     Names, Option("--set", metavar="NAME=VALUE", help="Parameter of the estimator; repeatable.")
@@ -87,7 +87,7 @@ def label_like(text: str, labels: Any) -> Any:
     try:
         return np.array(text).astype(dtype)[()]
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is no label of the type {dtype}") from None
+        raise typer.BadParameter(f"{text!r} is not a label of the type {dtype}") from None
 
 
 def parameters(settings: list[str] | None) -> dict[str, Any]:

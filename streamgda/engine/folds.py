@@ -23,7 +23,7 @@ _MANY_ROWS = 1000  # Folds of so many rows have about equal classes without a lo
 
 
 def hashes(first: int, last: int, seed: int) -> np.ndarray:
-    """Return hashes of the numbers of the rows ``first:last`` (SplitMix64), as uint64."""
+    """Return hashes of the indices of the rows ``first:last`` (SplitMix64), as uint64."""
     # Seeds start far from each other in the sequence of all hashes.
     start = (int(seed) + 1) * 0xD1342543DE82EF95 % 2**64
     x = (np.arange(first, last, dtype=np.uint64) + np.uint64(start)) * np.uint64(0x9E3779B97F4A7C15)
@@ -33,7 +33,7 @@ def hashes(first: int, last: int, seed: int) -> np.ndarray:
 
 
 def fold_of(first: int, last: int, n_folds: int, seed: int) -> np.ndarray:
-    """Return the fold of each of the rows ``first:last``: a hash of its number.
+    """Return the fold of each of the rows ``first:last``: a hash of its index.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def fold_of(first: int, last: int, n_folds: int, seed: int) -> np.ndarray:
 
 
 class HashedFolds(RowSource):
-    """The fold of each row, from a function of the numbers of rows."""
+    """The fold of each row, from a function of the indices of rows."""
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Return the folds of rows ``start:stop``."""
@@ -74,7 +74,7 @@ def with_folds(cv: Any, seed: int, rows: Rows) -> tuple[Rows, int]:
     Raises
     ------
     InvalidParameterError
-        For anything else, splits that are no partition, and groups that are not used.
+        For anything else, splits that do not partition the rows, and groups that are not used.
     """
     n_rows = rows.X.n_rows
     if rows.groups is not None and not hasattr(cv, "split"):

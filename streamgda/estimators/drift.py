@@ -265,7 +265,7 @@ class DriftMonitor(Saved):
             (label,) = as_objects(unpack_labels(each["label"]))
             values = as_numbers("statistics", each["statistics"], "numbers >= 0", finite=True)
             if values.ndim != 1 or (values < 0).any():
-                raise ValueError("statistics of covariances are no numbers >= 0")
+                raise ValueError("statistics of covariances are not numbers >= 0")
             monitor._samples[label, (float(each["df"]),)] = tuple(values.tolist())
         return monitor
 

@@ -303,7 +303,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
     (0.01, 0.517)
     """
 
-    _targets: int | None = None  # number of the targets; None for one that is no column
+    _targets: int | None = None  # The number of targets; None for one that is not a column.
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -320,7 +320,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         given = dict(reading)
         given.pop("max_memory", None)
         if given.get("unlabelled") is not None:
-            raise refuse("unlabelled", given["unlabelled"], "None: targets are no labels")
+            raise refuse("unlabelled", given["unlabelled"], "None: targets are not labels")
         rows = Rows.of(X, y, weight, **given)
         if rows.y is None:
             raise InvalidParameterError(
@@ -357,7 +357,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
                 *("y", error.row),
             ) from None
 
-    def partial_fit(  # type: ignore[override]  # targets are no classes
+    def partial_fit(  # type: ignore[override]  # targets are not classes
         self,
         X: Any,
         y: Any,

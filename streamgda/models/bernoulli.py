@@ -162,7 +162,7 @@ class Bernoullis(ClassModel):
         return scores
 
     def marginal(self, observed: np.ndarray) -> Self:
-        """Return the model of rows of which only some features count, given by their numbers."""
+        """Return the model of rows of which only some features count, given by their indices."""
         at = np.flatnonzero(np.isin(self.features, observed))
         ones, zeros = self.log_one[:, at], self.log_zero[:, at]
         return replace(self, log_one=ones, log_zero=zeros, features=self.features[at])

@@ -41,7 +41,7 @@ class Gaussians(ClassModel):
     centres : ndarray, shape (n_classes, d)
         Class means less the origin.
     alive : ndarray of int
-        Numbers of the classes that have a density.
+        Indices of the classes that have a density.
     roots : ndarray, shape (n_alive or 1, r, d), or (n_alive or 1, d)
         W with W'W the inverse covariance, lower triangular if there is one for each class; or one
         over the variances.
@@ -356,7 +356,7 @@ class Gaussians(ClassModel):
     # --- rows with gaps -----------------------------------------------------------------------
 
     def marginal(self, observed: np.ndarray) -> Self:
-        """Return the model of rows of which only some features count, given by their numbers."""
+        """Return the model of rows of which only some features count, given by their indices."""
         at = np.flatnonzero(np.isin(self.features, observed))
         if self.roots.ndim == 2:
             roots, logs = self.roots[:, at], -np.log(self.roots[:, at]).sum(axis=1)

@@ -89,7 +89,7 @@ class RidgeModel(ClassModel):
     Attributes
     ----------
     classes : ndarray, shape (n_classes,)
-        Labels, or the numbers of the targets.
+        Labels, or the indices of the targets.
     n_features : int
     origin : ndarray, shape (n_features,)
         Subtracted from rows, so that their offset costs no digits.

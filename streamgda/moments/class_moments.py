@@ -536,7 +536,7 @@ class ClassMoments(Moments):
         sums: Any = self._sums
         if sums is None:
             return None
-        # What is no array cannot change in the same instant as the arrays.
+        # What is not an array cannot change in the same instant as the arrays.
         kind = row_type(dtype)
         if self.exact and (weighted or not kind.exact or kind.reach > sums.reach):
             return None
@@ -948,7 +948,7 @@ class ClassMoments(Moments):
         return self._keep(kept) if self._sums is not None else self.copy()
 
     def _numbers(self, labels: Any, what: str) -> np.ndarray:
-        """Return the numbers of the classes with these labels; `what` names them in errors."""
+        """Return the indices of the classes with these labels; `what` names them in errors."""
         wanted = label_codes.as_labels(labels, what)
         if wanted.dtype.kind == "b" != self._classes.dtype.kind:  # 0 and 1 are equal to them
             raise InvalidParameterError(
@@ -1105,7 +1105,7 @@ class ClassMoments(Moments):
         held = sums.count.copy(), sums.weight_squares.copy()
         projected = Sums(self._structure, *held, *origin, scatter, sums.weighted).checked()
         result = self._with_sums(self._classes, projected)
-        result._feature_names = result._lifting = None  # a component is no column
+        result._feature_names = result._lifting = None  # A component is not a column.
         return result
 
     # --- saving -------------------------------------------------------------------------------

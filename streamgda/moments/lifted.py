@@ -37,7 +37,7 @@ class LiftedRows:
         return self.shape[0]
 
     def __getitem__(self, rows: Any) -> np.ndarray:
-        """Return lifted rows, given as a slice or by their numbers; computed on all threads."""
+        """Return lifted rows, given as a slice or by their indices; computed on all threads."""
         values, width = self.values[rows], self.shape[1]
         out = np.empty((len(values), width), self.dtype)
         # The size of a part does not depend on the number of threads, and so no bit does.

@@ -60,7 +60,7 @@ def statistics_of(
         weight = structure.group_weights(count, as_number("ddof", ddof, "a number >= 0", 0))
         values[(weight <= 0) & (structure.group_sums(np.maximum(count - 1, 0)) == 0)] = 0  # 0 / 0
         values *= np.maximum(weight, 0).reshape(-1, *[1] * (values.ndim - 1))
-    refuse_where(~np.isfinite(values), "are no finite numbers")
+    refuse_where(~np.isfinite(values), "are not finite numbers")
     uncentred = structure.diagonal(values).copy()
     if name == "second_moments":
         values = _centred(structure, values, count, mean)

@@ -38,7 +38,7 @@ class Batches:
     executor: ClassVar[str] = "process"
 
     def __post_init__(self) -> None:
-        """Raise errors for rows without labels, and for columns that are no names."""
+        """Raise errors for rows without labels, and for columns that are not names."""
         X, columns = self.values, self.columns
         if isinstance(X, str | os.PathLike):
             refuse_others(X, "X")

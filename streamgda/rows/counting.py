@@ -300,7 +300,7 @@ class Counted(NamedTuple):
     weights : ndarray of float64
         Empty without weights.
     numbers : ndarray of int or None
-        Numbers of the rows among all; None if all count.
+        Indices of the rows among all; None if all count.
     n_skipped : int
         Rows left out as invalid; rows of weight zero and unlabelled ones are not included.
     """
@@ -398,7 +398,7 @@ class RowRule:
             return np.equal(X, self.nodata)
 
     def rows(self, X: Any) -> np.ndarray:
-        """Return the numbers of the invalid rows, in order."""
+        """Return the indices of the invalid rows, in order."""
         if isinstance(X, CompressedRows):
             bad = X.rows_with(~np.isfinite(X.values) | self.missing(X.values))
             absent = self.nodata == 0 and X.last - X.first < X.n_features

@@ -65,7 +65,7 @@ class Table:
     def of(
         cls, path: Any, format: Any = None, storage_options: Mapping[str, Any] | None = None
     ) -> Self:
-        """Open a file or a folder; raise SourceNotFoundError or SourceError if it is no table."""
+        """Open a file or a folder; raise SourceNotFoundError, or SourceError if it is none."""
         with raised_as(SourceError, f"{path} cannot be opened"):
             files, name = url_to_fs(os.fspath(path), **(storage_options or {}))
             try:
@@ -359,7 +359,7 @@ def open_table(
     columns = table.schema.names
     if labelled and label is None:
         raise InvalidParameterError(
-            f"{path} is a table, of which label=... names the column of labels; it has "
+            f"{path} is a table: name its column of labels by label=...; it has "
             f"{shown_names(columns)}"
         )
     labels = [] if label is None else [label]
@@ -400,7 +400,7 @@ def _feature_rows(table: Table, names: Sequence[str]) -> TableRows:
     ]
     if others or not width:
         raise InvalidDataError(
-            f"{table.path} has features that are no numbers: {shown_names(others) or names[0]}; "
+            f"{table.path} has features that are not numbers: {shown_names(others) or names[0]}; "
             f"name the features, features=[...], or leave others out, drop=[...]. A column of "
             f"lists is all features of its rows"
         )
@@ -436,7 +436,7 @@ def writing_table(
     """Yield a Parquet or CSV file to write to, which is moved to `path` if there is no error.
 
     The columns of scores are ``label``; or the name of the scores, followed by the class that a
-    column is of, such as ``proba_oak``, or else by its number.
+    column is of, such as ``proba_oak``, or else by its index.
 
     Parameters
     ----------

@@ -221,7 +221,7 @@ def _distinct(labels: np.ndarray, what: str, first_row: int) -> CodedLabels:
 
 
 class _OtherKindError(Exception):
-    """A label of another kind: its number among different ones, and what is wrong with it."""
+    """A label of another kind: its index among different ones, and what is wrong with it."""
 
 
 def _in_one_type(found: np.ndarray) -> np.ndarray:

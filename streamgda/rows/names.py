@@ -69,7 +69,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def feature_numbers(chosen: Any, names: Names | None, n_features: int, what: str) -> Any:
-    """Return the numbers of features that are given by name; anything else as it is.
+    """Return the indices of features that are given by name; anything else as it is.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def feature_numbers(chosen: Any, names: Names | None, n_features: int, what: str
         return chosen
     if names is None:
         raise InvalidParameterError(
-            f"{what}={shown(chosen)}, but the features have no names; give numbers from 0 to "
+            f"{what}={shown(chosen)}, but the features have no names; give indices from 0 to "
             f"{n_features - 1}"
         )
     counts = Counter(names)

@@ -63,7 +63,7 @@ def open_store(
         Tables: names of the columns of features; by default all but `label`, `drop` and what pandas
         wrote as an index. A column of lists is all features.
     drop : str or sequence of str, optional
-        Tables: names of columns that are no features.
+        Tables: names of columns that are not features.
     format : {"parquet", "feather", "csv"} or pyarrow.dataset.FileFormat, optional
         Tables: format of files with other names, or with options of pyarrow, such as
         ``CsvFileFormat(ParseOptions(delimiter=";"))``.
@@ -110,7 +110,7 @@ def open_store(
     check_exists(path)
     if given:
         raise InvalidParameterError(
-            f"{' and '.join(given)} given, and {path} is no table: .parquet, .feather, .csv, a "
+            f"{' and '.join(given)} given, and {path} is not a table: .parquet, .feather, .csv, a "
             f"folder of them, or files with a format"
         )
     node, place = open_node(path, storage_options=storage_options), named(path)

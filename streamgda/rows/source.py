@@ -396,7 +396,7 @@ def check_rows(rows: RowSource, *companions: RowSource) -> None:
 
 
 def refuse_type(dtype: np.dtype) -> NoReturn:
-    """Raise `InvalidDataError` for rows that are no real numbers."""
+    """Raise `InvalidDataError` for rows that are not real numbers."""
     what = "Complex data not supported: X" if dtype.kind == "c" else "X"
     raise InvalidDataError(f"{what} has dtype {dtype}; real numbers are expected")
 

@@ -128,7 +128,7 @@ class CompressedRows:
                 X.check_format(full_check=True)
             rows = X.tocsr()
         except ValueError as error:
-            raise InvalidDataError(f"X is no valid {X.format} matrix: {error}") from None
+            raise InvalidDataError(f"X is not a valid {X.format} matrix: {error}") from None
         if not rows.has_canonical_format:
             rows = rows.copy() if rows is X else rows
             rows.sum_duplicates()

@@ -143,7 +143,7 @@ def check_replaceable(place: Any) -> None:
     """Raise SourceError if a directory or a file that streamgda did not save is at a place."""
     path = _local(place)
     if path is not None and path.is_dir():
-        raise SourceError(f"{path} is a directory, which no file replaces: choose another path")
+        raise SourceError(f"{path} is a directory: choose the path of a file")
     try:
         if path is None:
             saved = is_saved(io.BytesIO(_at_url(place, "cat_file", end=_START)))

@@ -184,7 +184,7 @@ def _checksum(file: BinaryIO) -> bytes:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number of JSON")
 
 
 def check_offset(offset: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from streamgda.errors import (
@@ -116,7 +116,7 @@ def as_target(out: Any) -> Any:
         )
     if path is not None and not path.resolve().parent.is_dir():
         raise SourceNotFoundError(
-            f"{path.resolve().parent} is no folder, so that {path} cannot be written: create it "
+            f"{path.resolve().parent} is not a folder, so {path} cannot be written: create it "
             f"first, or choose another path"
         )
     return found
@@ -143,6 +143,9 @@ def creating(store: Any) -> Iterator[None]:
     import zarr  # noqa: PLC0415
 
     path = local_path(store)
+    root = getattr(getattr(store, "store", store), "root", None)
+    if isinstance(root, Path):  # The store is a directory.
+        path = root / getattr(store, "path", "")
     with writing(store):
         try:
             if path is not None and not is_free(path):

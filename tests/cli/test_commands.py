@@ -458,7 +458,7 @@ USAGE = [
     ("fit {data}/rows.zarr --out m --set reg_param", "NAME=VALUE"),
     ("fit {data}/rows.zarr --out m --set colour=red", "reg_param"),
     ("fit {data}/rows.zarr --out m --kind bnb --checkpoint c", "fitted to rows"),
-    ("fit {data}/numbers.zarr --out m --unlabelled none", "is no label"),
+    ("fit {data}/numbers.zarr --out m --unlabelled none", "is not a label"),
     ("predict {data}/rows.zarr --out o", "--model"),
     ("select {data}/rows.zarr --out m --scoring f1", "--scoring"),
     ("convert {data}/rows.zarr --out o --chunk-rows 0", "--chunk-rows"),

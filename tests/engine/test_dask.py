@@ -272,7 +272,7 @@ def test_workers_that_die_over_a_block_are_an_error(client, rows):
     blocks, labels, _, _ = rows
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
-        pytest.raises(ClusterError, match="workers died again and again"),
+        pytest.raises(ClusterError, match="workers died repeatedly"),
     ):
         accumulate(blocks.map_blocks(_fatal, dtype="f8", meta=np.empty((0, 4))), labels)
 

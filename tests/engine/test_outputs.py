@@ -356,7 +356,7 @@ def test_unknown_endings_are_refused_with_those_that_are_known(ending, tmp_path)
 @pytest.mark.parametrize("name", ["o", "o.zarr", "o.csv"])
 def test_the_folder_of_an_output_must_exist(name, tmp_path):
     path = tmp_path / "none" / name
-    with pytest.raises(FileNotFoundError, match="none is no folder"):
+    with pytest.raises(FileNotFoundError, match="none is not a folder"):
         NB.predict(X, out=path)
     assert not any(tmp_path.iterdir())
 

@@ -158,7 +158,7 @@ def test_statistics_that_do_not_fit(change, match):
     ("change", "match"),
     [
         ({"means": [[0.0, np.nan], [1.0, 2.0]]}, "means of classes with rows"),
-        (changed((1, 0, 0), np.inf), "of class 'b' are no finite numbers in feature 0 and 0"),
+        (changed((1, 0, 0), np.inf), "of class 'b' are not finite numbers in feature 0 and 0"),
         (changed((1, 0, 1), 1.1), "of class 'b' are not symmetric in feature 0 and 1"),
         (changed((0, 1, 1), -1.0), "of class 'a' hold negative sums of squares in feature 1"),
         ({"scatters": None, "second_moments": [np.eye(2) - 2] * 2}, "negative sums of squares"),

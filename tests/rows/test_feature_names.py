@@ -144,7 +144,7 @@ def test_features_that_no_name_identifies_are_refused():
     moments = accumulate(stored(FRAME, ["length", "width", "width"]), LABELS)
     with pytest.raises(InvalidParameterError, match="names 'height', 'width'; expected names that"):
         moments.select_features(["height", "length", "width"])
-    with pytest.raises(InvalidParameterError, match="no names; give numbers from 0 to 2"):
+    with pytest.raises(InvalidParameterError, match="no names; give indices from 0 to 2"):
         accumulate(ROWS, LABELS).select_features(["length"])
 
 

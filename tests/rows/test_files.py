@@ -332,7 +332,7 @@ def test_options_of_pyarrow_read_other_dialects(tmp_path: Path) -> None:
         ({"label": "y", "drop": "z"}, InvalidParameterError, "drop='z': .* no column"),
         ({"label": "y", "features": ["a", "y"]}, InvalidParameterError, "columns than that of lab"),
         ({"label": "y", "features": []}, InvalidParameterError, "expected other columns"),
-        ({"label": "y"}, InvalidDataError, r"no numbers: name \(string\); name the features"),
+        ({"label": "y"}, InvalidDataError, r"not numbers: name \(string\); name the features"),
         ({"label": "y", "format": "xls"}, SourceError, "'xls' is not supported|xls"),
     ],
 )
@@ -376,7 +376,7 @@ def test_files_that_are_damaged_or_change(tmp_path: Path) -> None:
     with pytest.raises(ReadError, match=r"fewer rows than when it was opened"):
         rows[:]
     path.write_text("a,y\n1,2\noops,3\n")
-    with pytest.raises(InvalidDataError, match=r"no numbers: a \(string\)"):
+    with pytest.raises(InvalidDataError, match=r"not numbers: a \(string\)"):
         open_store(path, label="y")
     path.write_text("a,y\n" + "1,2\n" * 500_000 + "oops,3\n")
     with pytest.raises(ReadError, match=r"rows .* cannot be read: ArrowInvalid: .*'oops'"):

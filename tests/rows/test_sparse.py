@@ -199,5 +199,5 @@ def test_indices_out_of_bounds_are_refused(bad):
     X, y, _ = rows()
     X = sp.csr_array(X)
     X.indices[40] = bad
-    with pytest.raises(InvalidDataError, match="X is no valid csr matrix"):
+    with pytest.raises(InvalidDataError, match="X is not a valid csr matrix"):
         ClassMoments("diag").update(X, y)

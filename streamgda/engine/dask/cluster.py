@@ -51,7 +51,7 @@ def _failures() -> Iterator[None]:
         yield
     except KilledWorker as error:
         raise ClusterError(
-            f"workers died again and again over the same rows: {error} Give them more memory, or "
+            f"workers died repeatedly on the same rows: {error} Give them more memory, or "
             f"fewer threads each, or keep less (covariance_type='tied' or 'diag', smaller blocks)"
         ) from cause_of(error)
     except (CancelledError, ClosedClientError, CommClosedError) as error:

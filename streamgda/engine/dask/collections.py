@@ -126,7 +126,7 @@ def _whole(source: RowSource) -> np.ndarray:
 
 
 def _as_array(source: RowSource, chunks: tuple[int, ...] | None = None) -> Any:
-    """Return a dask array of a source; in row blocks of these sizes if it is no collection."""
+    """Return a dask array of a source; in row blocks of these sizes if it is not a collection."""
     values = source.values
     if source.executor == "dask":
         return _of_frame(values) if hasattr(values, "to_dask_array") else values
