@@ -87,7 +87,7 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
     all: the mean of ln p(x, y) over the rows held out follows from their moments exactly. Otherwise
     one further pass scores all candidates, whose models are in memory together.
 
-    If `cv` is an integer, the fold of a row is a hash of its number and of `random_state`: it does
+    If `cv` is an integer, the fold of a row is a hash of its index and of `random_state`: it does
     not depend on how the rows are stored or read, and neighbouring rows are in different folds.
     Below 1,000 rows, folds have equal shares of each class.
     Each row is held out once at most: for other splits and scores, pass
@@ -106,7 +106,7 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
     cv : int, splitter, array of int or iterable of (train, test)
         Number of folds, at least 2; or a splitter as in `sklearn.model_selection`, such as
         ``StratifiedKFold(5)`` or ``LeaveOneGroupOut()``; or the fold of each row, -1 for rows that
-        are never held out; or numbers (or masks) of the rows of each training and test set, which
+        are never held out; or indices (or masks) of the rows of each training and test set, which
         hold a row out once at most and otherwise learn from it. A splitter gets the labels, and the
         rows if they are in memory: those of scikit-learn need only their number.
     scoring : {"accuracy", "neg_log_loss", "joint_log_likelihood"}
@@ -129,7 +129,7 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
     best_score_ : float
         Its mean score over the splits.
     best_index_ : int
-        Its number in `cv_results_`.
+        Its index in `cv_results_`.
     cv_results_ : dict of str to list or ndarray
         An entry for each candidate, as in `GridSearchCV`: ``params``, ``split0_test_score`` and so
         on, ``mean_test_score``, ``std_test_score`` and ``rank_test_score``; and the same for all

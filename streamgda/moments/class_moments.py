@@ -828,7 +828,7 @@ class ClassMoments(Moments):
         Parameters
         ----------
         index : str, array-like of str, int or bool, or slice
-            Features to keep, by name or by number.
+            Features to keep, by name or by index.
 
         Returns
         -------
@@ -934,7 +934,6 @@ class ClassMoments(Moments):
         See Also
         --------
         select_classes : Some of the classes.
-        GaussianNB.retire : Drop classes of a fitted estimator.
 
         Examples
         --------

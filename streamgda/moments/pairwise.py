@@ -408,7 +408,7 @@ class PairwiseMoments(Moments):
             name = (self._feature_names or range(held.n_features))[j]
             raise InvalidDataError(
                 f"class {self._classes[k]!s} has no value of feature {name}: leave out the "
-                f"feature, or retire the class"
+                f"feature, or the rows of the class"
             )
         covariances = np.nan_to_num(self.covariance())
         scatter = np.array([positive_definite(S, least) for S in covariances])
