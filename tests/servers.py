@@ -5,7 +5,6 @@ import http.client
 import http.server
 import io
 import os
-import random
 import re
 import threading
 from collections import Counter
@@ -91,70 +90,3 @@ def serving(server):
     server.shutdown()
     server.server_close()
     thread.join()
-
-
-class Proxy(http.server.ThreadingHTTPServer):
-    """Passes requests on to another server; some of them fail, each in its own way."""
-
-    daemon_threads = True
-    request_queue_size = 1024
-
-    def __init__(self, address, share, seed, only=""):
-        super().__init__(("127.0.0.1", 0), ProxyHandler)
-        self.address, self.share, self.chance = address, share, random.Random(seed)
-        self.only, self.ways = only, ["reset", "cut", 503]
-        self.asked = self.failures = 0
-        self.counting = threading.Lock()
-
-    def fails(self, path):
-        """Count a request; return whether it fails."""
-        meant = self.only in path
-        with self.counting:
-            failing = meant and self.chance.random() < self.share
-            self.asked += meant
-            self.failures += failing
-        return failing
-
-    def handle_error(self, *_):
-        pass  # clients hang up
-
-
-class ProxyHandler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def handle_one_request(self):
-        self.raw_requestline = self.rfile.readline(65537)
-        if not self.raw_requestline or not self.parse_request():
-            self.close_connection = True
-            return
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        way = self.server.chance.choice(self.server.ways) if self.server.fails(self.path) else None
-        self.close_connection = self.close_connection or way in ("reset", "cut")
-        if way == "reset":
-            return
-        if isinstance(way, int):
-            self.respond(way, {}, b"<Error><Code>Failed</Code></Error>")
-            return
-        client = http.client.HTTPConnection(self.server.address)
-        client.request(self.command, self.path, body, dict(self.headers))
-        self.answer(client.getresponse(), cut=way == "cut")
-        client.close()
-
-    def answer(self, response, cut):
-        length = {"Content-Length": response.headers["Content-Length"]}
-        kept = {"ETag", "Last-Modified", "Content-Type", "Content-Range"}
-        headers = {name: value for name, value in response.headers.items() if name in kept}
-        body = response.read()
-        headers |= length if cut or self.command == "HEAD" else {}
-        self.respond(response.status, headers, body[: len(body) // 2] if cut else body)
-
-    def respond(self, status, headers, body):
-        self.send_response(status)
-        for name, value in ({"Content-Length": str(len(body))} | headers).items():
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass

@@ -63,15 +63,8 @@ class RowsWithTargets(RowSource):
     def beside(cls, X: RowSource, y: RowSource) -> Self:
         """Return a source of rows and targets of the same length."""
         shape = X.n_rows, X.shape[1] + math.prod(y.shape[1:])
-        return cls(
-            X.values,
-            shape,
-            np.dtype(np.float64),
-            chunk_rows=X.chunk_rows,
-            columns=X.columns,
-            X=X,
-            y=y,
-        )
+        about = np.dtype(np.float64), X.name, X.chunk_rows, X.columns
+        return cls(X.values, shape, *about, X=X, y=y)
 
     def read(self, start: int, stop: int) -> Any:
         """Return rows beside their targets."""

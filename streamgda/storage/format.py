@@ -190,14 +190,14 @@ def _refuse_constant(name: str) -> NoReturn:
 def check_offset(offset: Any) -> None:
     """Raise `InvalidParameterError` unless JSON can hold an offset, and gives it back."""
     try:
-        loaded = json.loads(json.dumps(offset, allow_nan=False))
-        if loaded != offset:
-            raise ValueError(f"it would be loaded as {shown(loaded)}")
-    except (TypeError, ValueError, RecursionError) as error:
+        same = json.loads(json.dumps(offset, allow_nan=False)) == offset
+    except (TypeError, ValueError, RecursionError):
+        same = False
+    if not same:
         raise InvalidParameterError(
-            f"offset={shown(offset)} cannot be saved: {error}. Give a value that JSON can hold, "
+            f"offset={shown(offset)} cannot be saved: give a value that JSON holds and gives back, "
             f"such as a number, a string, or a dict of them"
-        ) from None
+        )
 
 
 # --- triangles of matrices, and labels as JSON ------------------------------------------------

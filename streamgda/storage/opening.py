@@ -67,18 +67,15 @@ def open_node(
         elif path is not None and path.is_file():
             found = zarr.storage.ZipStore(path, mode="r")
         return zarr.open(found, mode=mode, storage_options=storage_options)
-    except FileNotFoundError as error:
-        kind = SourceNotFoundError if path is None else SourceError
-        message = f"{named(store)} holds no zarr group or array: {brief(error)}"
-        raise kind(message) from cause_of(error)
-    except Exception as error:  # The kind depends on the store.
+    except Exception as error:  # the kind depends on the store
+        missing = isinstance(error, FileNotFoundError) and path is None
         message = f"{named(store)} cannot be opened as zarr: {brief(error)}"
         if path is not None and path.is_file() and path.suffix != ".zip":
             message = (
                 f"{path} is neither zarr nor a table (.parquet, .feather or .csv); open it by the "
                 f"library that reads such files, and pass its arrays"
             )
-        raise SourceError(message) from cause_of(error)
+        raise (SourceNotFoundError if missing else SourceError)(message) from cause_of(error)
 
 
 def as_target(out: Any) -> Any:

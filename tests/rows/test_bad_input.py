@@ -104,12 +104,6 @@ def test_rows_are_numbered_with_those_of_weight_zero(small_slabs, fitted, kind):
     fitted.fit(held(X, kind), held(y, kind), held(weights, kind))
 
 
-def test_values_too_large_to_square(fitted):
-    X, y = blobs()
-    X[3] = 1e200
-    refuses(InvalidDataError, "overflow float64.*scale the data down", fitted, "fit", X, y)
-
-
 @LEARN
 def test_objects_and_strings(fitted, method):
     _, y = blobs(4)
@@ -148,17 +142,6 @@ def test_rows_without_labels_or_batches():
 
 
 # --- labels, weights, priors ------------------------------------------------------------------
-
-
-@EVERY_KIND
-def test_labels_of_two_kinds(fitted, kind):
-    X, y = blobs()
-    match = "labels of dtype .* do not mix with classes of dtype int64.* give all labels in one"
-    refuses(
-        InvalidDataError, match, fitted, "partial_fit", held(X, kind), held(y.astype(str), kind)
-    )
-    with pytest.raises(InvalidDataError, match="labels of several kinds: y"):
-        accumulate(X[:2], [1, "a"])
 
 
 @pytest.mark.parametrize("method", ["fit", "predict", "partial_fit"])

@@ -192,20 +192,6 @@ def test_a_checkpoint_of_other_names_is_refused(source, tmp_path):
 # --- estimators ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("container", [FRAME, stored(FRAME), lazily(FRAME)], ids=type)
-def test_estimators_take_names_from_every_container(container):
-    y = lazily(pd.Series(LABELS)) if isinstance(container, dd.DataFrame) else LABELS
-    fitted = GaussianNB().fit(container, y)
-    again = GaussianNB.from_moments(fitted.moments_)
-    for estimator in (fitted, again, GaussianNB().partial_fit(container, y)):
-        assert estimator.feature_names_in_.tolist() == [*NAMES]
-        assert estimator.feature_names_in_.dtype == object
-        assert estimator.moments_.feature_names == NAMES
-    fitted.partial_fit(FRAME, LABELS).forget(FRAME[:9], LABELS[:9])
-    assert fitted.moments_.feature_names == NAMES
-    assert not hasattr(fitted.fit(ROWS, LABELS), "feature_names_in_")
-
-
 @pytest.mark.parametrize("frame", [TURNED, OTHERS, OTHERS.set_axis([*"wxy"], axis=1)])
 @pytest.mark.parametrize("container", [stored, lazily, lambda frame: frame])
 def test_messages_are_those_of_scikit_learn(frame, container):

@@ -3,7 +3,6 @@
 import os
 import stat
 import threading
-import time
 
 import fsspec
 import numpy as np
@@ -169,29 +168,6 @@ def test_objects_that_cannot_be_saved_leave_the_old_file(tmp_path):
     with pytest.raises(ValueError, match="not fitted"):
         GaussianNB().save(tmp_path / "it.npz")
     assert_same(ClassMoments.load(tmp_path / "it.npz"), OLD)
-
-
-def test_readers_and_writers_at_the_same_time(tmp_path):
-    """A reader finds the file of one of the writers, whole."""
-    path, states = tmp_path / "it.npz", [some_moments("diag").to_bytes(), some_moments().to_bytes()]
-    OLD.save(path)
-    stop, found = threading.Event(), set()
-
-    def write(moments):
-        while not stop.is_set():
-            moments.save(path)
-
-    threads = [threading.Thread(target=write, args=(moments,)) for moments in (OLD, NEW)]
-    for thread in threads:
-        thread.start()
-    end = time.monotonic() + 5
-    while len(found) < 2 and time.monotonic() < end:
-        found.add(ClassMoments.load(path).to_bytes())
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert found == {*states}
-    assert names(tmp_path) == ["it.npz"]
 
 
 LEARNING = {
