@@ -124,19 +124,6 @@ def test_rows_may_be_forgotten_within_a_batch():
     assert model.class_count_.sum() == pytest.approx(1 / (1 - 0.5**0.5))
 
 
-@EVERY_ESTIMATOR
-@pytest.mark.parametrize("half_life", [0.01, 1, 40])  # with the first, only others fade
-def test_rows_that_are_refused_let_nothing_fade(name, half_life):
-    X, y = blobs(300)
-    model = make(name).partial_fit(X[:200], y[:200], half_life=100)
-    bad, before = X[200:].copy(), snapshot(model)
-    bad[99, 2] = np.nan
-    for rows, labels in ((bad, y[200:]), (X[200:, :2], y[200:]), (X[200:], y[201:])):
-        with pytest.raises(ValueError, match=r"nan|features|inconsistent"):
-            model.partial_fit(rows, labels, half_life=half_life)
-        assert snapshot(model) == before
-
-
 @pytest.mark.parametrize("half_life", [0, -1.0, np.nan, np.inf, "ten", True])
 def test_half_lives_that_are_none(half_life):
     X, y = blobs()

@@ -20,7 +20,6 @@ from samples import (
     make,
     refuses,
     results,
-    snapshot,
 )
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -387,45 +386,6 @@ def test_auto_shrinkage_keeps_what_it_found_until_rows_change(kind):
     assert fitted.shrinkage_[0] == 0.1
     with pytest.raises(UnsupportedError, match="call fit"):
         fitted.set_params(shrinkage="auto").predict(X)
-
-
-def test_interrupted_fits_leave_the_old_estimator(monkeypatch):
-    qda = QuadraticDiscriminantAnalysis().fit(X, Y)
-    before = snapshot(qda)
-
-    def interrupted(*arguments, **options):
-        raise KeyboardInterrupt
-
-    for name in ("_make_model", "_added"):
-        with monkeypatch.context() as patched:
-            patched.setattr(QuadraticDiscriminantAnalysis, name, interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                qda.fit(X[:100], Y[:100])
-        assert snapshot(qda) == before
-
-
-# --- fits that fail -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("fitted", [False, True])
-def test_a_singular_fit_leaves_no_trace(fitted):
-    X, y = blobs()
-    for estimator in (QuadraticDiscriminantAnalysis(), LinearDiscriminantAnalysis("eigen")):
-        if fitted:
-            estimator.fit(X, y)
-        before = snapshot(estimator)
-        with pytest.raises(SingularCovarianceError):
-            estimator.fit(np.column_stack([X, X[:, 0]]), y)
-        assert snapshot(estimator) == before
-
-
-def test_too_many_components_leave_no_trace():
-    X, y = blobs()
-    lda = LinearDiscriminantAnalysis().fit(X, y).set_params(n_components=3)
-    before = snapshot(lda)
-    with pytest.raises(InvalidParameterError, match=r"n_components=3; .*= 2"):
-        lda.fit(X, y)
-    assert snapshot(lda) == before
 
 
 # --- from moments -----------------------------------------------------------------------------

@@ -160,23 +160,6 @@ def test_a_checkpoint_is_of_one_map(tmp_path):
         accumulate(X, Y, **options | {"feature_map": RandomFeatures(12)})
 
 
-def test_lifted_rows_are_in_memory_window_by_window(monkeypatch):
-    monkeypatch.setattr(streamgda.moments.lifted, "_WINDOW_BYTES", 1)
-    monkeypatch.setattr(streamgda.moments.lifted, "_LEAST_ROWS", 100)
-    windows = []
-    apply = RandomFeatures._apply
-    monkeypatch.setattr(
-        RandomFeatures, "_apply", lambda *given: (windows.append(len(given[1])), apply(*given))
-    )
-    for kind in ("full", "diag"):
-        found = ClassMoments(kind, feature_map=RELU).update(X, Y)
-        found.update(X, Y, np.full(len(X), 2.0))
-        wanted = ClassMoments(kind).update(naive.random_features(X, 12, seed=3), Y)
-        np.testing.assert_allclose(found.class_count, 3 * wanted.class_count)
-        np.testing.assert_allclose(found.covariance(), wanted.covariance(), atol=1e-5)
-    assert max(windows) == 100
-
-
 def test_invalid_rows_are_those_before_the_map():
     holes = X.copy()
     holes[7, 2], holes[9, 1] = np.nan, -999
