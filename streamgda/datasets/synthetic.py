@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.runtime.parameters import LEAST, as_integer, as_number, refuse
+from streamgda.runtime.parameters import LEAST, as_integer, as_number, as_numbers, refuse
 
 _BLOCK_VALUES = 1 << 16  # A block of half a MiB of float64 fits in the cache of a core.
 _N_FACTORS = 4
@@ -99,10 +99,13 @@ class GaussianStream:
         if period is not None:
             period = as_number("period", period, "a number of rows above 0, or None", LEAST)
         self.period = period
-        self.priors = np.full(k, 1 / k) if priors is None else np.array(priors, float)
+        expected = f"{k} non-negative numbers with sum 1"
+        self.priors = as_numbers(
+            "priors", np.full(k, 1 / k) if priors is None else priors, expected
+        )
         good = self.priors.shape == (k,) and (self.priors >= 0).all()
         if not good or not np.isclose(self.priors.sum(), 1):
-            raise refuse("priors", priors, f"{k} non-negative numbers with sum 1")
+            raise refuse("priors", priors, expected)
         self._thresholds = np.cumsum(self.priors) / self.priors.sum()
         self._block_rows = max(1, _BLOCK_VALUES // d)
         rng, scale = self._generator(0), 16.0 if self._limits else 1.0

@@ -16,7 +16,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.engine.folds import each_split, with_folds
-from streamgda.engine.plan import plan_rows
+from streamgda.engine.plan import decoded_once, plan_rows
 from streamgda.engine.reading import in_process
 from streamgda.engine.reading import reading as read_slabs
 from streamgda.errors import (
@@ -249,6 +249,8 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
         template = GaussianDiscriminantAnalysis(feature_map=self.feature_map)
         rows = template._read(X, y, sample_weight, reading, reset=True)
         rows = in_process(replace(rows, groups=groups)).dense()
+        allowed = allowed_bytes(reading.get("max_memory"))
+        rows, held = decoded_once(rows, allowed)
         rows, n_folds = with_folds(self.cv, self.random_state, rows)
         kinds = [params.get("covariance_type", "full") for params in candidates]
         kind = "full" if {"full", "tied"} & set(kinds) else "diag"
@@ -260,8 +262,8 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
         slab_rows, size = 0, (total.classes.size, total.n_features or 0)
         if of_rows:  # The models of all candidates are in memory beside a slab.
             needed = n_folds * sum(structure_of(each).model_bytes(*size) for each in kinds)
-            budget = allowed_bytes(reading.get("max_memory")), moments.nbytes + 2 * needed
-            slab_rows = plan_rows(rows, *budget, copies=2, out_row_bytes=8 * sum(size))
+            held += moments.nbytes + 2 * needed
+            slab_rows = plan_rows(rows, allowed, held, copies=2, out_row_bytes=8 * sum(size))
         models, likelihoods, failures = _fitted(candidates, moments, n_folds, keep=of_rows)
         scores = {LIKELIHOOD: likelihoods}
         if of_rows:

@@ -95,6 +95,7 @@ def test_integers_are_rounded_and_clipped(dtype):
         ({"priors": [1.0]}, r"priors=\[1.0\]; expected 2 non-negative numbers"),
         ({"priors": [0.5, 0.6]}, "priors"),
         ({"priors": [1.5, -0.5]}, "priors"),
+        ({"priors": [10**400, 1]}, "priors"),
         ({"separation": -1.0}, "separation"),
         ({"loc": np.inf}, "loc"),
         ({"period": 0.0}, "period"),
