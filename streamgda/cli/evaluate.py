@@ -73,8 +73,8 @@ def report(
     confusion = metrics.confusion_matrix(truth, predicted, labels=labels)
     return {
         "rows": len(truth),
-        "accuracy": metrics.accuracy_score(truth, predicted),
-        "balanced_accuracy": metrics.balanced_accuracy_score(truth, predicted),
+        "accuracy": float(metrics.accuracy_score(truth, predicted)),
+        "balanced_accuracy": float(metrics.balanced_accuracy_score(truth, predicted)),
         "largest_class": float(np.unique(truth, return_counts=True)[1].max() / len(truth)),
         "log_loss": loss / len(truth) if math.isfinite(loss) else None,
         "classes": [{"label": str(label), **of[str(label)]} for label in labels],
