@@ -7,7 +7,7 @@ from typing import Any, Self, Unpack
 
 import numpy as np
 
-from streamgda import engine
+from streamgda.engine.accumulation import one_class
 from streamgda.engine.reading import in_process
 from streamgda.errors import InvalidDataError
 from streamgda.estimators.base import Reading
@@ -183,7 +183,7 @@ class DriftMonitor(Saved):
         [True]
         """
         given: dict[str, Any] = {**reading}
-        rows = in_process(Rows.of(X, y, **given))
+        rows = in_process(Rows.of(X, y, **given)).dense()
         if rows.X.shape[1] != (width := self.reference._n_features_in):
             raise InvalidDataError(f"X has {rows.X.shape[1]} features, the reference has {width}")
         names = rows.X.feature_names, self.reference.feature_names
@@ -202,11 +202,11 @@ class DriftMonitor(Saved):
         while at < n:
             held = new["n_rows"] % self.window
             stop = min(n, at + self.window - held)
-            part = rows.X.read(at, stop), None if rows.y is None else rows.y.read(at, stop)
-            added = engine.accumulate_into(self._empty(), Rows.of(*part, **given))
-            opened = new["_open"]
-            both = opened if added.n_features is None else opened + added
-            new |= {"_open": both, "n_rows": new["n_rows"] + stop - at}
+            slab = rows.read(at, stop)
+            slab = slab if rows.y is not None else slab._replace(y=one_class(slab.X))
+            added = self._empty()._update(slab, rows.rule)
+            opened = new["_open"] if added.n_features is None else new["_open"] + added
+            new |= {"_open": opened, "n_rows": new["n_rows"] + stop - at}
             if held + stop - at == self.window:
                 reports.append(self._compared(new))
             at = stop
