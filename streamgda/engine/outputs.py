@@ -247,8 +247,18 @@ class Output(Resumable):
     def put(self, start: int, scores: np.ndarray, sizes: Sequence[int] = ()) -> None:
         """Write the scores of a slab, or of a round of blocks of these sizes."""
         array: Any = self.array
+        held = getattr(array, "dtype", scores.dtype)  # a table has none
+        if scores.dtype.kind == held.kind == "f":
+            try:
+                with np.errstate(over="raise"):
+                    scores = scores.astype(held, copy=False)
+            except FloatingPointError:
+                raise InvalidDataError(
+                    f"out has dtype {held}, in which a score of dtype {scores.dtype} is infinite; "
+                    f"pass an out of dtype {scores.dtype}"
+                ) from None
         with writing(array):
-            array[start : start + len(scores)] = _in_type_of(array, scores)
+            array[start : start + len(scores)] = scores
         first, last = (sizes[0], sizes[-1]) if sizes else (len(scores), len(scores))
         stop = start + len(scores)
         if self.keeps:
@@ -258,17 +268,14 @@ class Output(Resumable):
             self.done = stop
 
     def _mark(self) -> dict[str, Any]:
-        if self._fingerprint is None:
-            return {}
-        return {
-            MARK: {
-                "complete": self.done == self._rows.n_rows,
-                "done": self.done,
-                "n_rows": self._rows.n_rows,
-                "made_of": dict(self._fingerprint),
-                "seen": self.seen,
-            }
+        mark = {
+            "complete": self.done == self._rows.n_rows,
+            "done": self.done,
+            "n_rows": self._rows.n_rows,
+            "made_of": self._fingerprint,
+            "seen": self.seen,
         }
+        return {MARK: mark} if self._fingerprint else {}
 
     def keep(self) -> None:
         """Bring the attribute of the array up to date."""
@@ -289,29 +296,6 @@ def _chunk_rows(slab_rows: int, row_bytes: int) -> int:
     while slab_rows % 2 == 0 and slab_rows * row_bytes > _CHUNK_BYTES:
         slab_rows //= 2
     return slab_rows
-
-
-def _in_type_of(array: Any, scores: np.ndarray) -> np.ndarray:
-    """Return scores as an array of floats of fewer bytes will hold them; others as they are.
-
-    Raises
-    ------
-    InvalidDataError
-        If a finite score becomes infinite.
-    """
-    held: Any = getattr(array, "dtype", None)
-    dtype = scores.dtype
-    if getattr(held, "kind", "") != "f" or dtype.kind != "f" or held.itemsize >= dtype.itemsize:
-        return scores
-    with np.errstate(over="ignore"):
-        rounded = scores.astype(held)
-    lost = np.isinf(rounded) & np.isfinite(scores)
-    if lost.any():
-        raise InvalidDataError(
-            f"out has dtype {held}, in which the score {scores[lost][0]:g} is infinite; pass an "
-            f"out of dtype {dtype}"
-        )
-    return rounded
 
 
 def _lost(dtype: np.dtype, held: np.dtype, labels: np.ndarray | None) -> str:

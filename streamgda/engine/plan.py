@@ -9,15 +9,12 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from streamgda.errors import MemoryBudgetError
 from streamgda.models.scoring import scratch_bytes
 from streamgda.moments import GroupedMoments, Moments, group_labels
 from streamgda.moments.covariance_types import Structure
 from streamgda.rows import Rows
-from streamgda.rows.counting import CHECK_SUMS, RowRule, Slab
-from streamgda.rows.labels import NONE
+from streamgda.rows.counting import RowRule, Slab
 from streamgda.rows.source import RowSource, as_source
 from streamgda.runtime import threads
 from streamgda.runtime.memory import readable
@@ -155,40 +152,6 @@ def cast_bytes(n_rows: int, n_features: int) -> int:
     return 4 * n_rows * 8 * n_features + (1 << 20)
 
 
-# --- labels ---------------------------------------------------------------------------------------
-
-
-def decoded_once(rows: Rows, allowed: int) -> tuple[Rows, int]:
-    """Return rows with their labels in memory, for passes that would decode chunks again.
-
-    Parameters
-    ----------
-    rows : Rows
-        Sources that this process reads.
-    allowed : int
-        The budget in bytes, of which labels may take an eighth.
-
-    Returns
-    -------
-    rows : Rows
-    held : int
-        Bytes that the labels take.
-    """
-    labels = rows.y
-    n_bytes = 0 if labels is None else labels.n_rows * labels.row_bytes
-    if labels is None or labels.read_as_views or n_bytes > allowed // 8:
-        return rows, 0
-    return replace(rows, y=as_source(labels.whole(), labels.name)), n_bytes
-
-
-def distinct_labels(labels: RowSource, rule: RowRule = CHECK_SUMS) -> np.ndarray:
-    """Return the different labels of rows that may count, sorted; all of them are read."""
-    classes = NONE
-    for slab in Rows(None, labels).slabs(-(-_LABEL_ROWS // labels.chunk_rows) * labels.chunk_rows):
-        classes = rule.class_labels(slab.y, classes, slab.first_row)
-    return classes
-
-
 # --- moments --------------------------------------------------------------------------------------
 
 
@@ -277,8 +240,11 @@ def plan_moments(
     expected = MomentsBudget(allowed, model).needed(moments, n_classes, n_features)
     scratch = moments._scratch_bytes(n_features)
     copies = int(rows.rule.selects)
-    if rows.y is not None and rows.y.chunk_rows > _wanted(rows.X, 0)[1]:
-        rows, labels_held = decoded_once(rows, allowed)
+    labels = rows.y
+    if labels is not None and labels.chunk_rows > _wanted(rows.X, 0)[1]:
+        n_bytes = labels.n_rows * labels.row_bytes
+        if n_bytes <= allowed // 8:  # otherwise the same chunk is decoded for several slabs
+            rows, labels_held = replace(rows, y=as_source(labels.whole(), labels.name)), n_bytes
     held = expected + labels_held
     slab_rows = plan_rows(rows, allowed, held, copies=copies, scratch=scratch)
     left = allowed - labels_held - _in_flight(rows, slab_rows, copies * rows.X.row_bytes, scratch)

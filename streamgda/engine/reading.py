@@ -10,7 +10,7 @@ from typing import Any
 from streamgda.engine.progress import Progress, reporter
 from streamgda.rows import Rows
 from streamgda.rows.counting import Slab
-from streamgda.rows.source import as_source, check_lengths, placing
+from streamgda.rows.source import as_source, placing
 from streamgda.rows.targets import RowsWithTargets
 
 
@@ -21,15 +21,13 @@ def on_dask() -> Any:
     return dask
 
 
-def in_process(rows: Rows, at_once: bool = False) -> Rows:
+def in_process(rows: Rows) -> Rows:
     """Return sources of rows that this process reads.
 
     Parameters
     ----------
     rows : Rows
-    at_once : bool
-        Evaluate dask collections now, all at once, because the result fits in memory. Otherwise
-        chunks of unknown size are counted first.
+        Chunks of dask collections whose size is unknown are counted.
 
     Raises
     ------
@@ -37,16 +35,13 @@ def in_process(rows: Rows, at_once: bool = False) -> Rows:
         For shapes that do not fit each other.
     """
     rows = rows.opened()
-    if rows.executor != "dask":
-        return rows.checked()
-    arrays = on_dask().aligned(rows)
-    values = [*arrays.values()]
-    values = on_dask().compute(*values) if at_once else [*map(on_dask().sized, values)]
-    named = zip(arrays, values, rows.sources, strict=True)
-    read: Any = {field: as_source(value, source.name) for field, value, source in named}
-    rows = replace(rows, **read)
-    check_lengths(rows.X, *rows.beside)
-    return rows
+    if rows.executor == "dask":
+        read: Any = {
+            field: as_source(on_dask().sized(array), getattr(rows, field).name)
+            for field, array in on_dask().aligned(rows).items()
+        }
+        rows = replace(rows, **read)
+    return rows.checked()
 
 
 def with_targets(rows: Rows) -> Rows:

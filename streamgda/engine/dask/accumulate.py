@@ -116,8 +116,6 @@ def accumulate(asked: Accumulation, rows: Rows) -> Moments:
             f"X has {X.shape[1]} columns by its shape, and its blocks have "
             f"{moments._n_features_in}; declare the shape that they have (chunks= of map_blocks)"
         )
-    if moments.n_features is None and rows.weight is None and not asked.rule.selects:
-        raise InvalidDataError("X has 0 rows (0 sample(s)); at least one is needed")
     return moments
 
 
@@ -136,10 +134,7 @@ def accumulate_partitions(asked: Accumulation, partitions: list[Any]) -> Moments
 
     described = {"X": f"{len(partitions)} partitions"}
     ends = np.full(len(partitions), np.nan)
-    moments = _merged(asked, leaves, ends, described, None)
-    if moments.n_features is None and not asked.rule.selects:
-        raise InvalidDataError("X has 0 rows (0 sample(s)); at least one is needed")
-    return moments
+    return _merged(asked, leaves, ends, described, None)
 
 
 def _warn_of_tiny_blocks(n_blocks: int, X: Any) -> None:
@@ -211,6 +206,9 @@ def _merged(
             journal.seen.setdefault("first", first)
             journal.advance(stop - 1, stop, last)
             report(n_rows())
+    weighted = rows is not None and rows.weight is not None
+    if journal.moments.n_features is None and not weighted and not asked.rule.selects:
+        raise InvalidDataError("X has 0 rows (0 sample(s)); at least one is needed")
     return journal.moments
 
 
@@ -249,16 +247,16 @@ def _planned(asked: Accumulation, rows: Rows | None, n_blocks: int) -> tuple[Acc
     task = MomentsBudget(allowed).needed(empty, CLASSES_EXPECTED, d)
     scratch = min(empty._scratch_bytes(d), cast_bytes(n_rows, d))
     waiting = min(n_blocks, SPLIT + ROUND // SPLIT + 2)  # states, of about half a task
-    needed = task + scratch + waiting * task // 2
-    if needed > allowed:
-        raise MemoryBudgetError(
-            f"this needs {readable(needed)} of memory, max_memory allows {readable(allowed)}: "
-            f"{readable(task + scratch)} for the moments of {CLASSES_EXPECTED} classes and "
-            f"temporary arrays of a task, and the moments of {waiting} blocks wait to be merged. "
-            f"Pass a larger max_memory, or use covariance_type='tied' or 'diag', or fewer features"
-        )
-    n_tasks = (allowed - waiting * task // 2) // (task + scratch)
     most = int((allowed - scratch) / (1 + waiting / 2))
+    if task > most:
+        needed = readable(task + scratch + waiting * task / 2)
+        raise MemoryBudgetError(
+            f"this needs {needed} of memory, max_memory allows {readable(allowed)}: for the "
+            f"moments of {CLASSES_EXPECTED} classes of a task, temporary arrays, and the moments "
+            f"of {waiting} blocks that wait to be merged. Pass a larger max_memory, or use "
+            f"covariance_type='tied' or 'diag', or fewer features"
+        )
+    n_tasks = int((allowed - waiting * task / 2) // (task + scratch))
     return replace(work, budget=MomentsBudget(most)), n_tasks
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
 from typing import Any
 
 import numpy as np
@@ -51,24 +51,14 @@ def score(asked: Scoring, rows: RowSource, out: Any = None) -> Any:
     output.resume(max(sizes), checked)
     with reporter(asked.progress, rows.n_rows, "scoring", first=output.done) as report, output:
         output.prepare(width, scores.dtype, max(sizes))
-        for start, blocks in _rounds(sizes, asked.row_bytes, output.done):
-            stop = start + sum(blocks)
-            (found,) = cluster.compute(scores[start:stop])
-            output.put(start, found, blocks)
-            report(stop)
+        of_scores = max(1, max(sizes) * asked.row_bytes)
+        each = min(_ROUND, max(1, _ROUND_BYTES // of_scores))
+        edges = [0, *itertools.accumulate(sizes)]
+        for first in range(0, len(sizes), each):
+            blocks = [size for size in sizes[first : first + each] if size]
+            start, stop = edges[first], edges[first] + sum(blocks)
+            if stop > output.done:
+                (found,) = cluster.compute(scores[start:stop])
+                output.put(start, found, blocks)
+                report(stop)
     return output.result
-
-
-def _rounds(sizes: Sequence[int], row_bytes: int, done: int) -> Iterator[tuple[int, list[int]]]:
-    """Yield the first row of each round of blocks that are not done, and the sizes of these."""
-    end, blocks = 0, list[int]()
-    for size in filter(None, sizes):
-        end += size
-        if end <= done:
-            continue
-        if blocks and (len(blocks) == _ROUND or (sum(blocks) + size) * row_bytes > _ROUND_BYTES):
-            yield end - size - sum(blocks), blocks
-            blocks = []
-        blocks.append(size)
-    if blocks:
-        yield end - sum(blocks), blocks
