@@ -152,6 +152,19 @@ def cast_bytes(n_rows: int, n_features: int) -> int:
     return 4 * n_rows * 8 * n_features + (1 << 20)
 
 
+def decoded_once(rows: Rows, allowed: int) -> tuple[Rows, int]:
+    """Return rows with their labels in memory, and the bytes of these.
+
+    Passes would decode their chunks again. They may take an eighth of the budget; otherwise they
+    stay where they are.
+    """
+    labels = rows.y
+    n_bytes = 0 if labels is None else labels.n_rows * labels.row_bytes
+    if labels is None or labels.read_as_views or n_bytes > allowed // 8:
+        return rows, 0
+    return replace(rows, y=as_source(labels.whole(), labels.name)), n_bytes
+
+
 # --- moments --------------------------------------------------------------------------------------
 
 
@@ -240,11 +253,8 @@ def plan_moments(
     expected = MomentsBudget(allowed, model).needed(moments, n_classes, n_features)
     scratch = moments._scratch_bytes(n_features)
     copies = int(rows.rule.selects)
-    labels = rows.y
-    if labels is not None and labels.chunk_rows > _wanted(rows.X, 0)[1]:
-        n_bytes = labels.n_rows * labels.row_bytes
-        if n_bytes <= allowed // 8:  # otherwise the same chunk is decoded for several slabs
-            rows, labels_held = replace(rows, y=as_source(labels.whole(), labels.name)), n_bytes
+    if rows.y is not None and rows.y.chunk_rows > _wanted(rows.X, 0)[1]:
+        rows, labels_held = decoded_once(rows, allowed)
     held = expected + labels_held
     slab_rows = plan_rows(rows, allowed, held, copies=copies, scratch=scratch)
     left = allowed - labels_held - _in_flight(rows, slab_rows, copies * rows.X.row_bytes, scratch)
