@@ -77,17 +77,6 @@ ESTIMATORS = {
     "GaussianNB": GaussianNB(),
     "BernoulliNB": BernoulliNB(),
 }
-EVERY = pytest.mark.parametrize("name", ESTIMATORS)
-
-
-@EVERY
-def test_estimators_learn_the_rows_that_count(name):
-    estimator = clone(ESTIMATORS[name])
-    found = estimator.fit(X, y, **COUNTING).predict(CLEAN), estimator.moments_
-    expected = clone(estimator).fit(X[GOOD], y[GOOD])
-    np.testing.assert_array_equal(found[0], expected.predict(CLEAN))
-    same(found[1], expected.moments_)
-    assert found[1].n_skipped == SKIPPED
 
 
 @pytest.mark.parametrize("name", ["LDA", "GaussianNB", "BernoulliNB"])
@@ -98,18 +87,6 @@ def test_streams_learn_and_forget_the_rows_that_count(name):
     stream.forget(X[:100], y[:100], **COUNTING)
     later = [number for number in GOOD if number >= 100]
     same(stream.moments_, type(stream)().fit(X[later], y[later]).moments_)
-
-
-@EVERY
-def test_values_of_unlabelled_rows_are_not_looked_at(name):
-    estimator = clone(ESTIMATORS[name])
-    rows = np.where((TRUTH == 0)[:, None], np.nan, CLEAN)
-    counts = estimator.fit(rows, TRUTH, unlabelled=0).moments_.class_count
-    assert counts.tolist() == np.bincount(TRUTH)[1:].tolist()
-    assert estimator.moments_.n_skipped == 0
-    rows[np.argmax(TRUTH == 2)] = np.nan
-    with pytest.raises(ValueError, match="NaN"):
-        estimator.fit(rows, TRUTH, unlabelled=0)
 
 
 def test_classes_of_rows_that_do_not_count_are_none():

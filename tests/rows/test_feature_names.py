@@ -1,7 +1,6 @@
 """Names of the features: from columns to moments, models, files and stores, and checked there."""
 
 import io
-import warnings
 
 import dask.array as da
 import dask.dataframe as dd
@@ -208,21 +207,6 @@ def test_messages_are_those_of_scikit_learn(frame, container):
         with pytest.raises(ValueError, match="feature names should match"):
             call(rows, y)
     assert ours.class_count_.sum() == len(ROWS)
-
-
-@pytest.mark.parametrize("container", [stored, lazily, lambda frame: frame])
-def test_missing_names_are_warned_of_as_in_scikit_learn(container):
-    named, plain = (LinearDiscriminantAnalysis().fit(X, LABELS) for X in (FRAME, ROWS))
-    with pytest.warns(UserWarning, match="X has feature names, but LinearDisc.* without feature n"):
-        plain.predict(container(FRAME))
-    unnamed = container(FRAME.set_axis([0, 1, 2], axis=1)) if container is lazily else ROWS
-    unnamed = stored(FRAME, []) if container is stored else unnamed
-    with pytest.warns(UserWarning, match="X does not have valid feature names, but Lin") as caught:
-        named.predict(unnamed)
-    assert {w.filename for w in caught} == {__file__} or container(FRAME) is FRAME
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        named.predict(container(FRAME))
 
 
 def test_messages_name_features():

@@ -3,14 +3,20 @@
 import io
 import json
 import pickle
+import re
+import shutil
 import struct
+import subprocess
 import tracemalloc
 import zipfile
 import zlib
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from moment_checks import assert_same, some_moments
+from processes import output
 from samples import blobs
 from states import bits
 
@@ -27,6 +33,7 @@ from streamgda import (
     QuadraticDiscriminantAnalysis,
     Ridge,
     SlidingWindow,
+    accumulate,
 )
 from streamgda.errors import FormatError, InvalidParameterError
 from streamgda.storage.format import HEAD, pack_labels, read, unpack_labels, write
@@ -282,3 +289,151 @@ def test_other_files_are_told_from_damaged_ones():
     ):
         with pytest.raises(FormatError, match=f"^{message}"):
             ClassMoments.from_bytes(data)
+
+
+# --- estimators, and bytes ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("as_given", [list, tuple, np.array, np.float32, pd.Series])
+def test_priors_of_any_kind_are_saved(tmp_path, as_given):
+    X, y = blobs()
+    fitted = GaussianNB(priors=as_given([0.25, 0.25, 0.5])).fit(X, y)
+    fitted.save(tmp_path / "nb")
+    loaded = streamgda.load(tmp_path / "nb")
+    assert loaded.priors == [0.25, 0.25, 0.5]
+    np.testing.assert_array_equal(loaded.predict_proba(X), fitted.predict_proba(X))
+
+
+def test_estimators_that_are_not_known_are_refused(tmp_path):
+    fitted = GaussianNB().fit(*blobs())
+
+    class Other(GaussianNB):
+        pass
+
+    Other().fit(*blobs()).save(tmp_path / "other")
+    with pytest.raises(FormatError, match="is of class 'Other', which is not in this version"):
+        streamgda.load(tmp_path / "other")
+    fitted.moments_.save(tmp_path / "moments")
+    with pytest.raises(FormatError, match="holds 'moments', expected 'estimator'"):
+        streamgda.load(tmp_path / "moments", GaussianNB)
+    fitted.save(tmp_path / "nb")
+    assert type(streamgda.load(tmp_path / "nb", GaussianNB)) is GaussianNB
+    with pytest.raises(FormatError, match=r"not BernoulliNB .*: GaussianNB\.load and"):
+        streamgda.load(tmp_path / "nb", streamgda.BernoulliNB)
+
+
+FRESH = """
+import sys
+import streamgda
+for path in sys.argv[1:]:
+    print(type(streamgda.load(path)).__name__)
+"""
+
+
+@pytest.mark.soak
+def test_every_class_is_found_in_a_fresh_process(tmp_path):
+    paths = [str(tmp_path / name) for name in SAVED]
+    for saved, path in zip(SAVED.values(), paths, strict=True):
+        saved.save(path)
+    found = output("-c", FRESH, *paths).split()
+    assert found == [type(saved).__name__ for saved in SAVED.values()]
+
+
+def test_equal_objects_give_equal_bytes():
+    assert some_moments().to_bytes() == some_moments().to_bytes()
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, np.frombuffer])
+def test_bytes_of_any_kind(kind):
+    given = BYTES["moments"]
+    data = kind(given, np.uint8) if kind is np.frombuffer else kind(given)
+    assert_same(ClassMoments.from_bytes(data), MOMENTS)
+
+
+@pytest.mark.parametrize("given", ["moments.zip", None, 3, [1, 2], some_moments()])
+def test_other_things_are_no_bytes(given):
+    with pytest.raises(TypeError, match="bytes-like object is required"):
+        ClassMoments.from_bytes(given)
+
+
+# --- several machines -------------------------------------------------------------------------
+
+
+def integers(n=200, d=3):
+    random = np.random.default_rng(5)
+    X = random.integers(-300, 300, (n, d)).astype(np.int16)
+    return X, random.choice(["a", "bee", "cat", "dog"], n)
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
+def test_parts_of_integers_give_the_bytes_of_all_rows(covariance_type):
+    """In any order; some parts lack classes, and one has no rows."""
+    X, y = integers()
+    cuts = np.array_split(np.argsort(y, kind="stable"), 6)
+    parts = [accumulate(X[at], y[at], covariance_type=covariance_type) for at in cuts]
+    parts.append(ClassMoments(covariance_type))
+    sent = [part.to_bytes() for part in parts]
+    whole = accumulate(X, y, covariance_type=covariance_type).to_bytes()
+    for order in (sent, sent[::-1], sent[3:] + sent[:3]):
+        received = [ClassMoments.from_bytes(data) for data in order]
+        assert sum(received, ClassMoments(covariance_type)).to_bytes() == whole
+        pairs = [a + b for a, b in zip(received[:-1:2], received[1::2], strict=True)]
+        assert (sum(pairs) + received[-1]).to_bytes() == whole
+
+
+# --- readers that the documentation shows ------------------------------------------------------
+
+PAGE = (Path(__file__).parents[2] / "docs/recipes/saving.md").read_text()
+PYTHON = next(b for b in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "def read_" in b)
+(R,) = re.findall(r"```r\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_they_are_short():
+    assert max(PYTHON.count("\n"), R.count("\n")) <= 60
+
+
+@pytest.mark.parametrize("dtype", [float, np.uint8, np.float32])
+def test_plain_python(tmp_path, dtype):
+    names = {}
+    exec(PYTHON.split("\n\n\nhead, arrays")[0], names)
+    X, y = blobs()
+    for saved in (GaussianNB().fit(X.astype(dtype), y), ClassMoments().update(X.astype(dtype), y)):
+        saved.save(tmp_path / "it.npz", offset=3)
+        head, arrays = names["read_saved"](tmp_path / "it.npz")
+        assert head["attributes"]["offset"] == 3
+        expected = np.load(tmp_path / "it.npz")
+        for name, numbers in arrays.items():
+            assert numbers.tolist() == expected[name].ravel().tolist()
+        data = bytearray((tmp_path / "it.npz").read_bytes())
+        data[len(data) // 2] ^= 1
+        (tmp_path / "it.npz").write_bytes(data)
+        with pytest.raises(ValueError, match="is damaged"):
+            names["read_saved"](tmp_path / "it.npz")
+
+
+CHECK = """
+found <- sapply(1:3, covariance)
+write.table(format(means, digits = 17), quote = FALSE, row.names = FALSE, col.names = FALSE)
+write.table(format(t(found), digits = 17), quote = FALSE, row.names = FALSE, col.names = FALSE)
+cat(saved$head$kind, saved$head$attributes$offset, count, "\\n")
+"""
+
+
+def test_r(tmp_path):
+    if shutil.which("Rscript") is None:
+        pytest.skip("R is not installed")
+    library = ["Rscript", "-e", "library(jsonlite)"]
+    if subprocess.run(library, capture_output=True, check=False).returncode:
+        pytest.skip("the package jsonlite of R is not installed")
+    X, y = blobs()
+    model = QuadraticDiscriminantAnalysis(store_covariance=True, ddof=1).fit(X, y)
+    model.save(tmp_path / "model.npz", offset=7)
+    (tmp_path / "read.R").write_text(R + CHECK)
+    done = subprocess.run(
+        ["Rscript", "read.R"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    *rows, last = done.stdout.splitlines()
+    means, covariances = np.loadtxt(rows[:3]), np.loadtxt(rows[3:])
+    np.testing.assert_allclose(means, model.means_, rtol=1e-15)
+    np.testing.assert_allclose(covariances.reshape(3, 4, 4), model.covariance_, rtol=1e-12)
+    assert last.split() == ["estimator", "7", *map(str, model.class_count_)]
