@@ -13,7 +13,6 @@ from streamgda.errors import CollinearityWarning, InvalidDataError, UnsupportedE
 from streamgda.estimators.base import Reading
 from streamgda.estimators.classifier import GaussianClassifier
 from streamgda.models.covariance import (
-    Covariances,
     Regularisation,
     Roots,
     Summary,
@@ -87,14 +86,11 @@ class DiscriminantAnalysis(GaussianClassifier):
         given["options"] = {"centred": self._centred}
         return self._map("decision_function", "discriminants", X, reading, scored, **given)
 
-    def _stored_covariances(self, needed: bool) -> Covariances:
-        """Return the covariances; raise AttributeError if they had to be asked for."""
+    def _needs(self, parameter: str, given: bool) -> None:
+        """Raise AttributeError for an attribute that the estimator has with a parameter only."""
         check_is_fitted(self)
-        if needed and not self.store_covariance:
-            raise AttributeError(
-                f"{type(self).__name__} has covariance_ with store_covariance=True only"
-            )
-        return self._all_covariances()
+        if not given:
+            raise AttributeError(f"{type(self).__name__} has this attribute with {parameter} only")
 
 
 class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
@@ -321,7 +317,8 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
     @property
     def covariance_(self) -> np.ndarray:
         """Regularised class covariances, shape (n_classes, n_features, n_features)."""
-        return self._stored_covariances(needed=True).values
+        self._needs("store_covariance=True", self.store_covariance)
+        return self._all_covariances().values
 
     @property
     def rotations_(self) -> list[np.ndarray]:
@@ -506,27 +503,20 @@ class LinearDiscriminantAnalysis(
 
     # --- fitted attributes --------------------------------------------------------------------
 
-    def _needs_solver(self, name: str, *solvers: str) -> None:
-        """Raise AttributeError unless the estimator has one of the solvers."""
-        check_is_fitted(self)
-        if self.solver not in solvers:
-            needed = " or ".join(map(repr, solvers))
-            raise AttributeError(f"{name} needs solver={needed}; it is {self.solver!r}")
-
     @property
     def covariance_(self) -> np.ndarray:
         """Regularised pooled covariance, shape (n_features, n_features)."""
-        found = self._stored_covariances(needed=self.solver == "svd")
-        if self.solver == "svd" and self.priors is not None:  # As scikit-learn weights it.
-            summary = Summary.of(self._moments_of_kind())
-            weights = self._priors_of(summary)
-            found = estimate(summary, "tied", self._regularisation(), weights=weights)
-        return found.values[0]
+        self._needs("store_covariance=True", self.store_covariance or self.solver != "svd")
+        if self.solver != "svd" or self.priors is None:
+            return self._all_covariances().values[0]
+        summary = Summary.of(self._moments_of_kind())  # scikit-learn weights it, but not the model.
+        weights = self._priors_of(summary)
+        return estimate(summary, "tied", self._regularisation(), weights=weights).values[0]
 
     @property
     def xbar_(self) -> np.ndarray:
         """Mean of the class means, weighted with the priors, shape (n_features,)."""
-        self._needs_solver("xbar_", "svd")
+        self._needs("solver='svd'", self.solver == "svd")
         return np.asarray(self.model_.priors @ np.nan_to_num(self.means_))
 
     @property
@@ -545,13 +535,13 @@ class LinearDiscriminantAnalysis(
 
         The shape is (n_features, rank). Along them the within-class covariance is the unit matrix.
         """
-        self._needs_solver("scalings_", "svd", "eigen")
+        self._needs("solver='svd' or 'eigen'", self.solver != "lsqr")
         return self.model_.directions(self.tol)[0]
 
     @property
     def explained_variance_ratio_(self) -> np.ndarray:
         """Share of the between-class variance along each direction, shape (n_components,)."""
-        self._needs_solver("explained_variance_ratio_", "svd", "eigen")
+        self._needs("solver='svd' or 'eigen'", self.solver != "lsqr")
         variances = self.model_.directions(self.tol)[1]
         return (variances / (variances.sum() or 1))[: self._max_components]
 
@@ -564,8 +554,7 @@ class LinearDiscriminantAnalysis(
         most = min(model.classes.size - 1, model.n_features)
         if self.n_components is None:
             return most
-        limit = f"min(n_features, n_classes - 1) = {most}"
-        expected = f"an integer >= 1; n_components cannot be larger than {limit}"
+        expected = "an integer; n_components cannot be larger than min(n_features, n_classes - 1)"
         return as_integer("n_components", self.n_components, expected, 1, most)
 
     @property
