@@ -634,17 +634,11 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
         if not weighted or self.class_weight is None:
             return Columns.of_classes(moments)
         seen = moments.class_count > 0
-        classes, count = moments.classes[seen], moments.class_count[seen]
-        factors = np.zeros(seen.size)
-        try:
-            factors[seen] = compute_class_weight(self.class_weight, classes=classes, y=classes)
-            if isinstance(self.class_weight, str):  # balanced: `y` has each class once
-                factors[seen] = count.sum() / (count.size * count)
-        except (TypeError, ValueError) as error:
-            raise InvalidParameterError(
-                f"class_weight={shown(self.class_weight)} is not None, 'balanced' or a dict of "
-                f"weights of the classes {shown(moments.classes.tolist())}: {error}"
-            ) from error
+        classes, factors = moments.classes[seen], np.zeros(seen.size)
+        factors[seen] = compute_class_weight(self.class_weight, classes=classes, y=classes)
+        if isinstance(self.class_weight, str):  # balanced: `y` has each class once
+            count = moments.class_count[seen]
+            factors[seen] = count.sum() / (count.size * count)
         if (factors < 0).any():
             raise refuse("class_weight", self.class_weight, "numbers >= 0")
         return Columns.of_classes(moments, factors)

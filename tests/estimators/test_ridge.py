@@ -22,7 +22,6 @@ from streamgda.errors import (
     CollinearityWarning,
     InvalidDataError,
     InvalidParameterError,
-    MergeError,
     UnsupportedError,
 )
 
@@ -277,7 +276,7 @@ def test_partitions_without_rows_hold_no_targets():
         (lambda: Ridge().fit(X, Y.astype(str)), "no real numbers.*RidgeClassifier"),
         (lambda: Ridge().fit(X, Y[:-1]), "442 rows but there are 441 targets"),
         (lambda: Ridge().fit(X, BOTH[..., None]), "expected a column of targets"),
-        (lambda: Ridge().fit(X, Y, unlabelled=0.0), "targets are no labels"),
+        (lambda: Ridge().fit(X, Y, unlabelled=0.0), "targets are not labels"),
         (lambda: Ridge().fit(X, BOTH).partial_fit(X, Y), "1 targets, but there were 2"),
         (lambda: Ridge(alphas=[1.0]).partial_fit(X, Y), "all rows at once"),
         (lambda: Ridge(alphas=[1.0], cv=np.zeros(442, int)).fit(X, Y), "at least two folds"),
@@ -288,12 +287,12 @@ def test_partitions_without_rows_hold_no_targets():
         (lambda: Ridge.from_moments(ClassMoments(), target=0), "no row is left"),
         (lambda: Ridge.from_moments(MOMENTS.reduce("diag"), target=0), "covariance"),
         (lambda: RidgeClassifier().fit(X, FOLDS).predict(X, on_missing="marginal"), "densities"),
-        (lambda: RidgeClassifier(class_weight="even").fit(X, FOLDS), "None, 'balanced' or a dict"),
-        (lambda: RidgeClassifier(class_weight={9: 1.0}).fit(X, FOLDS), "weights of the classes"),
+        (lambda: RidgeClassifier(class_weight="even").fit(X, FOLDS), "'class_weight' parameter"),
+        (lambda: RidgeClassifier(class_weight={9: 1.0}).fit(X, FOLDS), "are not in class_weight"),
         (lambda: RidgeClassifier(class_weight={0: -1.0}).fit(X, FOLDS), "numbers >= 0"),
         (lambda: RidgeClassifier().fit(X, np.zeros(442)), "number of classes has to be greater"),
     ],
 )
 def test_failures(call, message):
-    with pytest.raises((InvalidDataError, InvalidParameterError, MergeError), match=message):
+    with pytest.raises(ValueError, match=message):
         call()
