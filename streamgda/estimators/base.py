@@ -416,9 +416,15 @@ class MomentEstimator(Saved, BaseEstimator):
         if half_life is None:
             moments = new._added(moments, rows, **options)
         else:
+            expected = "a number of rows above 0, or None to forget nothing"
+            half_life = as_number("half_life", half_life, expected, LEAST)
             check_lengths(as_source(rows.X))  # The age of each row has to be known.
-            weights, decay = half_life_weights(half_life, rows.X.shape[0], rows.weight)
-            empty = new._empty(moments.covariance_type)
+            n_rows = rows.X.shape[0]
+            with np.errstate(over="ignore"):
+                weights = np.exp2(np.arange(1 - n_rows, 1) / half_life)
+            if rows.weight is not None:
+                weights *= as_weights(rows.weight, n_rows)
+            empty, decay = new._empty(moments.covariance_type), float(0.5 ** (n_rows / half_life))
             added = new._added(empty, replace(rows, weight=weights), **options)
             moments = added if moments.n_features is None else moments * decay + added
         if declares and moments.n_features is not None:
@@ -897,40 +903,6 @@ def joined_maps(given: Lifting | None, moments: ClassMoments) -> Lifting | None:
             f"{held or 'no map'}; pass the same one, or call fit with all rows"
         )
     return joined
-
-
-def half_life_weights(
-    half_life: float, n_rows: Any, sample_weight: Any = None
-) -> tuple[np.ndarray, float]:
-    """Return the weights of rows after the last of them, and the decay of all earlier rows.
-
-    Parameters
-    ----------
-    half_life : float > 0
-        Number of rows after which a row counts half as much.
-    n_rows : int
-        Number of rows, the oldest first.
-    sample_weight : array-like, shape (n_rows,), optional
-        Weights of the rows before they decay.
-
-    Returns
-    -------
-    weights : ndarray, shape (n_rows,)
-    decay : float
-        Factor for the weights of earlier rows.
-
-    Examples
-    --------
-    >>> half_life_weights(1, 3)
-    (array([0.25, 0.5 , 1.  ]), 0.125)
-    """
-    expected = "a number of rows above 0, or None to forget nothing"
-    half_life = as_number("half_life", half_life, expected, LEAST)
-    with np.errstate(over="ignore"):
-        weights = np.exp2(np.arange(1 - n_rows, 1) / half_life)
-    if sample_weight is not None:
-        weights *= as_weights(sample_weight, n_rows)
-    return weights, float(0.5 ** (n_rows / half_life))
 
 
 def plain(name: str, value: Any) -> Any:

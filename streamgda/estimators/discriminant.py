@@ -246,10 +246,8 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
         Estimates the covariance of the rows of each class in place of a shrinkage: an object with
         a method ``fit`` and then an attribute ``covariance_``, such as those of
         `sklearn.covariance`. It needs all rows at once, in `fit`, which keeps the covariances.
-    temperature : float > 0
-        Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
-    feature_map : RandomFeatures, Standardize, transformer, or list; optional
-        Map that is applied to rows before the model; see `GaussianDiscriminantAnalysis`.
+    temperature, feature_map : float > 0; RandomFeatures, Standardize, transformer, or list
+        Temperature of posteriors and map of rows; see `GaussianDiscriminantAnalysis`.
 
     Attributes
     ----------
@@ -380,13 +378,9 @@ class LinearDiscriminantAnalysis(
         variances within classes, the variance is at most ``tol ** 2``, and discriminant directions
         if their singular value is at most `tol` times the largest.
     covariance_estimator : object, optional
-        Estimates the covariance of the rows of each class in place of a shrinkage: an object with
-        a method ``fit`` and then an attribute ``covariance_``, such as those of
-        `sklearn.covariance`. It needs all rows at once, in `fit`, which keeps the covariances.
-    temperature : float > 0
-        Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
-    feature_map : RandomFeatures, Standardize, transformer, or list; optional
-        Map that is applied to rows before the model; see `GaussianDiscriminantAnalysis`.
+        See `QuadraticDiscriminantAnalysis`.
+    temperature, feature_map : float > 0; RandomFeatures, Standardize, transformer, or list
+        Temperature of posteriors and map of rows; see `GaussianDiscriminantAnalysis`.
 
     Attributes
     ----------

@@ -38,10 +38,8 @@ class GaussianNB(GaussianClassifier):
         Priors of the sorted classes; by default their shares of the rows.
     var_smoothing : float >= 0
         Fraction of the largest variance of a feature that is added to every variance.
-    temperature : float > 0
-        Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
-    feature_map : RandomFeatures, Standardize, transformer, or list; optional
-        Map that is applied to rows before the model; see `GaussianDiscriminantAnalysis`.
+    temperature, feature_map : float > 0; RandomFeatures, Standardize, transformer, or list
+        Temperature of posteriors and map of rows; see `GaussianDiscriminantAnalysis`.
 
     Attributes
     ----------
@@ -121,10 +119,9 @@ class BernoulliNB(MomentClassifier):
         If False, all classes that have rows get the same prior.
     class_prior : array-like, shape (n_classes,), optional
         Priors of the sorted classes, used as they are; by default their shares of the rows.
-    temperature : float > 0
-        Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
-    feature_map : RandomFeatures, Standardize, transformer, or list; optional
-        Map that is applied to rows before they are binarised; see `GaussianDiscriminantAnalysis`.
+    temperature, feature_map : float > 0; RandomFeatures, Standardize, transformer, or list
+        Temperature of posteriors, and map of rows before they are binarised; see
+        `GaussianDiscriminantAnalysis`.
 
     Attributes
     ----------
