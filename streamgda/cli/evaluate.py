@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
 
 import numpy as np
 
@@ -25,21 +24,14 @@ def evaluate(
     json: cli.Json = False,
 ) -> None:
     """Report accuracy, log-loss, precision and recall of a model on labelled rows."""
-    estimator, X, y = cli.open_both(model, data, labels, features)
-    figures = report(estimator, X, y, **cli.counting(y, on_invalid, unlabelled))
-    screen.show({"data": data, "model": model, **figures}, json)
-
-
-def report(
-    estimator: Any, X: Any, y: Any, on_invalid: str = "raise", unlabelled: Any = None
-) -> dict[str, Any]:
-    """Return scores of predictions, for JSON; rows are read and scored some at a time."""
     from sklearn import metrics  # noqa: PLC0415  (see `options`)
 
     from streamgda.engine.progress import reporter  # noqa: PLC0415
     from streamgda.errors import InvalidDataError  # noqa: PLC0415
     from streamgda.rows.labels import code, refuse_missing  # noqa: PLC0415
 
+    estimator, X, y = cli.open_both(model, data, labels, features)
+    skipped = cli.counting(y, "skip", unlabelled)["unlabelled"] or []
     classes, loss, kept = estimator.classes_, 0.0, []
     step = max(1, _VALUES // (len(classes) + X.shape[1]))
     filling = "fill" if on_invalid == "skip" else "raise"
@@ -53,7 +45,7 @@ def report(
                 counted &= ~given.missing
             else:
                 refuse_missing(given, "y", start)
-            counted &= ~np.isin(np.asarray(given), unlabelled or [])
+            counted &= ~np.isin(np.asarray(given), skipped)
             truth, proba = np.asarray(given[np.flatnonzero(counted)]), proba[counted]
             kept.append((truth, classes[proba.argmax(axis=1)]))
             loss += (
@@ -65,21 +57,22 @@ def report(
     truth, predicted = (np.concatenate(parts) for parts in zip(*kept, strict=True))
     if not len(truth):
         raise InvalidDataError("every row is invalid or unlabelled: no row is left to compare")
-    labels = np.union1d(truth, predicted)
+    found = np.union1d(truth, predicted)
     of = metrics.classification_report(
-        truth, predicted, labels=labels, output_dict=True, zero_division=0
+        truth, predicted, labels=found, output_dict=True, zero_division=0
     )
-    names = [*map(str, labels)]
-    confusion = metrics.confusion_matrix(truth, predicted, labels=labels)
-    return {
+    names = [*map(str, found)]
+    confusion = metrics.confusion_matrix(truth, predicted, labels=found)
+    figures = {
         "rows": len(truth),
         "accuracy": float(metrics.accuracy_score(truth, predicted)),
         "balanced_accuracy": float(metrics.balanced_accuracy_score(truth, predicted)),
         "largest_class": float(np.unique(truth, return_counts=True)[1].max() / len(truth)),
         "log_loss": loss / len(truth) if math.isfinite(loss) else None,
-        "classes": [{"label": str(label), **of[str(label)]} for label in labels],
+        "classes": [{"label": name, **of[name]} for name in names],
         "confusion_matrix": [
-            {"true \\ predicted": str(label), **dict(zip(names, counts, strict=True))}
-            for label, counts in zip(labels, confusion.tolist(), strict=True)
+            {"true \\ predicted": name, **dict(zip(names, counts, strict=True))}
+            for name, counts in zip(names, confusion.tolist(), strict=True)
         ],
     }
+    screen.show({"data": data, "model": model, **figures}, json)
