@@ -117,7 +117,9 @@ def write_commands(app: Sphinx) -> None:
     written = ["--name", "streamgda", "--output", str(GENERATED / "commands.md")]
     subprocess.run([*command, *written], check=True, stdout=subprocess.DEVNULL)
     page = GENERATED / "commands.md"
-    page.write_text(page.read_text().partition("**Commands**:")[2])
+    text = page.read_text()
+    text = re.sub(r"Example:\n\n\x08\n +(.+)\n", r"**Example**:\n\n```console\n$ \1\n```\n", text)
+    page.write_text(text[text.index("\n## ") :])
 
 
 def skip_inherited(app: Sphinx, what: str, name: str, thing: object, skip: bool, options) -> bool:
