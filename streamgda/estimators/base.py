@@ -51,8 +51,8 @@ from streamgda.storage.saved import Saved, State, arrays_within, class_named, ne
 _LEARNED = {"moments_", "n_features_in_", "feature_names_in_"}
 _LEARNED |= {"_declared", "_found", "_model", "_reported"}
 _READING = {"features", "nodata", "unlabelled", "on_invalid"}  # of `Reading`, in methods that learn
-_AT_ONCE = 1 << 30  # bytes of rows that are scored without a plan
-_MAPPED_BYTES = 1 << 24  # rows behind a feature map that are scored at a time
+_AT_ONCE = 1 << 30  # Rows of fewer bytes are scored without a plan.
+_MAPPED_BYTES = 1 << 24  # Rows behind a feature map are scored by so many bytes at a time.
 
 
 class Reading(TypedDict, total=False):
@@ -256,8 +256,8 @@ class MomentEstimator(Saved, BaseEstimator):
     _declared: np.ndarray | None = None
     _model: tuple[int, Scored]  # changes of the moments, and the model of them
     _found: Any = None
-    _reported = False  # constant features, before this was loaded from a file
-    _repr_html_ = BaseEstimator._repr_html_  # the diagram of scikit-learn
+    _reported = False  # True if constant features were reported before this was loaded.
+    _repr_html_ = BaseEstimator._repr_html_  # This is the diagram of scikit-learn.
 
     # --- what subclasses define ---------------------------------------------------------------
 

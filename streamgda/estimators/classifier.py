@@ -60,7 +60,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
     """
 
     temperature: float
-    _least_classes = 1  # of which `fit` needs rows
+    _least_classes = 1  # `fit` needs rows of so many classes.
 
     def _check_parameters(self) -> None:
         as_number("temperature", self.temperature, "a number above 0", LEAST)

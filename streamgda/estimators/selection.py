@@ -46,7 +46,7 @@ _LARGEST_SEED = (1 << 128) - 1
 _BLOCK_VALUES, _BLOCK_ROWS = 1 << 18, 1 << 10  # of rows and scores that a thread has in its cache
 _LEAST_LOG = np.log(np.finfo(np.float64).eps)  # at which `sklearn.metrics.log_loss` clips
 
-# From common to separate covariances, the simpler first.
+# Candidates go from common to separate covariances, the simpler first.
 # Standardised shrinkage does not depend on units; `reg_param` and `var_smoothing` do, as those of
 # scikit-learn, and are better where all features have the same, such as the pixels of an image.
 GRID: tuple[dict[str, list[Any]], ...] = (

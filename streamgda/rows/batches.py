@@ -81,7 +81,7 @@ class Partitions(Batches):
             return
         from dask import delayed  # noqa: PLC0415
 
-        read = delayed(read_batch, pure=True)  # the same names in every process
+        read = delayed(read_batch, pure=True)  # Names are the same in every process.
         yield from (read(b, f"partition {n}", self.columns) for n, b in enumerate(self.values))
 
 

@@ -19,8 +19,8 @@ from streamgda.runtime.parameters import shown
 from streamgda.storage.opening import refuse_half_written
 
 _PLURALS = {"y": "labels", "sample_weight": "weights"}
-_OBJECT_BYTES = 64  # of a label that is a separate Python object
-_CHUNK_TASK_BYTES = 1 << 12  # overhead of reading a chunk, however small it is
+_OBJECT_BYTES = 64  # A label that is a Python object takes about so many bytes.
+_CHUNK_TASK_BYTES = 1 << 12  # Reading a chunk takes so much, however small it is.
 
 
 class Transformation(NamedTuple):
@@ -177,7 +177,7 @@ class RowSource:
         """Bytes of a row that has been read."""
         if self.dtype is None:
             itemsize = 8
-        else:  # objects and variable-width strings are stored outside of the array
+        else:  # Objects and variable-width strings are stored outside of the array.
             itemsize = self.dtype.itemsize + (_OBJECT_BYTES if self.dtype.kind in "OT" else 0)
         return itemsize * self.row_elements
 
@@ -251,7 +251,7 @@ def as_numpy(values: Any) -> Any:
             values = values.float() if "bfloat16" in str(values.dtype) else values
         if callable(getattr(values, "numpy", None)):
             return values.numpy()
-        if hasattr(values, "__dlpack__") and hasattr(values, "get"):  # of CuPy
+        if hasattr(values, "__dlpack__") and hasattr(values, "get"):  # It is an array of CuPy.
             return values.get()
         plain = not hasattr(values, "__dlpack__") or hasattr(values, "__array__")
         return values if plain else np.from_dlpack(values)
@@ -295,7 +295,7 @@ def as_slab(values: Any, name: str = "X") -> Any:
     return np.asarray(values, object) if mixed else array
 
 
-# In the order in which they are asked; `streamgda.rows` fills the list.
+# Adapters are asked in this order; `streamgda.rows` fills the list.
 ADAPTERS: list[type[RowSource]] = []
 
 
@@ -309,7 +309,7 @@ def adapter_of(X: Any, name: str = "X") -> type[RowSource]:
 
 def refuse_others(values: Any, name: str) -> None:
     """Raise `InvalidDataError` for objects of dask.delayed, paths, and lists of dicts."""
-    if type(values).__module__ == "dask.delayed":  # which has every attribute
+    if type(values).__module__ == "dask.delayed":  # It has every attribute.
         raise InvalidDataError(
             f"{name} is an object of dask.delayed; pass an array of it, "
             f"dask.array.from_delayed({name}, shape, dtype), or delayed batches (X, y) in a list"
@@ -351,7 +351,7 @@ def beside(X: RowSource, values: Any, name: str) -> Any:
         return None
     source = as_source(X.laid_out(values, name), name)
     if source.executor == "dask" and X.executor != "dask" and not X.columns:
-        source = as_source(source.values.compute(), name)  # X is read here, and has no chunks
+        source = as_source(source.values.compute(), name)  # X is read here, and has no chunks.
     # Columns that were opened as labels may be weights.
     return source if source.name == name else replace(source, name=name)
 

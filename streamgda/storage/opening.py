@@ -67,7 +67,7 @@ def open_node(
         elif path is not None and path.is_file():
             found = zarr.storage.ZipStore(path, mode="r")
         return zarr.open(found, mode=mode, storage_options=storage_options)
-    except Exception as error:  # the kind depends on the store
+    except Exception as error:  # The kind depends on the store.
         missing = isinstance(error, FileNotFoundError) and path is None
         message = f"{named(store)} cannot be opened as zarr: {brief(error)}"
         if path is not None and path.is_file() and path.suffix != ".zip":
