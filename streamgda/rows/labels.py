@@ -431,7 +431,7 @@ def label_of_none(classes: np.ndarray) -> Any:
     (1, '0')
     """
     if classes.dtype.kind == "M":
-        return None  # NaT is no class..
+        return None  # NaT is not a class.
     labels = np.arange(classes.size + 1)
     labels = labels.astype("U") if classes.dtype.kind == "U" else labels
     return labels[find(labels, classes) < 0][0].item()
