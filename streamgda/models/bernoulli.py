@@ -56,13 +56,11 @@ def binarise(X: Any, threshold: float | None, first_row: int = 0, marked: Any = 
         ones = values == 1
         other = ~(ones | (values == 0) | bad)
         if other.any():
-            at = np.unravel_index(int(other.argmax()), other.shape)
-            row = int((X.last <= at[0]).sum()) if is_sparse else int(at[0])
-            column = int(X.columns[at[0]] if is_sparse else at[1])
+            row = int((X.rows_with(other) if is_sparse else other.any(axis=1)).argmax())
             raise InvalidDataError(
-                f"row {first_row + row}, column {column} of X is {values[at]}; binarize=None "
-                f"expects zeros and ones: give the threshold above which a value counts as one",
-                *("X", first_row + row, column),
+                f"row {first_row + row} of X holds other values than zeros and ones; binarize=None "
+                f"expects these: give the threshold above which a value counts as one",
+                *("X", first_row + row),
             )
     else:
         ones = np.greater(values, threshold)

@@ -108,11 +108,6 @@ class Summary:
         rows = count if sums.squares is None else sums.effective_count(lambda each: each)
         return cls(moments.classes, count, np.asarray(rows), origin, offsets, scatter, variances)
 
-    @property
-    def mean(self) -> np.ndarray:
-        """Mean of all rows less the origin."""
-        return np.asarray(self.count @ self.offsets / self.count.sum())
-
 
 NO_ROWS = "every sample_weight is zero, or every row is unlabelled or invalid: no row is left"
 
@@ -409,17 +404,14 @@ def check_priors(
             f"{name} has shape {values.shape}; expected one for each of the {classes.size} classes "
             f"{classes.tolist()[:20]}. Number of priors must match number of classes"
         )
-    if not (values >= 0).all():
-        raise InvalidParameterError(
-            f"{name} must be non-negative; got {values.tolist()}. Priors must be non-negative"
-        )
     total = values.sum()
+    if not (values >= 0).all() or not 0 < total < np.inf:
+        raise InvalidParameterError(
+            f"{name} must be non-negative, and the sum of {name} is {total:g}; expected finite "
+            f"numbers, at least one above zero. Priors must be non-negative"
+        )
     if normalised and not np.isclose(total, 1.0):
         raise InvalidParameterError(
             f"The sum of the priors should be 1; got {total:.6g}. Divide them by their sum"
-        )
-    if not 0 < total < np.inf:
-        raise InvalidParameterError(
-            f"the sum of {name} is {total:g}; expected finite numbers, at least one above zero"
         )
     return values

@@ -76,11 +76,6 @@ class Gaussians(ClassModel):
         return self.roots.ndim == 2
 
     @property
-    def pooled(self) -> bool:
-        """True if all classes share one covariance."""
-        return len(self.roots) == 1 and (self.classes.size > 1 or self.roots.ndim == 3)
-
-    @property
     def rank(self) -> int:
         """Number of directions of the densities."""
         return self.roots.shape[1]
@@ -120,9 +115,12 @@ class Gaussians(ClassModel):
             diagonal_scores(X, *given, scale, constants, out)
             return out
         if self.is_linear:
-            white, centres = self._white(X)
-            d, unit = white.shape[1], np.ones((1, white.shape[1]))
-            given = np.arange(d), np.zeros(d), centres, unit
+            # In coordinates in which the shared covariance is the unit, distances are Euclidean.
+            root, dtype, d = self.roots[0], self._floating(X), self.rank
+            white = self._centred(X, dtype) @ root.T.astype(dtype, copy=False)
+            white = np.ascontiguousarray(white, np.float64)
+            centres = np.ascontiguousarray(self._centres @ root.T)
+            given = np.arange(d), np.zeros(d), centres, np.ones((1, d))
             diagonal_scores(white, *given, scale, constants, out)
             return out
         dtype = self._floating(X)
@@ -148,13 +146,6 @@ class Gaussians(ClassModel):
         some = X if self.features.size == X.shape[1] else X[:, self.features]
         return (some - self.origin).astype(dtype, copy=False)
 
-    def _white(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows and centres in coordinates in which the shared covariance is the unit."""
-        root = self.roots[0]
-        dtype = self._floating(X)
-        white = self._centred(X, dtype) @ root.T.astype(dtype, copy=False)
-        return np.ascontiguousarray(white, np.float64), np.ascontiguousarray(self._centres @ root.T)
-
     def _sparse_scores(self, X: Any, scale: float, constants: np.ndarray) -> np.ndarray:
         """Return `_scores` of sparse rows, with the squares multiplied out."""
         k = constants.size
@@ -175,8 +166,7 @@ class Gaussians(ClassModel):
         weights, intercepts = self._linear
         dtype = self._floating(X)
         scores = weights.astype(dtype, copy=False) @ self._centred(X, dtype).T
-        scores = scores + intercepts[:, None]
-        return self._among_all(scores, -np.inf)
+        return self._among_all(scores + intercepts[:, None], -np.inf)
 
     def _distances(self, X: Any) -> np.ndarray:
         return self._among_all(self._scores(X, 1.0, np.zeros(self.alive.size)), np.nan)
@@ -233,7 +223,7 @@ class Gaussians(ClassModel):
     @property
     def is_linear(self) -> bool:
         """True if differences of scores are linear functions of rows, by a shared matrix."""
-        return self.pooled and self.roots.ndim == 3
+        return self.roots.ndim == 3 and len(self.roots) == 1
 
     def zero(self, centred: bool) -> np.ndarray:
         """Return the point less the origin that counts as zero: the mean of the means, or zero."""

@@ -50,7 +50,7 @@ def leave_one_out(
     """
     n, N, K = summary.count, summary.count.sum(), summary.classes.size
     used = np.flatnonzero(summary.variances > 0)
-    means, centre = summary.offsets[:, used], summary.mean[used]
+    means, centre = summary.offsets[:, used], (n @ summary.offsets / N)[used]
     total = N * summary.variances[used]
     matrix, pooled = covariance_type in ("full", "tied"), covariance_type.startswith("tied")
     S = summary.scatter

@@ -183,7 +183,7 @@ def test_values_that_are_not_finite_are_named(kind, slabs_of):
 
 def test_invalid_arguments_are_refused(tmp_path):
     X, y = bernoulli_rows()
-    with pytest.raises(InvalidDataError, match=r"row 0, column 0 of X is .*binarize=None"):
+    with pytest.raises(InvalidDataError, match=r"row 0 of X holds .*binarize=None"):
         BernoulliNB(binarize=None).fit(X, y)
     with pytest.raises(InvalidDataError, match="not of zeros and ones; binarise"):
         BernoulliNB.from_moments(ClassMoments("diag").update(X, y))
