@@ -215,6 +215,13 @@ class Use:
         found, expected = GaussianNB().fit(rows, y, weights), GaussianNB().fit(X, Y, WEIGHTS)
         same(found.moments_, expected.moments_)
 
+    def checkpoint(self) -> None:
+        rows, y = self.made(X, Y)
+        for _ in range(2):  # The second pass finds all rows in the file.
+            kept = {"checkpoint": self.path / "kept", "checkpoint_every": 0}
+            found = accumulate(rows, y, covariance_type="diag", **kept)
+            same(found, accumulate(X, Y, covariance_type="diag"))
+
     def texts(self) -> None:
         rows, y = self.made(X, TEXTS)
         same(GaussianNB().fit(rows, y).moments_, GaussianNB().fit(X, TEXTS).moments_)

@@ -15,7 +15,6 @@ from streamgda import (
     GaussianNB,
     accumulate,
 )
-from streamgda.engine import plan
 from streamgda.errors import InvalidDataError
 
 pytestmark = pytest.mark.filterwarnings("ignore::scipy.sparse.SparseEfficiencyWarning")
@@ -136,24 +135,6 @@ def test_explicit_zeros_duplicates_and_any_order():
 # --- passes -------------------------------------------------------------------------------------
 
 
-def test_accumulate_and_its_checkpoints(monkeypatch, tmp_path, slabs_of):
-    X, y, weights = rows(300)
-    slabs_of(4000)  # about ten slabs: each is saved
-    monkeypatch.setattr(plan, "_FEWEST_ROWS", 64)
-    expected = accumulate(X, y, covariance_type="diag", sample_weight=weights)
-    batches = [(sp.csr_array(X[i : i + 99]), y[i : i + 99], weights[i : i + 99]) for i in (0, 99)]
-    for _ in range(2):  # written, and read again
-        options = {"covariance_type": "diag", "checkpoint_every": 0}
-        found = accumulate(
-            *(sp.coo_array(X), y), sample_weight=weights, checkpoint=tmp_path / "a", **options
-        )
-        assert_same_moments(expected, found)
-        found = accumulate(iter(batches), checkpoint=tmp_path / "b", **options)
-        assert_same_moments(
-            accumulate(X[:198], y[:198], sample_weight=weights[:198], covariance_type="diag"), found
-        )
-
-
 def test_invalid_rows_are_left_out():
     X, y, weights = rows()
     X[7, 2], X[20, 0], X[21, 0] = np.nan, np.inf, -5
@@ -172,16 +153,6 @@ def test_invalid_rows_are_left_out():
 
 
 # --- refusals -----------------------------------------------------------------------------------
-
-
-def test_sums_that_overflow_change_nothing():
-    X, y, _ = rows()
-    moments = ClassMoments("diag").update(sp.csr_array(X), y)
-    before = moments.copy()
-    for factor in (1e160, 1e200):
-        with pytest.raises(InvalidDataError, match="overflow float64"):
-            moments.update(sp.csr_array(X * factor), y)
-    assert_same_moments(before, moments)
 
 
 def test_zeros_that_would_be_ones_and_other_values_are_refused():

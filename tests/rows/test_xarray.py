@@ -119,7 +119,7 @@ def test_samples_and_features(kind):
 
 
 @EITHER
-def test_folds_and_checkpoints_go_by_the_number_of_the_row(kind, tmp_path):
+def test_folds_go_by_the_number_of_the_row(kind):
     """Tiles of dask are no order of rows."""
     X, y = scene()
     rows = held(X, kind)
@@ -128,9 +128,6 @@ def test_folds_and_checkpoints_go_by_the_number_of_the_row(kind, tmp_path):
         for given, options in (((rows, y), BAND), ((pixels(X), y.values.ravel()), {}))
     )
     assert found.best_score_ == pytest.approx(expected.best_score_, rel=1e-12)
-    for _ in range(2):  # the second time, from the checkpoint
-        moments = accumulate(rows, y, **BAND, checkpoint=tmp_path / "kept")
-        np.testing.assert_allclose(moments.means, accumulate(X, y, **BAND).means, rtol=1e-14)
 
 
 @EITHER
