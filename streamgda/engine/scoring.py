@@ -14,7 +14,7 @@ from streamgda.engine.reading import on_dask, reading
 from streamgda.rows import Rows
 from streamgda.rows.counting import Slab, is_plain
 from streamgda.rows.source import RowSource, as_slab, as_source, check_rows
-from streamgda.rows.xarray import LabelledRows
+from streamgda.rows.xarray import LabelledRows, wrapped
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes
 from streamgda.runtime.parameters import refuse
@@ -53,7 +53,7 @@ def score(function: Callable[..., np.ndarray], X: Any, out: Any = None, **option
         if whole is not None:  # nothing to read, and no memory to plan
             scores = function(whole, 0)
             about = (options.get(each) for each in ("name", "classes", "fill"))
-            return X.wrapped(scores, *about) if isinstance(X, RowSource) else scores
+            return wrapped(X, scores, *about)
     asked = Scoring(function, **options)
     rows = as_source(X)
     if out is not None and isinstance(rows, LabelledRows):
@@ -62,7 +62,9 @@ def score(function: Callable[..., np.ndarray], X: Any, out: Any = None, **option
         return on_dask().score(asked, rows, out)
     check_rows(rows)
     scores = _score_source(asked, rows, out)
-    return rows.wrapped(scores, asked.name, asked.classes, asked.fill) if out is None else scores
+    if out is not None:
+        return scores
+    return wrapped(rows, scores, asked.name, asked.classes, asked.fill)
 
 
 def _score_source(asked: Scoring, rows: RowSource, out: Any) -> Any:

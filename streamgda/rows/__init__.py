@@ -30,7 +30,7 @@ from streamgda.rows.source import (
     refuse_others,
 )
 from streamgda.rows.sparse import SparseRows, as_dense
-from streamgda.rows.xarray import ArrayLabelledRows, DaskLabelledRows, is_labelled
+from streamgda.rows.xarray import ArrayLabelledRows, DaskLabelledRows, along, is_labelled
 from streamgda.rows.zarr import StoredRows
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import refuse
@@ -102,7 +102,7 @@ class Rows:
             See `as_source` and `row_rule`.
         """
         if features is not None:
-            X = adapter_of(X).along(X, "X", features)
+            X = along(X, features)
         elif type(X) is not np.ndarray:
             X = _recognised(X, "X")
         if y is not None and type(y) is not np.ndarray:

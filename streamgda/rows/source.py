@@ -100,20 +100,6 @@ class RowSource:
         """Return a source of the rows of `X`, which the adapter accepts."""
         raise NotImplementedError
 
-    @classmethod
-    def along(cls, X: Any, name: str, features: Any) -> Self:
-        """Return a source of the rows of `X`, whose dimension `features` holds the features.
-
-        Raises
-        ------
-        InvalidParameterError
-            For a container whose dimensions have no names.
-        """
-        raise InvalidParameterError(
-            f"features={shown(features)} names the dimension of a DataArray that holds the "
-            f"features, and {name} is a {type(X).__name__}; leave it out"
-        )
-
     def read(self, start: int, stop: int) -> Any:
         """Return rows ``start:stop``, before any mapping; `stop` may be beyond the last row.
 
@@ -145,21 +131,6 @@ class RowSource:
     def laid_out(self, values: Any, name: str) -> Any:
         """Return labels or weights, given in the shape of the container, in the order of rows."""
         return values
-
-    def wrapped(self, scores: Any, name: str | None, classes: np.ndarray | None, fill: Any) -> Any:
-        """Return scores in the shape of the grid in the kind of container that the rows are in.
-
-        Parameters
-        ----------
-        scores : array
-        name : str, optional
-            Name of the scores.
-        classes : ndarray, optional
-            Classes to which their columns belong.
-        fill : label or number, optional
-            Scores of invalid rows.
-        """
-        return scores
 
     def place(self, row: int | None = None, column: int | None = None) -> str:
         """Return the name, with the store; and with the chunk or block that holds a row."""

@@ -12,12 +12,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamgda.errors import InvalidDataError
+from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.rows.arrays import ArrayRows
 from streamgda.rows.dask import DaskRows
 from streamgda.rows.names import as_names
 from streamgda.rows.source import RowSource
-from streamgda.runtime.parameters import refuse
+from streamgda.runtime.parameters import refuse, shown
 
 # Attributes that describe the values of the rows, and not those of their scores.
 _OF_VALUES = ("_FillValue", "scale_factor", "add_offset", "units", "long_name", "standard_name")
@@ -51,10 +51,10 @@ class LabelledRows(RowSource):
     @classmethod
     def of(cls, X: Any, name: str) -> Self:
         """Return a source of the rows of an array of one or two dimensions."""
-        return cls.along(X, name, None)
+        return cls._along(X, name, None)
 
     @classmethod
-    def along(cls, X: Any, name: str, features: Any) -> Self:
+    def _along(cls, X: Any, name: str, features: Any) -> Self:
         """Return a source of the rows whose features are along a dimension.
 
         The attribute ``_FillValue`` of features names a value that means NaN.
@@ -166,6 +166,28 @@ class ArrayLabelledRows(LabelledRows, ArrayRows):
 @dataclass(frozen=True)
 class DaskLabelledRows(LabelledRows, DaskRows):
     """Rows of a DataArray that dask evaluates."""
+
+
+def along(X: Any, features: Any) -> LabelledRows:
+    """Return a source of the rows of a DataArray whose features are along a dimension.
+
+    Raises
+    ------
+    InvalidParameterError
+        If `X` is anything else, or has no such dimension.
+    """
+    if not is_labelled(X):
+        raise InvalidParameterError(
+            f"features={shown(features)} names the dimension of a DataArray that holds the "
+            f"features, and X is a {type(X).__name__}; leave it out"
+        )
+    kind = DaskLabelledRows if DaskLabelledRows.accepts(X) else ArrayLabelledRows
+    return kind._along(X, "X", features)
+
+
+def wrapped(rows: RowSource, scores: Any, name: Any, classes: Any, fill: Any) -> Any:
+    """Return scores as a DataArray if the rows are those of one; otherwise as they are."""
+    return rows.wrapped(scores, name, classes, fill) if isinstance(rows, LabelledRows) else scores
 
 
 def _stacked(array: Any, features: Any) -> Any:

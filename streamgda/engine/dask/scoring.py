@@ -15,6 +15,7 @@ from streamgda.engine.progress import reporter
 from streamgda.errors import InvalidDataError
 from streamgda.rows.counting import Slab
 from streamgda.rows.source import RowSource, how_to_count
+from streamgda.rows.xarray import wrapped
 
 _ROUND = 64  # So many blocks are computed before their scores are written.
 _ROUND_BYTES = 1 << 28  # Their scores have at most so many bytes.
@@ -35,7 +36,7 @@ def score(asked: Scoring, rows: RowSource, out: Any = None) -> Any:
     """
     scores = as_rows(rows.map(asked.function, asked.dtype, asked.columns))
     if out is None:
-        return rows.wrapped(scores, asked.name, asked.classes, asked.fill)
+        return wrapped(rows, scores, asked.name, asked.classes, asked.fill)
     if np.isnan(scores.shape[0]):
         raise InvalidDataError(
             f"X has row chunks of unknown size, and out needs their number: {how_to_count('X')}"
