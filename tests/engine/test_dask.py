@@ -302,7 +302,9 @@ def test_a_budget_limits_the_tasks_that_run_at_a_time():
     lazy = blocks.map_blocks(seen, dtype="f8", meta=np.empty((0, 4)))
     expected = accumulate(blocks, y)
     with dask.config.set(scheduler="threads", num_workers=4):
-        with pytest.raises(MemoryBudgetError, match="and temporary arrays of a task"):
+        with pytest.raises(
+            MemoryBudgetError, match="temporary arrays, and the moments of 22 blocks"
+        ):
             accumulate(lazy, y, max_memory="1MB")
         assert not most
         found = accumulate(lazy, y, max_memory="2.8MB")

@@ -100,12 +100,11 @@ def accumulate(asked: Accumulation, rows: Rows) -> Moments:
         held = dask.delayed(about, pure=False, traverse=False)
         every = da.blockwise(
             _of_block,
-            "i",
+            "ij",
             *(function, None, held, None, tuple(columns), None, places, "i", *arrays),
             align_arrays=False,
-            concatenate=True,
             dtype=object,
-            meta=np.empty(0, object),
+            meta=np.empty((0, 0), object),
         )
         (every,) = dask.optimize(every)  # once for all blocks: what a leaf needs is one task
         return Leaves([*flatten(every.__dask_keys__())], every.__dask_graph__())
