@@ -241,7 +241,7 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
     tol : float
         A covariance is singular if, scaled to unit variances, it has an eigenvalue of at most
         ``tol ** 2``. scikit-learn compares the eigenvalues of the covariance itself with `tol`,
-        and so refuses the same rows in smaller units.
+        and so raises an error for the same rows in smaller units.
     covariance_estimator : object, optional
         Estimates the covariance of the rows of each class in place of a shrinkage: an object with
         a method ``fit`` and then an attribute ``covariance_``, such as those of

@@ -405,7 +405,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
             Moments of features and targets with covariances, of any classes, which are joined.
             `alphas` are compared by the groups of `GroupedMoments`, each held out in turn.
         target : str or int, or list of these
-            Columns of the targets, by name or by number. Behind a `feature_map`, such as those of
+            Columns of the targets, by name or by index. Behind a `feature_map`, such as those of
             another `Ridge`, they are all the targets that it was fitted to.
         **params
             Parameters of the estimator.

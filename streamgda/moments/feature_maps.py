@@ -87,7 +87,7 @@ class FeatureMap(ABC):
 
 @dataclass(frozen=True)
 class RandomFeatures(FeatureMap):
-    r"""Random features: a fixed layer of a network, which is not learnt.
+    r"""Random features: a fixed layer of a network, which is not learned.
 
     With a matrix W of independent normal numbers, ``"relu"`` features are
 
