@@ -49,7 +49,7 @@ from streamgda.storage.format import check_whole, pack_labels, unpack_labels
 from streamgda.storage.saved import Saved, State, arrays_within, class_named, nested, restore
 
 _LEARNED = {"moments_", "n_features_in_", "feature_names_in_"}
-_LEARNED |= {"_declared", "_found", "_model", "_reported"}
+_LEARNED |= {"_binarised_at", "_declared", "_found", "_model", "_reported"}
 _READING = {"features", "nodata", "unlabelled", "on_invalid"}  # of `Reading`, in methods that learn
 _AT_ONCE = 1 << 30  # Rows of fewer bytes are scored without a plan.
 _MAPPED_BYTES = 1 << 24  # Rows behind a feature map are scored by so many bytes at a time.

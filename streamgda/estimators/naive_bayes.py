@@ -226,18 +226,15 @@ class BernoulliNB(MomentClassifier):
         n_features: Any = moments.n_features
         return Bernoullis.of(moments, self._smoothing(n_features), threshold, priors)
 
-    def _check_same_kind(self) -> None:
-        super()._check_same_kind()
-        held = vars(self).get("_binarised_at", self._threshold())
-        if held != self._threshold():
+    def _summed(self, rows: Rows) -> Rows:
+        X, rule, lifting = rows.X, rows.rule, self._maps()
+        threshold = self._threshold()
+        held = self.__dict__.setdefault("_binarised_at", threshold)
+        if held != threshold:
             raise InvalidParameterError(
                 f"binarize={shown(self.binarize)}, but the rows so far were binarised with "
                 f"binarize={held}; call fit"
             )
-
-    def _summed(self, rows: Rows) -> Rows:
-        X, rule, lifting = rows.X, rows.rule, self._maps()
-        self._binarised_at = threshold = self._threshold()
         width = X.shape[1] if lifting is None else lifting.bound(X.shape[1]).n_out
         if self._smoothing(width).min() > np.min(self.alpha):
             warn(
@@ -252,7 +249,7 @@ class BernoulliNB(MomentClassifier):
         dtype: Any = np.uint8  # Bad values are errors at once, or NaN.
         if not rule.checks_sums or rows.weight is not None:
             marked, dtype = np.nan if rule.nodata is None else rule.nodata, np.float32
-        ones = partial(_ones, threshold=threshold, marked=marked)
+        ones = partial(binarise, threshold=threshold, marked=marked)
         X = as_source(X).map(ones, dtype, X.shape[1])
         return replace(rows, X=X, rule=replace(rule, nodata=None))
 
@@ -269,7 +266,6 @@ class BernoulliNB(MomentClassifier):
     @property
     def feature_count_(self) -> np.ndarray:
         """Number of ones, or their weight, of each class and feature, (n_classes, n_features)."""
-        self.model_  # noqa: B018  (raises an error before fit)
         return ones_of(self.moments_)
 
     def _priors_to_draw(self) -> np.ndarray:
@@ -293,7 +289,3 @@ class BernoulliNB(MomentClassifier):
         counts = {"class_count_": self.class_count_, "feature_count_": self.feature_count_}
         found = {"feature_log_prob_": log_one, "class_log_prior_": model.log_priors}
         return naive_bayes.BernoulliNB(), {**found, **counts}
-
-
-def _ones(X: Any, first_row: int, threshold: float | None, marked: Any = None) -> Any:
-    return binarise(X, threshold, first_row, marked)

@@ -16,16 +16,16 @@ from streamgda.rows.counting import as_matrix, refuse_not_finite
 from streamgda.rows.sparse import CompressedRows
 
 
-def binarise(X: Any, threshold: float | None, first_row: int = 0, marked: Any = None) -> Any:
+def binarise(X: Any, first_row: int, threshold: float | None, marked: Any = None) -> Any:
     """Return ones where values are above the threshold and zeros elsewhere.
 
     Parameters
     ----------
     X : ndarray or CompressedRows, shape (n_rows, n_features)
-    threshold : float or None
-        None if the rows hold zeros and ones already.
     first_row : int
         Number of the first row in a larger array, from which errors count.
+    threshold : float or None
+        None if the rows hold zeros and ones already.
     marked : number, optional
         Value of missing measurements: these, NaN and infinity become NaN instead of an error.
 
@@ -145,7 +145,7 @@ class Bernoullis(ClassModel):
         return never.astype(np.float64) - always, always.sum(axis=1).astype(np.float64)
 
     def _rows(self, block: Any, first_row: int) -> Any:
-        ones = binarise(block, self.threshold, first_row)
+        ones = binarise(block, first_row, self.threshold)
         return as_csr(ones) if type(ones) is CompressedRows else ones
 
     def _joint(self, X: Any) -> np.ndarray:
