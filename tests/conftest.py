@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -94,7 +95,9 @@ def command(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
 def forks() -> Iterator[Any]:
     """Fork processes from one that has imported everything, so that they start fast."""
     config = {
-        "distributed.worker.multiprocessing-method": "forkserver",
+        "distributed.worker.multiprocessing-method": "forkserver"
+        if hasattr(os, "fork")
+        else "spawn",
         "distributed.nanny.pre-spawn-environ": {},  # which it would set in this process, too
     }
     with dask.config.set(config):

@@ -24,6 +24,7 @@ from streamgda import (
 from streamgda.runtime import threads
 from streamgda.runtime.interruption import deferred_interrupts
 
+pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers of signals")
 X, Y = blobs(60, 4)
 WEIGHTS = np.random.default_rng(0).uniform(0.1, 2, 60)
 

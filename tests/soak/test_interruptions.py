@@ -2,6 +2,7 @@
 
 import copy
 import random
+import signal
 import time
 from functools import partial
 
@@ -22,6 +23,7 @@ from streamgda import (
     load,
 )
 
+pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers of signals")
 N, D = 1500, 200
 RANDOM = np.random.default_rng(0)
 Y = np.arange(2 * N) % 6

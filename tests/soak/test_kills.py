@@ -106,9 +106,10 @@ def serial():
 
 
 def contents(path):
-    """Bytes of a file, or of the files of a folder."""
+    """Bytes of a file, or of the files of a folder; a kill may leave a part of one aside."""
     files = path.rglob("*") if path.is_dir() else [path] * path.exists()
-    return {str(file.relative_to(path)): file.read_bytes() for file in files if file.is_file()}
+    whole = [file for file in files if file.is_file() and file.suffix != ".partial"]
+    return {str(file.relative_to(path)): file.read_bytes() for file in whole}
 
 
 def with_steps(run, stop=None, interrupt=False):

@@ -67,6 +67,7 @@ def test_what_cannot_be_loaded(tmp_path):
 # --- nothing else is replaced -----------------------------------------------------------------
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names on this platform")
 def test_what_was_not_saved_is_not_replaced(tmp_path):
     for folder in ("folder", "empty"):
         (tmp_path / folder).mkdir()
@@ -103,6 +104,7 @@ def test_where_nothing_can_be_written(tmp_path):
 # --- links and modes --------------------------------------------------------------------------
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows lets few users make links")
 def test_links_stay_links(tmp_path):
     OLD.save(tmp_path / "there.npz")
     (tmp_path / "link").symlink_to("there.npz")
