@@ -537,7 +537,7 @@ def rows_that_count(
     nodata: float | None = None,
     unlabelled: list | None = None,
 ) -> tuple[list[int], int]:
-    """Numbers of the rows that are learnt, and the number of those left out as invalid.
+    """Numbers of the rows that are learned, and the number of those left out as invalid.
 
     Rows of weight zero and unlabelled rows are neither, whatever they hold.
     """

@@ -382,7 +382,7 @@ class Transformer(FeatureMap):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the parameters and of what was learnt."""
+        """Hash of the parameters and of what was learned."""
         from joblib import hash as hashed  # type: ignore[import-untyped]  # noqa: PLC0415
 
         return f"{self.name} {hashed(vars(self.fitted))}"

@@ -92,14 +92,14 @@ def test_parameters_are_those_that_fit_the_same_model(ours):
     theirs = ours.fit(X, y).to_sklearn()
     again = clone(theirs).fit(X, y)
     np.testing.assert_allclose(again.predict_proba(X), ours.predict_proba(X), atol=1e-9)
-    learnt = {name for name in vars(again) if name.endswith("_") and not name.startswith("_")}
-    assert learnt <= vars(theirs).keys()
-    learnt -= {"rotations_", "scalings_"}  # other axes, or signs
+    learned = {name for name in vars(again) if name.endswith("_") and not name.startswith("_")}
+    assert learned <= vars(theirs).keys()
+    learned -= {"rotations_", "scalings_"}  # other axes, or signs
     if getattr(ours, "solver", None) == "eigen":  # of shrunk sums of squares of all rows there
-        learnt.discard("explained_variance_ratio_")
+        learned.discard("explained_variance_ratio_")
     if isinstance(ours, GDA):
-        learnt -= {"coef_", "intercept_"}  # its discriminants are about the common mean
-    for name in learnt:
+        learned -= {"coef_", "intercept_"}  # its discriminants are about the common mean
+    for name in learned:
         np.testing.assert_allclose(
             getattr(theirs, name), getattr(again, name), atol=1e-9, err_msg=name
         )
@@ -112,7 +112,7 @@ def test_constant_features_change_no_prediction():
         with pytest.warns(ConstantFeatureWarning):
             theirs = ours.fit(X, y).to_sklearn()
         assert_same(ours, theirs, X)
-        elsewhere = X + np.array([0, 100.0, 0, 0, 0])  # of a value that was never learnt
+        elsewhere = X + np.array([0, 100.0, 0, 0, 0])  # of a value that was never learned
         np.testing.assert_allclose(
             theirs.predict_proba(elsewhere), ours.predict_proba(X), atol=1e-10
         )

@@ -222,7 +222,7 @@ def test_every_head_is_one_of_lifted_rows(head, tmp_path, in_this_thread):
         np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-6, atol=1e-9)
 
 
-def test_what_a_head_learnt_is_saved_resumed_and_forgotten(head):
+def test_what_a_head_learned_is_saved_resumed_and_forgotten(head):
     lifting, _, targets, method = head
     params = lifting.get_params()
     if params.get("alphas"):  # which, like "auto", needs all rows at once

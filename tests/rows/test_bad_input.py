@@ -78,10 +78,10 @@ def cases(methods, names, fine):
 
 
 @pytest.mark.parametrize(("kind", "method", "name"), cases(["fit", "partial_fit"], REFUSED, FINE))
-def test_what_cannot_be_learnt(small_slabs, fitted, kind, method, name):
+def test_what_cannot_be_learned(small_slabs, fitted, kind, method, name):
     given, match = REFUSED[name]
-    learnt = {"X": ROWS, "y": CLASSES} | given
-    arguments = {argument: held(values, kind) for argument, values in learnt.items()}
+    learned = {"X": ROWS, "y": CLASSES} | given
+    arguments = {argument: held(values, kind) for argument, values in learned.items()}
     refuses(ValueError, match, fitted, method, **arguments)
 
 

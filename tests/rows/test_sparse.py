@@ -1,4 +1,4 @@
-"""Sparse rows: learnt and scored as the same rows are when dense, but never made so."""
+"""Sparse rows: learned and scored as the same rows are when dense, but never made so."""
 
 import numpy as np
 import pytest
