@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, NoReturn, Self
@@ -130,20 +129,6 @@ def is_plain(X: Any) -> bool:
 
 NO_WEIGHTS = np.empty(0)
 WINDOW_BYTES = 1 << 26  # So many bytes of rows are grouped by class at a time.
-
-
-def blocks(X: Any, dtype: np.dtype, beside: int) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield blocks of rows as `as_kernel_rows` returns them, each with its place in `X`.
-
-    They are as large as memory for copies, and for the bytes that are held beside each row, allows:
-    large sums are read and written once for each block.
-    """
-    as_it_is = isinstance(X, np.ndarray) and X.dtype == dtype and X.flags.c_contiguous
-    row_bytes = beside + (0 if as_it_is else dtype.itemsize * X.shape[1])
-    n_rows = max(1024, WINDOW_BYTES // max(1, row_bytes))
-    for start in range(0, X.shape[0], n_rows):
-        rows = slice(start, min(start + n_rows, X.shape[0]))
-        yield rows, as_kernel_rows(X[rows], dtype)
 
 
 def as_kernel_rows(X: Any, dtype: np.dtype) -> Any:
@@ -403,14 +388,15 @@ class RowRule:
             bad = X.rows_with(~np.isfinite(X.values) | self.missing(X.values))
             absent = self.nodata == 0 and X.last - X.first < X.n_features
             return np.flatnonzero(bad | absent)
-        found = [np.empty(0, np.intp)]
-        for part, block in blocks(X, row_type(X.dtype).dtype, 2 * X.shape[1]):  # two masks
+        found, n_rows = [np.empty(0, np.intp)], max(1024, WINDOW_BYTES // (2 * X.shape[1] + 1))
+        for start in range(0, len(X), n_rows):  # Masks of all rows would take memory.
+            block = X[start : start + n_rows]
             bad = np.zeros(len(block), bool)
             if X.dtype.kind == "f" and not all_finite(block):
                 bad |= ~np.isfinite(block).all(axis=1)
             if self.nodata is not None:
-                bad |= self.missing(X[part]).any(axis=1)
-            found.append(np.flatnonzero(bad) + part.start)
+                bad |= self.missing(block).any(axis=1)
+            found.append(np.flatnonzero(bad) + start)
         return np.concatenate(found)
 
     def labels_to_count(

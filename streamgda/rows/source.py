@@ -249,14 +249,15 @@ def as_slab(values: Any, name: str = "X") -> Any:
         values = values.compute()
     values = as_numpy(values)
     if isinstance(values, np.ma.MaskedArray):
-        if np.ma.getmaskarray(values).any() and name != "X":
+        if not np.ma.is_masked(values):
+            return values.data
+        if name != "X":
             raise InvalidDataError(
                 f"{name} is a masked array; give the masked entries a value (filled(...)), or "
                 f"leave their rows out"
             )
         floats = values.dtype if values.dtype.kind == "f" else np.float64
-        masked = np.ma.is_masked(values)
-        return np.ma.filled(values.astype(floats), np.nan) if masked else values.data
+        return np.ma.filled(values.astype(floats), np.nan)
     try:
         array = np.asarray(values)
     except ValueError as error:
