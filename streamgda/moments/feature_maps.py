@@ -35,7 +35,7 @@ class FeatureMap(ABC):
     """Base of the maps, which are compared by their parameters and never change."""
 
     def _n_features_out(self, n_in: int) -> int:
-        """Return the number of features of mapped rows; refuse rows whose width does not fit."""
+        """Return the number of features of mapped rows; raise an error for a wrong width."""
         return n_in
 
     @abstractmethod
@@ -304,7 +304,7 @@ class Standardize(FeatureMap):
         return f"Standardize({len(self.mean)} features)"
 
     def _n_features_out(self, n_in: int) -> int:
-        """Return the number of features; refuse rows of another."""
+        """Return the number of features; raise an error for rows of another."""
         check_fits(repr(self), n_in, len(self.mean))
         return n_in
 
@@ -356,7 +356,7 @@ class Transformer(FeatureMap):
 
     @classmethod
     def of(cls, fitted: Any) -> Self:
-        """Return the map of a transformer; refuse one that is not fitted."""
+        """Return the map of a transformer; raise an error if it is not fitted."""
         name = type(fitted).__name__
         try:
             check_is_fitted(fitted)
@@ -412,7 +412,7 @@ class Transformer(FeatureMap):
         return loaded
 
     def _n_features_out(self, n_in: int) -> int:
-        """Return the width of the result; refuse rows of another width than it was fitted to."""
+        """Return the width of the result; rows of another width than it was fitted to are an error."""
         check_fits(repr(self), n_in, self.widths[0])
         return self.widths[1]
 
@@ -489,13 +489,13 @@ class Lifting:
         return given[0] if len(given) == 1 else given
 
     def bound(self, n_in: int) -> Self:
-        """Return the maps of rows of a width; refuse rows of another than those before."""
+        """Return the maps of rows of a width; another width than before is an error."""
         if self.n_in == n_in:
             return self
         if self.n_in is not None:
             check_fits(str(self), n_in, self.n_in)
         bound = replace(self, n_in=n_in)
-        bound.widths  # noqa: B018  (refuses widths that do not fit)
+        bound.widths  # noqa: B018  (it raises an error for widths that do not fit)
         return bound
 
     @property

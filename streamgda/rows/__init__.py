@@ -234,7 +234,7 @@ def as_batches(
     X : iterable
         Batches.
     sample_weight, features : None
-        Others are refused.
+        Others raise an error.
     columns : tuple, optional
         Names ``(X, y)`` or ``(X, y, weight)`` of the columns of batches that are dicts or tables.
 

@@ -30,7 +30,7 @@ class StoredRows(RowSource):
 
     @classmethod
     def accepts(cls, X: Any) -> bool:
-        """Accept chunked arrays, and groups, which `of` refuses with a clear message."""
+        """Accept chunked arrays, and groups, for which `of` raises a clear error."""
         if isinstance(X, np.ndarray) or hasattr(X, "__dask_graph__"):  # of dask and of xarray
             return False
         return is_group(X) or all(hasattr(X, what) for what in ("chunks", "shape", "dtype"))

@@ -353,7 +353,7 @@ def restore(
     try:
         if kind._kind == _ESTIMATOR:
             kind = class_named(attributes["estimator"], kind)
-        with np.errstate(all="ignore"):  # of values that the checks refuse
+        with np.errstate(all="ignore"):  # The checks find such values.
             return kind._from_state(attributes, arrays)
     except FormatError:
         raise
