@@ -412,7 +412,7 @@ class Transformer(FeatureMap):
         return loaded
 
     def _n_features_out(self, n_in: int) -> int:
-        """Return the width of the result; rows of another width than it was fitted to are an error."""
+        """Return the width of the result; rows of another width than fitted are an error."""
         check_fits(repr(self), n_in, self.widths[0])
         return self.widths[1]
 
