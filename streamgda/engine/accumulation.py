@@ -67,24 +67,14 @@ class Accumulation:
 
     def empty(self) -> Moments:
         """Return moments without rows, of the requested kind."""
-        if self.grouped and self.rule.action == "pairwise":
-            raise InvalidParameterError(
-                "on_invalid='pairwise' keeps no moments of groups; use 'skip' with groups, or call "
-                "accumulate for the rows of each group"
-            )
         if self.rule.action != "pairwise":
             kind: Any = GroupedMoments if self.grouped else ClassMoments
             return kind(self.covariance_type, feature_map=self.feature_map)
-        if self.feature_map is not None:
+        if self.grouped or self.feature_map is not None or self.covariance_type != "full":
             raise InvalidParameterError(
-                "on_invalid='pairwise' keeps moments of rows with gaps, which no feature_map can "
-                "lift; use 'skip', or leave out feature_map"
-            )
-        if self.covariance_type != "full":
-            raise InvalidParameterError(
-                f"on_invalid='pairwise' keeps matrices for each class; got "
-                f"covariance_type={self.covariance_type!r}. PairwiseMoments.to_moments converts "
-                f"them to any covariance type"
+                f"on_invalid='pairwise' keeps matrices for each class, without groups and without "
+                f"feature_map; got covariance_type={self.covariance_type!r}. Use 'skip' with "
+                f"groups or a map; PairwiseMoments.to_moments converts to other covariance types"
             )
         return PairwiseMoments()
 
@@ -96,12 +86,6 @@ class Accumulation:
             self.budget.check(moments, slab, self.rule)
         moments._update(slab, self.rule, self.expected)
         moments._name_features(self.feature_names)
-
-    def declared(self, moments: Moments) -> Moments:
-        """Return moments among whose classes are all labels that may occur."""
-        if self.expected is not None and moments.n_features is not None:
-            moments.declare(self.expected)
-        return moments
 
     def journal(self, reader: str, rows: Mapping[str, str], counted: str = "rows") -> Journal:
         """Return the journal of a pass, with what its file holds.
@@ -122,12 +106,12 @@ class Accumulation:
             **rows,
             "read by": reader,
         }
-        every = self.checkpoint_every
-        journal = Journal(self.checkpoint, every, description, self.empty(), counted)
+        kept = self.checkpoint, self.checkpoint_every
+        journal = Journal(*kept, description, self.empty(), counted)
         if self.rule.action == "raise" and journal.moments.n_skipped:
             raise CheckpointError(
-                f"{journal} was started with on_invalid: skip, and {journal.moments.n_skipped} "
-                f"rows were left out; now it is raise. {REMEDY}"
+                f"{journal.title} was started with on_invalid: skip, and "
+                f"{journal.moments.n_skipped} rows were left out; now it is raise. {REMEDY}"
             )
         return journal
 

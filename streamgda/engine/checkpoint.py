@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -117,9 +117,6 @@ class Resumable:
         self._every, self._since = every, time.monotonic()
         self.seen: dict[str, int] = {}
 
-    def __str__(self) -> str:
-        return self.title
-
     @property
     def keeps(self) -> bool:
         """True if it is kept."""
@@ -172,7 +169,7 @@ class Resumable:
             found = checked(start, self.done)
         except (IndexError, StopIteration):
             raise CheckpointError(
-                f"{self} was started with more rows: it holds the first "
+                f"{self.title} was started with more rows: it holds the first "
                 f"{self.done:,} {self.counted}. {REMEDY}"
             ) from None
         for first, last, value, kept in (
@@ -181,7 +178,7 @@ class Resumable:
         ):
             if value != kept:
                 raise CheckpointError(
-                    f"{self} was started with other rows, labels or weights: "
+                    f"{self.title} was started with other rows, labels or weights: "
                     f"{self.counted} {first} to {last - 1} have changed. {REMEDY}"
                 )
         return held
@@ -203,8 +200,8 @@ class Resumable:
             self.keep()
         if error is not None and self._written:
             error.add_note(
-                f"{self} keeps what was done, the first {self._written:,} {self.counted}: run the "
-                f"same call again to resume after them"
+                f"{self.title} keeps what was done, the first {self._written:,} {self.counted}: "
+                f"run the same call again to resume after them"
             )
 
 
@@ -293,16 +290,17 @@ class Journal(Resumable):
         self.moments.save(self._file, offset=offset)
         self._was_kept()
 
-    @contextlib.contextmanager
-    def adding(self, start: int, stop: int, slab: Slab) -> Iterator[None]:
-        """Enter a context in which the caller adds the rows ``start:stop`` to the moments.
+    def add(
+        self, function: Callable[[Moments, Slab], None], start: int, stop: int, slab: Slab
+    ) -> None:
+        """Add the rows ``start:stop`` to the moments by a function.
 
         Moments are not written if an interrupt may have left them with part of the rows.
         """
         self._sound = False
         try:
-            yield
-        except InvalidDataError:  # The moments are unchanged.
+            function(self.moments, slab)
+        except InvalidDataError:  # the moments are unchanged
             self._sound = True
             raise
         self._sound = True

@@ -162,13 +162,13 @@ class Output(Resumable):
                 self.restored(mark["done"], mark["seen"])
         except (LookupError, TypeError, ValueError) as error:
             raise CheckpointError(
-                f"the attribute {MARK} of {self} is damaged: {error!r}. {REMEDY}"
+                f"the attribute {MARK} of {self.title} is damaged: {error!r}. {REMEDY}"
             ) from None
         if complete and (given or fingerprint != self._fingerprint):
             self.done = self._written = 0
             self.seen = {}
             return  # the caller's array is filled again; one at a path is in the way
-        refuse_others(fingerprint, self._fingerprint or {}, str(self))
+        refuse_others(fingerprint, self._fingerprint or {}, self.title)
         self.array, self._started = found, True
 
     def _check(self) -> None:

@@ -172,7 +172,9 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
         asked.add(moments, Slab(rows.X, rows.y, rows.groups, rows.weight))
     else:
         moments = _accumulated(asked, rows)
-    return asked.declared(moments)
+    if asked.expected is not None and moments.n_features is not None:
+        moments.declare(asked.expected)
+    return moments
 
 
 def _in_one_slab(rows: Rows) -> bool:
@@ -284,8 +286,7 @@ def _accumulate_slabs(asked: Accumulation, slab_rows: int, rows: Rows) -> Moment
         for slab in slabs:
             start, n_rows = slab.first_row, len(slab.X)
             if n_rows:
-                with journal.adding(start, start + n_rows, slab):
-                    asked.add(journal.moments, slab)
+                journal.add(asked.add, start, start + n_rows, slab)
     return journal.moments
 
 
@@ -306,8 +307,7 @@ def _accumulate_batches(asked: Accumulation, batches: Batches) -> Moments:
     with reporter(asked.progress, None, "accumulating", first=done) as report, journal:
         for number, batch in enumerate(waiting, journal.done):
             try:
-                with journal.adding(number, number + 1, batch):
-                    asked.add(journal.moments, batch)
+                journal.add(asked.add, number, number + 1, batch)
             except InvalidDataError as error:
                 error.place(f"batch {number}")
                 raise

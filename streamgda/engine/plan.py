@@ -210,13 +210,12 @@ class MomentsBudget:
             n_groups = group_labels(slab.groups, start, known=moments.groups).values.size
         needed = self.needed(moments, n_classes, d, n_groups)
         if needed > self.n_bytes:
-            what = f"{n_groups} groups x {n_classes}" if grouped else f"{n_classes}"
-            advice = ", or larger groups, such as regions instead of sites" if grouped else ""
+            what = f"{n_groups} groups x " if grouped else ""
             raise MemoryBudgetError(
-                f"moments of {what} classes need {readable(needed)}, and max_memory (by default "
-                f"half of what is available) leaves {readable(self.n_bytes)} for them beside the "
-                f"rows. Pass a larger max_memory, or use covariance_type='tied' or 'diag', or "
-                f"fewer features{advice}"
+                f"moments of {what}{n_classes} classes need {readable(needed)}, and max_memory (by "
+                f"default half of what is available) leaves {readable(self.n_bytes)} for them "
+                f"beside the rows. Pass a larger max_memory, or use covariance_type='tied' or "
+                f"'diag', or fewer features or larger groups"
             )
 
 

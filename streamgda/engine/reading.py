@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from typing import Any
@@ -37,7 +38,10 @@ def in_process(rows: Rows) -> Rows:
     rows = rows.opened()
     if rows.executor == "dask":
         read: Any = {
-            field: as_source(on_dask().sized(array), getattr(rows, field).name)
+            field: as_source(
+                array.copy().compute_chunk_sizes() if math.isnan(array.shape[0]) else array,
+                getattr(rows, field).name,
+            )
             for field, array in on_dask().aligned(rows).items()
         }
         rows = replace(rows, **read)

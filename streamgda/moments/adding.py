@@ -6,7 +6,7 @@ Neither segments nor the tasks of classes depend on the number of threads, so no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -131,14 +131,14 @@ class Adding:
 
     def add_at_once(self, rows: Rows, state: tuple[np.ndarray, ...]) -> None:
         """Add rows as kernels read them to the arrays of sums, in one kernel call."""
-        if not self.wide:
-            self._kernel(rows, np.arange(len(rows.codes)), 0, *state)
-            return
-        order = in_class_order(rows.codes, len(state[0]))[0]
-        if self.exact:
+        n, wide = len(rows.codes), self.wide
+        order = in_class_order(rows.codes, len(state[0]))[0] if wide else np.arange(n)
+        with self._blas():
             self._kernel(rows, order, 0, *state)
-        else:
-            threads.call_serial_blas(self._kernel, rows, order, 0, *state)
+
+    def _blas(self) -> AbstractContextManager[None]:
+        """Return a context in which BLAS, where the kernel uses it, has one thread."""
+        return threads.serial_blas() if self.wide and not self.exact else nullcontext()
 
     def _add_segments(self, rows: Rows, sums: Any) -> None:
         """Add sums of segments, each computed by one thread."""
@@ -188,17 +188,10 @@ class Adding:
                 self._kernel(rows, order[split:last], start, *state)
             return low, own
 
-        def whole() -> None:
-            calls = pairwise(cuts)
-            with closing(threads.imap(task, calls, ahead=_AHEAD)) as tasks:
-                for low, own in tasks:
-                    if own is not None:
-                        sums.add(own, np.arange(low, low + own.count.size))
-
-        if self.wide and not self.exact:
-            threads.call_serial_blas(whole)
-        else:
-            whole()
+        with self._blas(), closing(threads.imap(task, pairwise(cuts), ahead=_AHEAD)) as tasks:
+            for low, own in tasks:
+                if own is not None:
+                    sums.add(own, np.arange(low, low + own.count.size))
 
     def _windows(self, X: Any) -> Iterator[tuple[int, int]]:
         """Yield ranges of rows: all, unless they have to be copied."""

@@ -55,7 +55,6 @@ def allowed_bytes(max_memory: int | str | None) -> int:
 
 
 _EXPECTED = "a number of bytes above 0, or a string such as '512MB'"
-_MOST_DIGITS = 18
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _UNITS |= {"KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
@@ -76,8 +75,8 @@ def as_bytes(size: int | str | None) -> int | None:
     if size is None:
         return None
     if isinstance(size, str):
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?)B?\s*", size.upper())
-        if not match or match[2] not in _UNITS or len(match[1]) > _MOST_DIGITS:
+        match = re.fullmatch(r"\s*(\d{1,18}(?:\.\d+)?)\s*([KMGT]?I?)B?\s*", size.upper())
+        if not match or match[2] not in _UNITS:
             raise refuse("max_memory", size, _EXPECTED)
         return int(float(match[1]) * _UNITS[match[2]])
     return as_integer("max_memory", size, _EXPECTED, 1)

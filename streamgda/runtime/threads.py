@@ -14,11 +14,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar, copy_context
 from functools import cache
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 import numba
 from threadpoolctl import ThreadpoolController
@@ -57,10 +56,8 @@ def limit(n: int) -> Iterator[None]:
 
 
 def _cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # Some platforms lack it.
-        return os.cpu_count() or 1
+    affinity = getattr(os, "sched_getaffinity", None)  # not on every platform
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 # --- calls on several threads -----------------------------------------------------------------
@@ -226,11 +223,7 @@ if hasattr(os, "register_at_fork"):
 # --- threads of BLAS and LAPACK -----------------------------------------------------------------
 
 
-class _BlasUser:
-    """A user of BLAS who needs it to use one thread per call, until it is gone or done."""
-
-
-_blas_users: WeakSet[_BlasUser] = WeakSet()
+_blas_users: set[object] = set()  # who need BLAS to use one thread per call
 _blas_before: list[int | None] | None = None  # threads of the libraries; None without a limit
 
 
@@ -241,7 +234,7 @@ def serial_blas() -> Iterator[None]:
     The number of the libraries' threads is a setting of the whole process. It is restored when no
     block, on any thread, needs the limit any more.
     """
-    user = _BlasUser()
+    user = object()
     try:
         _settle_blas(_blas_users.add, user)
         yield
@@ -253,7 +246,7 @@ def serial_blas() -> Iterator[None]:
             raise
 
 
-def _settle_blas(change: Callable[[_BlasUser], None], user: _BlasUser) -> None:
+def _settle_blas(change: Callable[[object], None], user: object) -> None:
     """Limit BLAS to one thread if a caller needs that after a change; otherwise undo the limit."""
     global _blas_before  # noqa: PLW0603
     with deferred_interrupts(), _lock:
@@ -285,16 +278,9 @@ def _blas() -> ThreadpoolController:
 
 
 def _blas_threads() -> int:
-    numbers = _blas_before  # These are the numbers of threads without our limit.
-    if numbers is None:
-        numbers = [library.num_threads for library in _blas().lib_controllers]
+    # Those of the libraries without our limit.
+    numbers = _blas_before or [library.num_threads for library in _blas().lib_controllers]
     return min((n for n in numbers if n), default=_cores())
-
-
-def call_serial_blas(function: Callable[..., Result], *arguments: Any) -> Result:
-    """Call a function within `serial_blas`."""
-    with serial_blas():
-        return function(*arguments)
 
 
 def run_serial_blas(
@@ -311,6 +297,5 @@ def call_blas(d: int, function: Callable[..., Result], *arguments: Any) -> Resul
     The threads of BLAS spin while they wait for each other. Where other processes use the cores,
     that takes many times as long as the work; matrices that are smaller have one thread anyway.
     """
-    if d in _NO_GAIN:
-        return call_serial_blas(function, *arguments)
-    return function(*arguments)
+    with serial_blas() if d in _NO_GAIN else nullcontext():
+        return function(*arguments)

@@ -303,7 +303,7 @@ def test_serial_blas_lasts_as_long_as_any_thread_needs_it():
 
 def test_another_thread_limits_blas_though_the_first_has_set_its_threads():
     with threadpool_limits(2), ThreadPoolExecutor(1) as other:
-        assert other.submit(threads.call_serial_blas, blas_threads).result() == {1}
+        assert other.submit(threads.run_serial_blas, blas_threads, [()]).result() == [{1}]
         assert blas_threads() == {2}
 
 

@@ -89,7 +89,15 @@ def accumulate(asked: Accumulation, rows: Rows) -> Moments:
     columns = aligned(rows)
     X = columns["X"]
     sizes = np.array(X.chunks[0], np.float64)
-    _warn_of_tiny_blocks(sizes.size, X)
+    of_block = X.nbytes / sizes.size
+    if sizes.size > _MANY_BLOCKS and of_block < _TINY_BYTES:  # before anything is computed
+        warnings.warn(
+            f"X has {sizes.size:,} blocks of about {readable(of_block)}, and each costs a task of "
+            f"about a millisecond: rechunk to blocks of {readable(_TINY_BYTES)} or more "
+            f"(X = X.rechunk({{0: 'auto', 1: -1}}))",
+            da.PerformanceWarning,
+            stacklevel=2,
+        )
     described = {source.name: describe(source) for source in rows.sources}
     described["blocks"] = f"{sizes.size}, sizes of checksum {zlib.crc32(sizes.tobytes())}"
     ends = np.cumsum(sizes)  # NaN if they are unknown
@@ -134,19 +142,6 @@ def accumulate_partitions(asked: Accumulation, partitions: list[Any]) -> Moments
     described = {"X": f"{len(partitions)} partitions"}
     ends = np.full(len(partitions), np.nan)
     return _merged(asked, leaves, ends, described, None)
-
-
-def _warn_of_tiny_blocks(n_blocks: int, X: Any) -> None:
-    """Warn, before anything is computed, of blocks each of which costs more than its rows."""
-    n_bytes = X.nbytes / n_blocks
-    if n_blocks > _MANY_BLOCKS and n_bytes < _TINY_BYTES:
-        warnings.warn(
-            f"X has {n_blocks:,} blocks of about {readable(n_bytes)}, and each costs a task of "
-            f"about a millisecond: rechunk to blocks of {readable(_TINY_BYTES)} or more "
-            f"(X = X.rechunk({{0: 'auto', 1: -1}}))",
-            da.PerformanceWarning,
-            stacklevel=2,
-        )
 
 
 # --- the tree -------------------------------------------------------------------------------------

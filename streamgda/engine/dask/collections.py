@@ -31,8 +31,8 @@ from streamgda.runtime import threads
 def aligned(rows: Rows) -> dict[str, Any]:
     """Return sources as dask arrays with the row blocks of the rows, by the fields of `Rows`."""
     X = as_rows(rows.X)
-    given = {name: getattr(rows, name) for name in FIELDS if getattr(rows, name) is not None}
-    return {name: X if name == "X" else beside(X, source) for name, source in given.items()}
+    others = {name: getattr(rows, name) for name in FIELDS[1:]}
+    return {"X": X} | {name: beside(X, each) for name, each in others.items() if each is not None}
 
 
 def as_rows(source: RowSource) -> Any:
@@ -95,11 +95,6 @@ def with_targets(X: RowSource, y: RowSource) -> Any:
     shape = (rows.chunks[0], (rows.shape[1] + len(columns),))
     meta = np.empty((0, shape[1][0]))
     return da.map_blocks(side_by_side, rows, targets, chunks=shape, dtype=meta.dtype, meta=meta)
-
-
-def sized(array: Any) -> Any:
-    """Return an array with chunks of known size, which are counted if they are not known."""
-    return array.copy().compute_chunk_sizes() if np.isnan(array.shape[0]) else array
 
 
 # --- arrays of sources ----------------------------------------------------------------------------
@@ -179,9 +174,8 @@ def map_blocks(mapping: Transformation, X: Any) -> Any:
     held = dask.delayed(function, pure=False, traverse=False)  # one node, for all blocks
     shape = (0,) if columns is None else (0, columns)
     options: dict[str, Any] = {"dtype": dtype, "meta": np.empty(shape, dtype)}
-    if columns is None:
-        return da.map_blocks(_apply, X, held, drop_axis=1, **options)
-    return da.map_blocks(_apply, X, held, chunks=(X.chunks[0], (columns,)), **options)
+    width = {"drop_axis": 1} if columns is None else {"chunks": (X.chunks[0], (columns,))}
+    return da.map_blocks(_apply, X, held, **width, **options)
 
 
 def _apply(
