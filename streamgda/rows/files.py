@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -114,7 +114,7 @@ class Table:
             if not _is_parquet(file):
                 return True
             groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
-            if any(_whole_columns(group, names) < len(names) for group in groups):
+            if any(_whole_columns(group, {*names}) < len(names) for group in groups):
                 return True
         return False
 
@@ -172,7 +172,7 @@ def _is_parquet(fragment: Any) -> bool:
     return isinstance(fragment, ds.ParquetFileFragment)
 
 
-def _whole_columns(group: Any, names: Sequence[str]) -> int:
+def _whole_columns(group: Any, names: Set[str]) -> int:
     """Return the number of columns of a row group of Parquet that are known to have no nulls."""
     chunks = map(group.column, range(group.num_columns))
     found = [c.statistics for c in chunks if c.path_in_schema.partition(".")[0] in names]
