@@ -154,7 +154,7 @@ def test_false_alarms_are_as_rare_as_stated(d, window, shares, tails):
         def drawn(n, mix=mix, means=means):
             y = random.choice(len(shares), n, p=shares)
             Z = random.standard_t(tails, (n, d)) if tails else random.normal(size=(n, d))
-            return np.einsum("nd,nde->ne", Z, mix[y]) + means[y], y
+            return np.einsum("ni,nij->nj", Z, mix[y]) + means[y], y
 
         reference = ClassMoments().update(*drawn(30 * window))
         options = {"window": window, "level": 0.05, "calibration": calibration}
