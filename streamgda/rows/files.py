@@ -328,8 +328,9 @@ def shown_names(names: Sequence[str]) -> str:
 
 def _check_names(table: Table, option: str, names: Sequence[str]) -> None:
     """Raise InvalidParameterError, which lists the columns, unless each name is that of one."""
+    known = {*table.schema.names}
     for name in names:
-        if name not in table.schema.names:
+        if name not in known:
             raise InvalidParameterError(
                 f"{option}={name!r}: {table.path} has no column of this name; it has "
                 f"{shown_names(table.schema.names)}"
