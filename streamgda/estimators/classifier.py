@@ -287,7 +287,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         bad = np.flatnonzero(counts & (codes < 0))
         if bad.size and rule.action == "raise":
             raise InvalidDataError(
-                f"Input X has an invalid row: row {bad[0]} holds NaN, infinity or "
+                f"Input X has an invalid row: row {bad[0]}; it holds NaN, infinity or "
                 f"nodata={rule.nodata}; {SKIP_OR_FILL}",
                 *("X", int(bad[0])),
             )
