@@ -172,11 +172,9 @@ class Resumable:
                 f"{self.title} was started with more rows: it holds the first "
                 f"{self.done:,} {self.counted}. {REMEDY}"
             ) from None
-        for first, last, value, kept in (
-            (0, min(held, self.done), found[0], self.seen["first"]),
-            (start, self.done, found[1], self.seen["last"]),
-        ):
-            if value != kept:
+        bounds = (0, min(held, self.done)), (start, self.done)
+        for name, (first, last), value in zip(("first", "last"), bounds, found, strict=True):
+            if value != self.seen[name]:
                 raise CheckpointError(
                     f"{self.title} was started with other rows, labels or weights: "
                     f"{self.counted} {first} to {last - 1} have changed. {REMEDY}"

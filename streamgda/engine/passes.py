@@ -242,14 +242,11 @@ def _accumulated(asked: Accumulation, rows: Rows) -> Moments:
     asked = replace(asked, feature_names=rows.X.feature_names)
     if rows.executor == "dask":
         return on_dask().accumulate(asked, rows)
+    model = structure_of(asked.covariance_type) if asked.for_model else None
     with placing(*rows.checked().sources):
-        slab_rows, planned, budget = plan_moments(
-            rows,
-            moments=moments,
-            allowed=allowed_bytes(asked.max_memory),
-            model=structure_of(asked.covariance_type) if asked.for_model else None,
-        )
-    return _accumulate_slabs(replace(asked, budget=budget), slab_rows, planned)
+        allowed = allowed_bytes(asked.max_memory)
+        slab_rows, rows, budget = plan_moments(rows, moments, allowed, model)
+    return _accumulate_slabs(replace(asked, budget=budget), slab_rows, rows)
 
 
 def _accumulated_batches(asked: Accumulation, rows: Rows, features: Any, columns: Any) -> Moments:
@@ -284,9 +281,8 @@ def _accumulate_slabs(asked: Accumulation, slab_rows: int, rows: Rows) -> Moment
         journal,
     ):
         for slab in slabs:
-            start, n_rows = slab.first_row, len(slab.X)
-            if n_rows:
-                journal.add(asked.add, start, start + n_rows, slab)
+            if n_rows := len(slab.X):
+                journal.add(asked.add, slab.first_row, slab.first_row + n_rows, slab)
     return journal.moments
 
 

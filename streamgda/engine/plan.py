@@ -220,7 +220,7 @@ class MomentsBudget:
 
 
 def plan_moments(
-    rows: Rows, *, moments: Moments, allowed: int, model: Structure | None = None
+    rows: Rows, moments: Moments, allowed: int, model: Structure | None = None
 ) -> tuple[int, Rows, MomentsBudget]:
     """Return the rows of a slab of a pass that accumulates them, and what is left for moments.
 

@@ -251,7 +251,7 @@ def test_the_score_of_rows_in_slabs_is_that_of_all(slabs_of, selected):
     assert nb.score(*stored, w, **options) == pytest.approx(expected, rel=1e-12)
     if selected:
         first = 50 * int((y[::50] != "none").argmax())
-        with pytest.raises(InvalidDataError, match=f"invalid row: row {first};"):
+        with pytest.raises(InvalidDataError, match=f"invalid row: row {first} "):
             nb.score(*stored, **options | {"on_invalid": "raise"})
 
 

@@ -34,10 +34,10 @@ def compute(*collections: Any) -> tuple[Any, ...]:
 def at_most(n_tasks: int) -> Iterator[None]:
     """Run no more tasks at a time on the threads of this process."""
     n_threads = dask.config.get("num_workers", None) or dask.system.CPU_COUNT
-    if n_threads <= n_tasks:
-        yield
-        return
-    with dask.config.set(pool=None, num_workers=n_tasks):
+    limit = contextlib.nullcontext()
+    if n_threads > n_tasks:
+        limit = dask.config.set(pool=None, num_workers=n_tasks)
+    with limit:
         yield
 
 

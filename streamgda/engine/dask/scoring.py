@@ -52,8 +52,7 @@ def score(asked: Scoring, rows: RowSource, out: Any = None) -> Any:
     output.resume(max(sizes), checked)
     with reporter(asked.progress, rows.n_rows, "scoring", first=output.done) as report, output:
         output.prepare(width, scores.dtype, max(sizes))
-        of_scores = max(1, max(sizes) * asked.row_bytes)
-        each = min(_ROUND, max(1, _ROUND_BYTES // of_scores))
+        each = min(_ROUND, max(1, _ROUND_BYTES // max(1, max(sizes) * asked.row_bytes)))
         edges = [0, *itertools.accumulate(sizes)]
         for first in range(0, len(sizes), each):
             blocks = [size for size in sizes[first : first + each] if size]
