@@ -1,6 +1,5 @@
 """The memory contract: plans, refusals, and processes that stay within their plan."""
 
-import bisect
 import pickle
 import re
 from functools import partial
@@ -19,7 +18,6 @@ from streamgda import (
     accumulate,
     engine,
 )
-from streamgda.engine import plan
 from streamgda.engine.plan import MomentsBudget, plan_moments, plan_rows
 from streamgda.errors import InvalidDataError, MemoryBudgetError
 from streamgda.moments.covariance_types import structure_of
@@ -109,14 +107,6 @@ def test_more_groups_than_there_is_room_for_are_refused():
     accumulate(X, y, covariance_type="diag", **options)
 
 
-def test_a_model_is_part_of_the_budget():
-    X, y = np.zeros((400, 300)), np.arange(400) % 200
-    options = {"moments": ClassMoments(), "allowed": 10**9}
-    budget = plan_moments(Rows(X, y).opened(), model=structure_of("full"), **options)[2]
-    alone = plan_moments(Rows(X, y).opened(), **options)[2]
-    assert budget.needed(ClassMoments(), 200, 300) > alone.needed(ClassMoments(), 200, 300)
-
-
 def test_the_plan_is_logged(caplog):
     with caplog.at_level("DEBUG", "streamgda"):
         accumulate(Stored((10**5, 4), (1000, 4)), labels_of(10**5))
@@ -181,34 +171,9 @@ def test_scores_are_part_of_the_budget():
     assert plan_rows(rows, 400 * MB, out_row_bytes=800) < narrow
 
 
-def test_scores_in_flight_are_part_of_the_budget():
-    """Those being computed and written, and their encoded form, beside the rows of a slab."""
-    rows = Rows(as_source(Stored((10**6, 100), (1000, 100), np.float64)))
-    best = plan_rows(rows, 10**12)
-
-    def fits(allowed, out_row_bytes):
-        try:
-            return plan_rows(rows, allowed, out_row_bytes=out_row_bytes) == best
-        except MemoryBudgetError:
-            return False
-
-    least = {
-        n: bisect.bisect_left(range(1 << 40), True, key=lambda allowed, n=n: fits(allowed, n))
-        for n in (0, 8, 800)
-    }
-    assert least[800] - least[8] == 4 * 792 * best
-    assert least[8] - least[0] == 4 * 8 * best
-
-
 def test_large_shards_are_read_by_their_chunks():
     assert slab_of(Stored((10**6, 784), (1000, 784), shards=(20_000, 784))) == 42_000
     assert slab_of(Stored((10**6, 784), (1000, 784), shards=(10**6, 784))) == 42_000
-
-
-def test_few_chunks_at_a_time():
-    """Each is a task of zarr, even if it is small."""
-    assert slab_of(Stored((10**6, 784), (1, 784))) == plan._SLAB_CHUNKS
-    assert slab_of(Stored((10**6, 784), (4, 10))) == plan._SLAB_CHUNKS // 79 * 4
 
 
 @pytest.mark.filterwarnings("ignore:9 of 100 features are constant")
@@ -251,7 +216,7 @@ def test_the_score_of_rows_in_slabs_is_that_of_all(slabs_of, selected):
     assert nb.score(*stored, w, **options) == pytest.approx(expected, rel=1e-12)
     if selected:
         first = 50 * int((y[::50] != "none").argmax())
-        with pytest.raises(InvalidDataError, match=f"invalid row: row {first} "):
+        with pytest.raises(InvalidDataError, match=rf"row {first}\b"):
             nb.score(*stored, **options | {"on_invalid": "raise"})
 
 

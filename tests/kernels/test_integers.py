@@ -11,14 +11,9 @@ from processes import output
 
 from streamgda.kernels import integers, processors
 from streamgda.kernels.integers import (
-    DEPTH,
     PACKED_ROWS,
-    TOGETHER,
-    WIDTH,
     add_bytes,
-    add_tiles,
-    multiply_panels,
-    pack_block,
+    centre_scatter,
     tile_function,
 )
 from streamgda.kernels.processors import SHAPES, tile_shape
@@ -54,12 +49,6 @@ def test_the_shape_follows_the_processor(monkeypatch):
     monkeypatch.setenv("STREAMGDA_VECTORS", "mmx")
     with pytest.raises(ValueError, match="'mmx' is not known; use one of avx512vnni, avx512, avx"):
         tile_shape()
-
-
-@EVERY_SHAPE
-def test_panels_are_whole_tiles(shape):
-    assert shape.panel_width % shape.rows == shape.panel_width % shape.columns == 0
-    assert PACKED_ROWS * 255**2 < 2**31
 
 
 @pytest.mark.parametrize(
@@ -141,29 +130,6 @@ def rows_of(rng, dtype, n, d, share=0.5):
     return frozen(X), X.astype(np.int64)
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16"])
-def test_products_of_a_block(dtype):
-    """Panel by panel: each changes nothing else."""
-    rng = np.random.default_rng(2)
-    for n, d in ((1, 1), (3, 70), (5, 200), (2 * TOGETHER * DEPTH + 3, 5)):
-        X, Z = rows_of(rng, dtype, n, d)
-        rows, form = byte_rows(X)
-        n_panels = -(-rows.shape[1] // WIDTH)
-        words = np.full(n_panels * WIDTH * -(-n // TOGETHER), 99, np.int32)
-        places, totals = np.empty(n_panels * WIDTH, np.intp), np.empty(n_panels * WIDTH, np.int32)
-        active = pack_block(rows, np.arange(n), *form, words, places, totals)
-        digits = rows.any(axis=0)
-        assert places[:active].tolist() == np.flatnonzero(digits).tolist()
-        S = rng.integers(-9, 9, (1, d * (d + 1) // 2))
-        expected = S + pack_triangles((Z.T @ Z)[None])
-        used = -(-active // WIDTH)
-        tiles = np.full(used * WIDTH**2, 99, np.int32)
-        for i in range(used):
-            multiply_panels(words, n, i, tiles)
-            add_tiles(tiles, i, places, totals, active, n, *form, S[0])
-        np.testing.assert_array_equal(S, expected)
-
-
 def byte_rows(X):
     """Rows as bytes, the size of a value, and the sign of its highest byte."""
     return X.view(np.uint8), (X.itemsize, np.uint8(128 if X.dtype.kind == "i" else 0))
@@ -214,3 +180,18 @@ def test_all_processors_give_the_same_bits(name, capsys):
     exec(PROGRAM, {})
     ours = capsys.readouterr().out.split()
     assert theirs.split() == [name, *ours[1:]]
+
+
+# --- rounding -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1000, (1 << 26) - 1, (1 << 26) + 1])
+def test_centre_scatter_of_nearly_uncorrelated_features(n):
+    """1 - (n - 1)/n is small, and must be as accurate as a large number."""
+    count = np.array([n])
+    total = rest = np.array([[n - 1, 1]])
+    scatter = np.zeros((1, 3))
+    square = np.array([[n - 1, 1, 1]])
+    features = np.arange(2)
+    centre_scatter(count, total, np.zeros((1, 2), int), rest, square, features, 0, 2, scatter)
+    assert scatter[0, 1] == 1 / n

@@ -6,14 +6,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numba
-import numpy as np
 import pytest
 from processes import output
-from scipy import linalg
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from streamgda import PCA, LinearDiscriminantAnalysis, Ridge
-from streamgda.runtime import lapack, threads
+from streamgda.runtime import threads
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -54,11 +51,6 @@ def test_a_single_call_starts_no_thread(use_threads):
     assert threading.active_count() == before
 
 
-def test_one_thread_is_the_caller(use_threads):
-    use_threads(1)
-    assert threads.run(threading.get_ident, [()] * 3) == [threading.get_ident()] * 3
-
-
 @pytest.mark.parametrize("ahead", [0, 3])
 def test_no_more_is_under_way_than_asked_for(use_threads, ahead):
     use_threads(2)
@@ -94,15 +86,6 @@ def test_limit(use_threads):
         assert threads.n_threads() == 4
     with threads.limit(0):
         assert threads.n_threads() == 1
-
-
-def test_the_smaller_of_cores_and_numba_s_threads_counts(monkeypatch):
-    monkeypatch.setattr(threads, "_blas_threads", lambda: 9)
-    monkeypatch.setattr(threads, "_cores", lambda: 5)
-    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 3)
-    assert threads.n_threads() == 3
-    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 8)
-    assert threads.n_threads() == 5
 
 
 def test_no_more_threads_run_than_are_allowed(use_threads):
@@ -305,35 +288,3 @@ def test_another_thread_limits_blas_though_the_first_has_set_its_threads():
     with threadpool_limits(2), ThreadPoolExecutor(1) as other:
         assert other.submit(threads.run_serial_blas, blas_threads, [()]).result() == [{1}]
         assert blas_threads() == {2}
-
-
-def test_small_matrices_have_one_thread_of_blas(monkeypatch):
-    """More of them spin while they wait for each other, many times as long as the work takes."""
-    found = {}
-
-    def watch(owner, name):
-        function = getattr(owner, name)
-
-        def call(*arguments, **options):
-            found[name] = blas_threads()
-            return function(*arguments, **options)
-
-        monkeypatch.setattr(owner, name, call)
-
-    watched = (
-        *((linalg.lapack, name) for name in ("dpotrf", "dpocon")),
-        (lapack, "invert_lower"),
-        *((np.linalg, name) for name in ("qr", "inv")),
-        (linalg, "eigh"),
-    )
-    for owner, name in watched:
-        watch(owner, name)
-    d = 70
-    X = np.random.default_rng(0).normal(size=(6 * d, d))
-    y = np.arange(len(X)) % 2
-    with threadpool_limits(2):
-        lda = LinearDiscriminantAnalysis().fit(X, y)
-        lda.predict(np.where(np.arange(d) == 1, np.nan, X[:2]), on_missing="marginal")
-        PCA(2).fit(X)
-        Ridge().fit(X, X[:, 0])
-    assert found == {name: {1} for _, name in watched}
