@@ -280,7 +280,7 @@ class MomentEstimator(Saved, BaseEstimator):
         return rows
 
     def _find(self, rows: Rows) -> Any:
-        """Return what the model needs of all rows at once; None for nothing."""
+        """Return what the model needs of all rows at once."""
 
     def _needs_all_rows(self) -> str | None:
         """Return the name of the parameter for which `_find` finds anything."""
@@ -345,10 +345,11 @@ class MomentEstimator(Saved, BaseEstimator):
         new = self._unfitted()
         new._check_parameters()
         rows = new._read(X, y, sample_weight, reading, reset=True)
-        new.moments_ = new._added(new._empty(), rows, max_memory=reading.get("max_memory"))
+        moments = ClassMoments(new._covariance_type(), feature_map=new._maps())
+        new.moments_ = new._added(moments, rows, max_memory=reading.get("max_memory"))
         if new.moments_.n_features is None:
             raise InvalidDataError(NO_ROWS)
-        new._found = new._find(rows)
+        new._found = new._find(rows) if new._needs_all_rows() else None
         new._check_fit(new._scored().model)
         self.__dict__ = new.__dict__
         return self
@@ -553,7 +554,9 @@ class MomentEstimator(Saved, BaseEstimator):
 
     def _unfitted(self) -> Self:
         """Return a copy without what was learned."""
-        return self._copied({k: v for k, v in vars(self).items() if k not in _LEARNED})
+        new: Self = object.__new__(type(self))
+        new.__dict__ = {k: v for k, v in vars(self).items() if k not in _LEARNED}
+        return new
 
     # --- the model ----------------------------------------------------------------------------
 

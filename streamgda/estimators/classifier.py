@@ -62,9 +62,6 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
     temperature: float
     _least_classes = 1  # `fit` needs rows of so many classes.
 
-    def _check_parameters(self) -> None:
-        as_number("temperature", self.temperature, "a number above 0", LEAST)
-
     def _check_fit(self, model: Any) -> None:
         seen = np.count_nonzero(self.moments_.class_count)
         if seen < self._least_classes:
@@ -528,7 +525,7 @@ class GaussianClassifier(MomentClassifier):
         return self._model_type
 
     def _check_parameters(self) -> None:
-        super()._check_parameters()
+        as_number("temperature", self.temperature, "a number above 0", LEAST)
         solver, estimator = getattr(self, "solver", None), self.covariance_estimator
         if self._solvers and not (isinstance(solver, str) and solver in self._solvers):
             raise refuse("solver", solver, f"one of {', '.join(map(repr, self._solvers))}")
@@ -560,10 +557,7 @@ class GaussianClassifier(MomentClassifier):
 
     def _find(self, rows: Rows) -> Any:
         """Return the amounts of shrinkage of the classes, or their covariances."""
-        needed = self._needs_all_rows()
-        if needed is None:
-            return None
-        source = as_source(rows.X)
+        needed, source = self._needs_all_rows(), as_source(rows.X)
         size = source.shape[0] * source.shape[1] * 8
         if not size <= allowed_bytes(None):
             raise InvalidParameterError(

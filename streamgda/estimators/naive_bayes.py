@@ -18,7 +18,7 @@ from streamgda.moments.feature_maps import Binarize, Lifting
 from streamgda.rows import Rows
 from streamgda.rows.source import as_source
 from streamgda.rows.sparse import SparseRows
-from streamgda.runtime.parameters import as_flag, as_number, as_numbers, refuse, shown
+from streamgda.runtime.parameters import LEAST, as_flag, as_number, as_numbers, refuse, shown
 
 _LEAST_ALPHA = 1e-10
 
@@ -182,7 +182,7 @@ class BernoulliNB(MomentClassifier):
         return "diag"
 
     def _check_parameters(self) -> None:
-        super()._check_parameters()
+        as_number("temperature", self.temperature, "a number above 0", LEAST)
         expected = "a number >= 0, or one for each feature"
         if (as_numbers("alpha", self.alpha, expected, finite=True) < 0).any():
             raise InvalidParameterError(
