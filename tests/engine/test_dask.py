@@ -237,7 +237,6 @@ def test_missing_values(scheduler):
 
 
 @pytest.mark.soak
-@pytest.mark.usefixtures("environment")
 def test_workers_that_join_and_leave_give_the_same_bits(rows):
     blocks, labels, _, _ = rows
     with dask.config.set(scheduler="synchronous"):

@@ -78,15 +78,6 @@ def test_rows_are_numbered_as_they_came():
         before._update(Slab(X, [0, 1, 0, 1], first_row=1000))
 
 
-@pytest.mark.parametrize("value", [1e308, -1.7e308, 1e200])
-def test_values_whose_sums_overflow(moments, value):
-    X = np.array([[1, value, 1], [2, -value, 3], [1, value, 5]])
-    message = "values whose sums or squares overflow float64 .*; scale the data down"
-    refuses(moments, message, X, [0, 0, 0])
-    refuses(moments, message, X, [0, 0, 9])
-    refuses(moments, message, X, [0, 0, 0], np.ones(3))
-
-
 def test_shapes_that_do_not_fit(moments):
     before = bits(moments)
     moments.update(np.empty((0, 3)), [])
