@@ -91,6 +91,7 @@ def test_scikit_learn_checks(estimator, check):
 # --- scikit-learn's tools ---------------------------------------------------------------------
 
 
+@pytest.mark.soak
 def test_grid_search_and_cross_validation_in_two_processes():
     X, y = blobs()
     search = GridSearchCV(
