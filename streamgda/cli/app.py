@@ -22,17 +22,17 @@ from streamgda.errors import StreamGDAError
 
 EXAMPLES: dict[Callable[..., None], str] = {
     demo: "streamgda demo --out demo",
-    convert: "streamgda convert flowers.csv --labels kind --out flowers.zarr",
-    fit: "streamgda fit flowers.csv --labels kind --kind lda --out model.npz",
+    convert: "streamgda convert flowers.csv --label kind --out flowers.zarr",
+    fit: "streamgda fit flowers.csv --label kind --kind lda --out model.npz",
     select: "streamgda select flowers.zarr --scoring neg_log_loss --out best.npz",
     predict: "streamgda predict flowers.csv --model model.npz --write proba --out p.csv",
-    evaluate: "streamgda evaluate flowers.csv --labels kind --model model.npz",
+    evaluate: "streamgda evaluate flowers.csv --label kind --model model.npz",
     info: "streamgda info model.npz",
 }
 # Messages name parameters of Python functions; these are the options for them.
 _NAMES = ("features", "drop", "keys", "fill", "reject", "cv", "out", "on_invalid", "unlabelled")
 _OPTIONS = {name: f"--{name.replace('_', '-')}" for name in _NAMES}
-_OPTIONS |= {"label": "--labels", "y": "--labels"}
+_OPTIONS |= {"label": "--label", "y": "--label"}
 _ACCESS = re.compile("credential|access ?denied|forbidden|endpoint|region", re.IGNORECASE)
 
 app = typer.Typer(

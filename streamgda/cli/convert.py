@@ -18,7 +18,7 @@ def convert(
     data: cli.Data,
     *,
     out: Group,
-    labels: cli.Labels = None,
+    label: cli.Label = None,
     features: cli.Features = None,
     drop: cli.Drop = None,
     no_labels: NoLabels = False,
@@ -28,7 +28,7 @@ def convert(
     """Write rows and labels to a zarr group, which is read in chunks, in any order."""
     from streamgda import datasets  # noqa: PLC0415  (see `options`)
 
-    X, y = cli.open_rows(data, labels, features, drop, labelled=not no_labels)
+    X, y = cli.open_rows(data, label, features, drop, labelled=not no_labels)
     group = datasets.convert(X, y, out, chunk_rows=chunk_rows, progress=True)
     arrays = {f"array {name}": f"{array.dtype} {array.shape}" for name, array in group.arrays()}
     screen.show({"out": out, "data": data, "rows": X.shape[0], **arrays}, json)

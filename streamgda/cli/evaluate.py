@@ -17,7 +17,7 @@ def evaluate(
     data: cli.Data,
     *,
     model: cli.Model,
-    labels: cli.Labels = None,
+    label: cli.Label = None,
     features: cli.Features = None,
     on_invalid: cli.OnInvalid = "raise",
     unlabelled: cli.Unlabelled = None,
@@ -30,7 +30,7 @@ def evaluate(
     from streamgda.errors import InvalidDataError  # noqa: PLC0415
     from streamgda.rows.labels import code, refuse_missing  # noqa: PLC0415
 
-    estimator, X, y = cli.open_both(model, data, labels, features)
+    estimator, X, y = cli.open_both(model, data, label, features)
     skipped = cli.counting(y, "skip", unlabelled)["unlabelled"] or []
     classes, loss, kept = estimator.classes_, 0.0, []
     step = max(1, _VALUES // (len(classes) + X.shape[1]))

@@ -33,7 +33,7 @@ def fit(
     out: cli.Out,
     kind: Kind = "qda",
     settings: cli.Settings = None,
-    labels: cli.Labels = None,
+    label: cli.Label = None,
     features: cli.Features = None,
     drop: cli.Drop = None,
     weights: cli.Weights = None,
@@ -45,7 +45,10 @@ def fit(
     moments_out: MomentsOut = None,
     json: cli.Json = False,
 ) -> None:
-    """Fit an estimator in one pass over the rows, and save it."""
+    """Fit an estimator in one pass over the rows, and save it.
+
+    No progress is shown for --kind bnb and --set shrinkage=auto.
+    """
     import streamgda  # noqa: PLC0415  (see `options`)
     from streamgda.storage.files import check_place  # noqa: PLC0415
     from streamgda.storage.saved import description_of  # noqa: PLC0415
@@ -68,7 +71,7 @@ def fit(
     moments = None if moments_in is None else streamgda.ClassMoments.load(moments_in)
     figures: dict[str, Any] = {}
     if data is not None:
-        X, y, weight = cli.open_rows(data, labels, features, drop, weights)
+        X, y, weight = cli.open_rows(data, label, features, drop, weights)
         about = cli.counting(y, on_invalid, unlabelled)
         about |= {"sample_weight": weight, "max_memory": max_memory}
         started = time.perf_counter()

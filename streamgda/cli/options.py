@@ -19,7 +19,7 @@ Data = Annotated[str, _ROWS]
 OptionalData = Annotated[str | None, _ROWS]
 Out = Annotated[str, Option(metavar="PATH", help="File for the estimator, or a URL.")]
 Model = Annotated[str, Option(metavar="PATH", help="Saved estimator, or a URL.")]
-Labels = Annotated[
+Label = Annotated[
     str | None, Option(metavar="NAME", help="Column of labels; in zarr the array, y by default.")
 ]
 Features = Annotated[
@@ -44,7 +44,7 @@ Json = Annotated[bool, Option("--json", help="Print one JSON object.")]
 
 def open_rows(
     data: str,
-    labels: str | None,
+    label: str | None,
     features: list[str] | None,
     drop: list[str] | None,
     *beside: str | None,
@@ -57,10 +57,10 @@ def open_rows(
     chosen: dict[str, Any] = {"features": split_names(features) or None, "drop": split_names(drop)}
     if is_table(data):
         chosen["drop"] += filter(None, beside)
-        X, y = open_store(data, y="y" if labelled else None, label=labels, **chosen)
+        X, y = open_store(data, y="y" if labelled else None, label=label, **chosen)
         others = (name and open_store(data, label=name, features=X.fields)[1] for name in beside)
     else:
-        X, y = open_store(data, y=(labels or "y") if labelled else None, **chosen)
+        X, y = open_store(data, y=(label or "y") if labelled else None, **chosen)
         others = (name and open_store(data, y=name)[1] for name in beside)
     return X, y, *others
 
@@ -114,7 +114,7 @@ def value_of(text: str) -> Any:
 
 
 def open_both(
-    model: str, data: str, labels: str | None, features: Names, labelled: bool = True
+    model: str, data: str, label: str | None, features: Names, labelled: bool = True
 ) -> tuple[Any, Any, Any]:
     """Return an estimator, rows and labels; columns are those that it was fitted with."""
     import streamgda  # noqa: PLC0415
@@ -129,6 +129,6 @@ def open_both(
     names = names_in(estimator)
     if features is None and is_table(data) and names:
         features = [f'"{name}"' for name in names]
-    X, y = open_rows(data, labels, features, None, labelled=labelled)
+    X, y = open_rows(data, label, features, None, labelled=labelled)
     join_names(names, names_of(X), model, InvalidDataError)
     return estimator, X, y

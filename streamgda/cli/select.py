@@ -32,7 +32,7 @@ def select(
     cv: Annotated[int, typer.Option(help="Number of folds.")] = 5,
     seed: Annotated[int, typer.Option(help="Random seed of the folds.")] = 0,
     groups: Groups = None,
-    labels: cli.Labels = None,
+    label: cli.Label = None,
     features: cli.Features = None,
     drop: cli.Drop = None,
     weights: cli.Weights = None,
@@ -56,7 +56,7 @@ def select(
         random_state=seed,
         verbose=True,
     )
-    X, y, weight, group = cli.open_rows(data, labels, features, drop, weights, groups)
+    X, y, weight, group = cli.open_rows(data, label, features, drop, weights, groups)
     reading = cli.counting(y, on_invalid, unlabelled)
     beside = {"sample_weight": weight, "groups": group, "max_memory": max_memory}
     search.fit(X, y, **{n: v for n, v in beside.items() if v is not None}, **reading)

@@ -78,7 +78,8 @@ class Reading(TypedDict, total=False):
         Labels of rows that do not count, whatever they hold.
     out : numpy.ndarray, zarr.Array, or path or zarr store to create one in
         Destination of predictions, which are written slab by slab. For a dask array, whose
-        predictions are lazy otherwise, they are computed.
+        predictions are lazy otherwise, they are computed. A store of zarr holds credentials:
+        ``zarr.storage.FsspecStore.from_url("s3://bucket/out", storage_options={...})``.
     keys : str or sequence of str
         Names of columns of the table that is scored, which are copied to an `out` that is a table.
     max_memory : int or str

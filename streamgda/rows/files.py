@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from fsspec.core import url_to_fs
 from pyarrow import csv
 
 from streamgda.errors import (
@@ -28,7 +26,7 @@ from streamgda.errors import (
 )
 from streamgda.rows.formats import format_of
 from streamgda.rows.source import RowSource
-from streamgda.storage.files import aside
+from streamgda.storage.files import aside, file_system
 
 _BATCH_BYTES = 1 << 22  # Rows are decoded by so many bytes, or by whole row groups.
 _HELD_BYTES = 1 << 25  # pyarrow holds so much, whatever is read: blocks, buffers, freed memory.
@@ -67,7 +65,7 @@ class Table:
     ) -> Self:
         """Open a file or a folder; raise SourceNotFoundError, or SourceError if it is none."""
         with raised_as(SourceError, f"{path} cannot be opened"):
-            files, name = url_to_fs(os.fspath(path), **(storage_options or {}))
+            files, name = file_system(path, storage_options)
             try:
                 folder = name if files.info(name)["type"] == "directory" else None
             except FileNotFoundError:

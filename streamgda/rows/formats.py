@@ -7,6 +7,7 @@ from pathlib import PurePath
 from typing import Any
 
 from streamgda.storage.files import local_path
+from streamgda.storage.opening import TABLES
 
 _ZARR = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 _SUFFIXES = {
@@ -37,4 +38,4 @@ def is_table(path: Any) -> bool:
 def is_table_path(out: Any) -> bool:
     """Return whether scores go to a table, by the name of the path."""
     path = local_path(out)
-    return path is not None and path.suffix.lower() in (".parquet", ".csv")
+    return path is not None and path.suffix.lower() in TABLES

@@ -13,7 +13,7 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -33,7 +33,7 @@ from streamgda.storage.format import is_saved
 _START = 64  # These first bytes of a file at a URL show that streamgda saved it.
 
 
-def reading(place: Any) -> BinaryIO:
+def reading(place: Any, storage_options: Mapping[str, Any] | None = None) -> BinaryIO:
     """Open a file at a path or a URL.
 
     Raises
@@ -45,9 +45,11 @@ def reading(place: Any) -> BinaryIO:
     ReadError
         If a URL cannot be read.
     """
-    path = _local(place)
+    path = _local(place, storage_options)
     try:
-        return path.open("rb") if path is not None else io.BytesIO(_at_url(place, "cat_file"))
+        if path is not None:
+            return path.open("rb")
+        return io.BytesIO(_at_url(place, storage_options, "cat_file"))
     except FileNotFoundError:
         raise SourceNotFoundError(f"{place} does not exist") from None
     except IsADirectoryError:
@@ -55,7 +57,7 @@ def reading(place: Any) -> BinaryIO:
 
 
 @contextlib.contextmanager
-def replacing(place: Any) -> Iterator[BinaryIO]:
+def replacing(place: Any, storage_options: Mapping[str, Any] | None = None) -> Iterator[BinaryIO]:
     """Yield an empty file to be written, which replaces the one at a path or a URL on leaving.
 
     On an error, what was there stays. A file on this machine is on the disk before it replaces
@@ -79,12 +81,11 @@ def replacing(place: Any) -> Iterator[BinaryIO]:
     ...     print([path.name for path in Path(folder).iterdir()])
     ['moments.npz']
     """
-    check_replaceable(place)
-    path = _local(place)
+    path = check_replaceable(place, storage_options)
     if path is None:
         memory = io.BytesIO()
         yield memory
-        _at_url(place, "pipe_file", memory.getvalue())
+        _at_url(place, storage_options, "pipe_file", memory.getvalue())
         return
     path = Path(os.path.realpath(path))
     with deferred_interrupts(), aside(path) as partial, open(partial, "x+b") as file:
@@ -131,51 +132,63 @@ def is_free(path: Path) -> bool:
 
 def check_place(place: Any) -> None:
     """Raise the errors of `replacing` now, rather than when there is something to write."""
-    check_replaceable(place)
-    path = _local(place)
+    path = check_replaceable(place)
     if path is not None:
         folder = os.path.dirname(os.path.realpath(path))
         os.makedirs(folder, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
 
 
-def check_replaceable(place: Any) -> None:
-    """Raise SourceError if a directory or a file that streamgda did not save is at a place."""
-    path = _local(place)
+def check_replaceable(place: Any, storage_options: Mapping[str, Any] | None = None) -> Path | None:
+    """Return the path of a place on this machine, None for a URL.
+
+    Raises
+    ------
+    SourceError
+        If a directory or a file that streamgda did not save is there.
+    """
+    path = _local(place, storage_options)
     if path is not None and path.is_dir():
         raise SourceError(f"{path} is a directory: choose the path of a file")
     try:
         if path is None:
-            saved = is_saved(io.BytesIO(_at_url(place, "cat_file", end=_START)))
+            start = _at_url(place, storage_options, "cat_file", end=_START)
+            saved = is_saved(io.BytesIO(start))
         elif path.exists() and not path.is_file():
             saved = False
         else:
             with open(path, "rb") as file:
                 saved = is_saved(file)
     except FileNotFoundError:
-        return
+        return path
     if not saved:
         raise SourceError(
             f"{place} is not a file that streamgda saved, and would be lost: choose another path, "
             f"or remove it first"
         )
+    return path
 
 
-def _local(place: Any) -> Path | None:
+def _local(place: Any, storage_options: Mapping[str, Any] | None) -> Path | None:
     """Return the path of a file on this machine, None for a URL; raise TypeError for others."""
     check_type("path", place, (str, os.PathLike), "a path or a URL of a file")
-    return local_path(place.removeprefix("file://") if isinstance(place, str) else place)
+    place = place.removeprefix("file://") if isinstance(place, str) else place
+    return local_path(place, storage_options)
 
 
-def local_path(store: Any) -> Path | None:
+def local_path(store: Any, storage_options: Mapping[str, Any] | None = None) -> Path | None:
     """Return the local path that a store was given as, if it was; None for URLs and others.
 
     Raises
     ------
     InvalidParameterError
-        For a text that cannot be a path.
+        For a text that cannot be a path, and for options of anything but a URL.
     """
-    if not isinstance(store, str | os.PathLike) or "://" in str(store):
+    named = isinstance(store, str | os.PathLike)
+    is_url = named and "://" in str(store)
+    if storage_options is not None and not is_url:
+        raise InvalidParameterError(f"storage_options are for URLs, and {store} is not one")
+    if not named or is_url:
         return None
     if store == "" or "\0" in str(store):
         raise InvalidParameterError(f"{str(store)!r} is not a path: it is empty, or holds a NUL")
@@ -187,12 +200,24 @@ def local_path(store: Any) -> Path | None:
     return Path(store)
 
 
-def _at_url(url: Any, method: str, *values: Any, **options: Any) -> Any:
-    """Call a method of fsspec's file system of a URL with the name of the file there."""
+def file_system(place: Any, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:
+    """Return fsspec's file system of a path or a URL, and the name of the place in it."""
     from fsspec.core import url_to_fs  # noqa: PLC0415
 
+    local_path(place, storage_options)
+    return url_to_fs(os.fspath(place), **(storage_options or {}))
+
+
+def _at_url(
+    url: Any,
+    storage_options: Mapping[str, Any] | None,
+    method: str,
+    *values: Any,
+    **options: Any,
+) -> Any:
+    """Call a method of the file system of a URL with the name of the file there."""
     try:
-        files, name = url_to_fs(str(url))
+        files, name = file_system(url, storage_options)
         return getattr(files, method)(name, *values, **options)
     except FileNotFoundError:
         raise

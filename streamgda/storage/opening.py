@@ -25,7 +25,8 @@ WHOLE = {"write_empty_chunks": True}  # Arrays of this configuration have no mis
 MARK = "streamgda_scores"  # This attribute says how far an array of scores is written.
 _LONGEST = 200  # Messages show so many characters of a name.
 
-_ENDINGS = ("", ".zarr", ".zip", ".parquet", ".csv")  # Names of scores end like this.
+TABLES = (".parquet", ".csv")  # Names of tables of scores end like this,
+_ENDINGS = ("", ".zarr", ".zip")  # and those of arrays like this.
 
 
 def open_node(
@@ -57,10 +58,8 @@ def open_node(
     """
     import zarr  # noqa: PLC0415
 
-    path, found = local_path(store), store
+    path, found = local_path(store, storage_options), store
     check_exists(store, "a zarr group")
-    if storage_options is not None and not (isinstance(store, str) and path is None):
-        raise InvalidParameterError(f"storage_options are for URLs, and {store} is on this machine")
     try:
         if isinstance(store, zarr.Group | zarr.Array):
             found = store.store_path
@@ -106,10 +105,10 @@ def as_target(out: Any) -> Any:
     if getattr(inner, "read_only", False) or getattr(out, "read_only", False):
         raise SourceError(f"out is a read-only {type(inner).__name__}; open it for writing")
     ending = PurePath(out).suffix.lower() if isinstance(out, str | os.PathLike) else ""
-    if ending not in _ENDINGS:
+    if ending not in (_ENDINGS if path is None else (*_ENDINGS, *TABLES)):
         raise InvalidParameterError(
-            f"out={str(out)!r} ends in {ending}; expected .parquet or .csv (a table), .zarr or no "
-            f"ending (a zarr array)"
+            f"out={str(out)!r} ends in {ending}; expected .parquet or .csv (a table, on this "
+            f"machine), .zarr or no ending (a zarr array)"
         )
     if path is not None and not path.resolve().parent.is_dir():
         raise SourceNotFoundError(

@@ -62,7 +62,13 @@ class Saved(ABC):
         """Return a deep copy: states change in place, and a shallow one would change with them."""
         return deepcopy(self)
 
-    def save(self, path: Any, *, offset: Any = None) -> None:
+    def save(
+        self,
+        path: Any,
+        *,
+        offset: Any = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
         """Write this object to a file, replacing the one that was saved there.
 
         Whenever the process is killed, the file is the old or the new one.
@@ -74,6 +80,8 @@ class Saved(ABC):
         offset : object, optional
             The position in a stream up to which this object has learned: any value that JSON can
             hold. The loaded object has it as `offset_`.
+        storage_options : dict, optional
+            Options of the file system of a URL: credentials, an endpoint.
 
         Raises
         ------
@@ -98,17 +106,19 @@ class Saved(ABC):
             attributes, arrays = self._state()
             if offset is not None:
                 attributes = attributes | {"offset": offset}
-            with files.replacing(path) as file:
+            with files.replacing(path, storage_options) as file:
                 write(file, self._kind, attributes, arrays)
 
     @classmethod
-    def load(cls, path: Any) -> Self:
+    def load(cls, path: Any, *, storage_options: Mapping[str, Any] | None = None) -> Self:
         """Read an object that `save` wrote.
 
         Parameters
         ----------
         path : path or URL
             The file that `save` wrote.
+        storage_options : dict, optional
+            Options of the file system of a URL: credentials, an endpoint.
 
         Returns
         -------
@@ -131,7 +141,7 @@ class Saved(ABC):
         ...     ClassMoments.load(f"{folder}/moments.npz").class_count
         array([2])
         """
-        return load(path, cls)
+        return load(path, cls, storage_options=storage_options)
 
     def to_bytes(self) -> bytes:
         """Return this object as bytes, to be sent or stored anywhere.
@@ -263,14 +273,21 @@ def description_of(saved: Saved) -> dict[str, Any]:
 
 
 @overload
-def load(path: Any) -> Any: ...
+def load(path: Any, *, storage_options: Mapping[str, Any] | None = None) -> Any: ...
 
 
 @overload
-def load(path: Any, kind: type[Kind]) -> Kind: ...
+def load(
+    path: Any, kind: type[Kind], *, storage_options: Mapping[str, Any] | None = None
+) -> Kind: ...
 
 
-def load(path: Any, kind: type[Saved] | None = None) -> Any:
+def load(
+    path: Any,
+    kind: type[Saved] | None = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Any:
     """Load what `save` wrote: an estimator, moments, a window, a monitor or a model.
 
     Parameters
@@ -279,6 +296,8 @@ def load(path: Any, kind: type[Saved] | None = None) -> Any:
         The file that `save` wrote.
     kind : class, optional
         Class that is expected, or a base of it; by default any.
+    storage_options : dict, optional
+        Options of the file system of a URL: credentials, an endpoint.
 
     Returns
     -------
@@ -306,7 +325,7 @@ def load(path: Any, kind: type[Saved] | None = None) -> Any:
     ...     load(Path(folder) / "nb.npz").predict([[2.0], [6.0]])
     array(['a', 'b'], dtype='<U1')
     """
-    with files.reading(path) as file:
+    with files.reading(path, storage_options) as file:
         return _read(file, path, kind)
 
 

@@ -43,7 +43,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, ...]:
         convert(FRAME, Y, path, chunk_rows=50)
         return (path,)
     (pq.write_table if path.suffix == ".parquet" else pc.write_csv)(TABLE, path)
-    return path, "--labels", "kind"
+    return path, "--label", "kind"
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_fit_reads_every_store(done: Done, store: tuple[Any, ...], tmp_path: Pat
 def test_weights_are_no_feature(done: Done, tmp_path: Path) -> None:
     weights = X[:, 0] ** 2
     pq.write_table(TABLE.append_column("w", pa.array(weights)), tmp_path / "rows.parquet")
-    words = "--labels", "kind", "--weights", "w", "--drop", "id", "--kind", "gnb"
+    words = "--label", "kind", "--weights", "w", "--drop", "id", "--kind", "gnb"
     done("fit", tmp_path / "rows.parquet", "--out", tmp_path / "m", *words)
     expected = streamgda.GaussianNB().fit(X, Y, sample_weight=weights)
     np.testing.assert_allclose(streamgda.load(tmp_path / "m").theta_, expected.theta_, rtol=1e-12)
@@ -170,7 +170,7 @@ def test_weights_are_no_feature(done: Done, tmp_path: Path) -> None:
 def test_names_of_columns_may_hold_commas(done: Done, tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     pc.write_csv(TABLE.rename_columns(["id", "a,b", "c", "d", "kind"]), path)
-    fit = "fit", path, "--kind", "gnb", "--labels", "kind"
+    fit = "fit", path, "--kind", "gnb", "--label", "kind"
     done(*fit, "--out", tmp_path / "m", "--features", '"a,b", c')
     assert streamgda.load(tmp_path / "m").feature_names_in_.tolist() == ["a,b", "c"]
     done("predict", path, "--model", tmp_path / "m", "--out", tmp_path / "p.csv")
@@ -347,7 +347,7 @@ def test_select_saves_the_best_of_what_it_shows(
 def test_select_keeps_groups_together(done: Done, tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     pc.write_csv(TABLE.append_column("site", pa.array(np.arange(240) % 6)), path)
-    words = "--labels", "kind", "--groups", "site", "--drop", "id", "--grid", "reg_param=0.1"
+    words = "--label", "kind", "--groups", "site", "--drop", "id", "--grid", "reg_param=0.1"
     done("select", path, *words, "--cv", "3", "--out", tmp_path / "m")
     assert streamgda.load(tmp_path / "m").feature_names_in_.tolist() == COLUMNS
 
@@ -409,9 +409,9 @@ FAILURES = [
     ("fit --moments-in {data}/qda.zip --out m", "expected"),
     ("fit {data}/rows.zarr --out {table}", "is not a file that streamgda saved"),
     ("fit {data}/rows.zarr --out {data}", "is a directory"),
-    ("fit {table} --labels a --out m", "kind (string)"),
-    ("fit {table} --labels z --out m", "--labels z: "),
-    ("fit {table} --labels kind --features a,z --out m", "--features z: "),
+    ("fit {table} --label a --out m", "kind (string)"),
+    ("fit {table} --label z --out m", "--label z: "),
+    ("fit {table} --label kind --features a,z --out m", "--features z: "),
     ("select {data}/rows.zarr --out m --grid shrinkage=much", "much"),
     ("select {data}/rows.zarr --out m --grid colour=red", "colour"),
     ("predict {data}/rows.zarr --model {data}/truncated.zip --out o", "truncated.zip"),
@@ -483,7 +483,7 @@ def test_a_table_names_its_columns(command: Command, tmp_path: Path) -> None:
     ended = command("fit", tmp_path / "rows.csv", "--out", tmp_path / "m")
     assert ended.code == 1
     assert "length" in ended.err
-    assert "--labels" in ended.err
+    assert "--label" in ended.err
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_one_table_has_one_answer(path: Path, tmp_path: Path, command: Any) -> N
     frame = pd.DataFrame(X, columns=ABC)
     rows, y = open_store(path, label="name", drop="y")
     group = convert(rows, y, tmp_path / "rows.zarr")
-    fit = "fit", path, "--labels", "name", "--drop", "y", "--kind", "gnb"
+    fit = "fit", path, "--label", "name", "--drop", "y", "--kind", "gnb"
     assert command(*fit, "--out", tmp_path / "m", "--moments-out", tmp_path / "kept").code == 0
     expected = accumulate(frame, NAMES, covariance_type="diag")
     for found in (
@@ -126,7 +126,7 @@ def test_one_table_has_one_answer(path: Path, tmp_path: Path, command: Any) -> N
     assert group["X"].attrs["feature_names"] == ABC
     with pytest.raises(InvalidParameterError, match=r"label=.* it has a, b, c, y, name"):
         open_store(path)
-    assert "it has" in command("fit", path, "--labels", "z", "--out", tmp_path / "n").err
+    assert "it has" in command("fit", path, "--label", "z", "--out", tmp_path / "n").err
 
 
 # --- columns --------------------------------------------------------------------------------------

@@ -4,18 +4,20 @@ import os
 import stat
 import threading
 
-import fsspec
+import fsspec.implementations.memory
 import numpy as np
 import pytest
+import zarr
 from moment_checks import assert_same, some_moments
 
 import streamgda
-from streamgda import ClassMoments, DriftMonitor, GaussianNB, SlidingWindow
+from streamgda import ClassMoments, DriftMonitor, GaussianNB, SlidingWindow, datasets, open_store
 from streamgda.errors import (
     FormatError,
     InvalidParameterError,
     SourceError,
     SourceNotFoundError,
+    StreamGDAError,
     WriteError,
 )
 from streamgda.storage import files, saved
@@ -241,6 +243,57 @@ def test_urls(monkeypatch):
             streamgda.load("memory://models/other")
     finally:
         memory.store.clear()
+
+
+class Vault(fsspec.implementations.memory.MemoryFileSystem):
+    """Files that need a key."""
+
+    protocol, store, pseudo_dirs = "vault", {}, [""]
+
+    def __init__(self, *, key="", **options):
+        super().__init__(**options)
+        if key != "k":
+            raise PermissionError("give the key")
+
+
+def test_options_of_file_systems(tmp_path):
+    fsspec.register_implementation("vault", Vault, clobber=True)
+    options, (X, y) = {"storage_options": {"key": "k"}}, (np.eye(4, 3), [3, -1, 3, -1])
+    store = zarr.storage.FsspecStore.from_url("vault://lab/rows", **options)
+    datasets.convert(X, y, store)
+    for found, expected in zip(open_store("vault://lab/rows", **options), (X, y), strict=True):
+        np.testing.assert_array_equal(found[:], expected)
+    model = GaussianNB().fit(X, y)
+    model.save("vault://lab/nb.npz", **options)
+    model.moments_.save("vault://lab/moments.npz", **options)
+    assert_same(ClassMoments.load("vault://lab/moments.npz", **options), model.moments_)
+    model = streamgda.load("vault://lab/nb.npz", **options)
+    out = zarr.storage.FsspecStore.from_url("vault://lab/predicted", **options)
+    model.predict(X, out=out)
+    np.testing.assert_array_equal(zarr.open(out)[:], y)
+    for use in (open_store, streamgda.load, model.save):
+        with pytest.raises(StreamGDAError, match=r"vault://lab/nb.npz cannot be .*give the key"):
+            use("vault://lab/nb.npz")
+        for place in (tmp_path, str(tmp_path)):
+            with pytest.raises(InvalidParameterError, match="storage_options are for URLs"):
+                use(place, **options)
+    with pytest.raises(InvalidParameterError, match="a table, on this machine"):
+        model.predict(X, out="vault://lab/predicted.csv")
+
+
+def test_commands_take_urls(command):
+    try:
+        datasets.convert(np.eye(4, 3), [3, -1, 3, -1], "memory://lab/rows")
+        for words in (
+            "fit memory://lab/rows --kind gnb --out memory://lab/m.npz",
+            "predict memory://lab/rows --model memory://lab/m.npz --out memory://lab/predicted",
+            "evaluate memory://lab/rows --model memory://lab/m.npz",
+            "convert memory://lab/rows --out memory://lab/again",
+        ):
+            assert command(*words.split()).code == 0
+        assert zarr.open("memory://lab/predicted")[:].tolist() == [3, -1, 3, -1]
+    finally:
+        fsspec.filesystem("memory").store.clear()
 
 
 def test_urls_that_cannot_be_used(monkeypatch):
