@@ -7,21 +7,16 @@ import nist
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from samples import held
-from scipy import sparse
 from sklearn import linear_model
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.model_selection import GridSearchCV, GroupKFold, PredefinedSplit
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from streamgda import ClassMoments, RandomFeatures, Ridge, RidgeClassifier, accumulate, load
+from streamgda import ClassMoments, Ridge, RidgeClassifier, accumulate, load
 from streamgda.errors import (
     CollinearityWarning,
     InvalidDataError,
-    InvalidParameterError,
     UnsupportedError,
 )
 
@@ -32,30 +27,6 @@ BOTH = np.column_stack([Y, X[:, 0] + RANDOM.normal(size=len(Y))])
 FOLDS = RANDOM.integers(0, 5, len(Y))
 ALPHAS = [1e-3, 1e-2, 0.1, 1.0, 10.0]
 MOMENTS = accumulate(X, FOLDS)
-
-# Checks that call partial_fit, where penalties cannot be compared.
-_PARTIAL_FIT = {
-    "check_estimators_partial_fit_n_features",
-    "check_fit_score_takes_y",
-    "check_n_features_in_after_fitting",
-}
-
-
-@pytest.mark.filterwarnings("ignore::streamgda.errors.CollinearityWarning")
-@parametrize_with_checks(
-    [
-        Ridge(0.0),
-        Ridge(alphas=[0.1, 1.0], cv=2),
-        RidgeClassifier(class_weight="balanced"),
-        Ridge(feature_map=RandomFeatures(20)),
-    ]
-)
-def test_scikit_learn_checks(estimator, check):
-    if estimator.alphas is None or check.func.__name__ not in _PARTIAL_FIT:
-        check(estimator)
-        return
-    with pytest.raises(InvalidParameterError, match="all rows at once"):
-        check(estimator)
 
 
 def assert_close(a, b, rtol=1e-10):
@@ -94,7 +65,7 @@ def test_each_target_may_have_a_penalty_and_one_row_has_no_score():
 @pytest.mark.parametrize("class_weight", [None, "balanced", {0: 2.0, 1: 0.5}])
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("rows", [load_iris, load_breast_cancer])
-def test_classifier_answers_are_those_of_scikit_learn(rows, intercept, class_weight, tmp_path):
+def test_classifier_answers_are_those_of_scikit_learn(rows, intercept, class_weight):
     A, labels = rows(return_X_y=True)
     given = {"fit_intercept": intercept, "class_weight": class_weight}
     mine = RidgeClassifier(2.0, **given).fit(A, labels)
@@ -104,12 +75,6 @@ def test_classifier_answers_are_those_of_scikit_learn(rows, intercept, class_wei
     assert_close(mine.decision_function(A), theirs.decision_function(A))
     np.testing.assert_array_equal(mine.predict(A), theirs.predict(A), strict=True)
     assert mine.score(A, labels) == theirs.score(A, labels)
-    parts = RidgeClassifier(2.0, **given).partial_fit(A[::2], labels[::2])
-    assert_close(parts.partial_fit(A[1::2], labels[1::2]).coef_, mine.coef_, 1e-9)
-    mine.save(tmp_path / "model.zip")
-    loaded = load(tmp_path / "model.zip")
-    np.testing.assert_array_equal(loaded.decision_function(A), mine.decision_function(A))
-    assert loaded.get_params() == mine.get_params()
 
 
 # --- numbers --------------------------------------------------------------------------------------
@@ -183,51 +148,7 @@ def test_classifiers_choose_by_the_errors_of_codes(rows):
     )
 
 
-# --- parts, containers, moments -------------------------------------------------------------------
-
-
-@settings(deadline=None, max_examples=25)
-@given(cuts=st.lists(st.integers(1, 441), unique=True, max_size=6), forgotten=st.integers(1, 200))
-def test_rows_in_parts(cuts, forgotten):
-    mine, whole = Ridge(0.1), Ridge(0.1).fit(X, BOTH, WEIGHTS)
-    for part in np.split(np.arange(len(X)), sorted(cuts)):
-        mine.partial_fit(X[part], BOTH[part], WEIGHTS[part])
-    assert_close(mine.coef_, whole.coef_, 1e-12)
-    old, left = slice(None, forgotten), slice(forgotten, None)
-    mine.forget(X[old], BOTH[old], WEIGHTS[old])
-    assert_close(mine.coef_, Ridge(0.1).fit(X[left], BOTH[left], WEIGHTS[left]).coef_, 1e-10)
-
-
-def test_half_life():
-    mine = Ridge(0.1).partial_fit(X[:99], Y[:99], half_life=50)
-    mine.partial_fit(X[99:], Y[99:], half_life=50)
-    weights = np.exp2((np.arange(len(X)) - len(X) + 1) / 50)
-    assert_close(mine.coef_, linear_model.Ridge(0.1).fit(X, Y, weights).coef_)
-
-
-ROWS = {
-    "zarr": lambda: (held(X, "zarr"), held(BOTH, "zarr")),
-    "zarr and a list": lambda: (held(X, "zarr"), BOTH.tolist()),
-    "frames": lambda: (pd.DataFrame(X), pd.DataFrame(BOTH)),
-    "dask": lambda: (da.from_array(X, (100, 5)), da.from_array(BOTH, (60, 1))),
-    "sparse": lambda: (sparse.csr_array(X), BOTH),
-    "lists": lambda: (X.tolist(), BOTH.tolist()),
-}
-
-
-@pytest.mark.parametrize("kind", ROWS)
-def test_every_container(kind):
-    wanted, (rows, y) = Ridge(0.1).fit(X, BOTH), ROWS[kind]()
-    mine = Ridge(0.1).fit(rows, y)
-    for ridge in (mine, Ridge(0.1).partial_fit(rows, y)):
-        assert_close(ridge.coef_, wanted.coef_, 1e-12)
-        assert_close(np.asarray(ridge.predict(rows)), wanted.predict(X), 1e-12)
-    assert mine.score(rows, y) == pytest.approx(wanted.score(X, BOTH))
-    out = mine.predict(rows, out=np.empty(BOTH.shape))
-    np.testing.assert_allclose(out, wanted.predict(X))
-    labels, classifier = (Y > 100).astype(int), RidgeClassifier()
-    found = classifier.fit(rows, labels).predict(rows)
-    np.testing.assert_array_equal(np.asarray(found), classifier.fit(X, labels).predict(X))
+# --- rows and moments ------------------------------------------------------------------------------
 
 
 def test_columns_of_moments_are_targets():

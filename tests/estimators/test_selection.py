@@ -23,7 +23,6 @@ from sklearn.model_selection import (
     StratifiedGroupKFold,
     StratifiedKFold,
 )
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamgda import GaussianDiscriminantAnalysis, GaussianDiscriminantCV
 from streamgda.errors import (
@@ -54,11 +53,6 @@ SPLITTERS = {
     "PredefinedSplit": PredefinedSplit(np.arange(N) % 4 - 1),
     "one ShuffleSplit": ShuffleSplit(1, random_state=0),
 }
-
-
-@parametrize_with_checks([GaussianDiscriminantCV({"var_smoothing": [1e-3, 0.1]})])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 # --- against scikit-learn's search ----------------------------------------------------------------
