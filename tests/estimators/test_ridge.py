@@ -148,7 +148,7 @@ def test_classifiers_choose_by_the_errors_of_codes(rows):
     )
 
 
-# --- rows and moments ------------------------------------------------------------------------------
+# --- rows and moments ----------------------------------------------------------------------------
 
 
 def test_columns_of_moments_are_targets():
