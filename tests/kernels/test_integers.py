@@ -5,7 +5,6 @@ import re
 import numba
 import numpy as np
 import pytest
-from frozen import frozen
 from llvmlite import binding, ir
 from processes import output
 
@@ -127,7 +126,9 @@ def rows_of(rng, dtype, n, d, share=0.5):
     X = rng.integers(low, high, (n, d), endpoint=True).astype(dtype)
     X[:, rng.random(d) < share / 3] = rng.integers(0, 100)
     X[:, rng.random(d) > share] = 0
-    return frozen(X), X.astype(np.int64)
+    X = np.ascontiguousarray(X)
+    X.setflags(write=False)  # as rows are; for others, Numba compiles kernels again
+    return X, X.astype(np.int64)
 
 
 def byte_rows(X):
