@@ -688,10 +688,15 @@ class MomentEstimator(Saved, BaseEstimator):
         array([0.9, 0.1])
         """
         super().set_params(**params)
-        self.__dict__.pop("_model", None)
         if not params.keys().isdisjoint(("shrinkage", "covariance_estimator")):
             self._found = None
         return self
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; the model is computed anew, also after ``estimator.alpha = 2``."""
+        state = self.__dict__  # That of another estimator, if `__dict__` is set, keeps its model.
+        super().__setattr__(name, value)
+        state.pop("_model", None)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "moments_" in vars(self)

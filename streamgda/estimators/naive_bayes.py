@@ -222,19 +222,25 @@ class BernoulliNB(MomentClassifier):
         if priors is None and not self.fit_prior:
             seen = moments.class_count > 0
             priors = seen / max(1, seen.sum())
-        threshold = self._threshold() if moments.feature_map is None else None
+        threshold = self._threshold_so_far()
+        threshold = threshold if moments.feature_map is None else None
         n_features: Any = moments.n_features
         return Bernoullis.of(moments, self._smoothing(n_features), threshold, priors)
 
-    def _summed(self, rows: Rows) -> Rows:
-        X, rule, lifting = rows.X, rows.rule, self._maps()
+    def _threshold_so_far(self) -> float | None:
+        """Return the threshold; raise `InvalidParameterError` if rows were learned with another."""
         threshold = self._threshold()
-        held = self.__dict__.setdefault("_binarised_at", threshold)
+        held = vars(self).get("_binarised_at", threshold)
         if held != threshold:
             raise InvalidParameterError(
                 f"binarize={shown(self.binarize)}, but the rows so far were binarised with "
                 f"binarize={held}; call fit"
             )
+        return threshold
+
+    def _summed(self, rows: Rows) -> Rows:
+        X, rule, lifting = rows.X, rows.rule, self._maps()
+        threshold = self.__dict__["_binarised_at"] = self._threshold_so_far()
         width = X.shape[1] if lifting is None else lifting.bound(X.shape[1]).n_out
         if self._smoothing(width).min() > np.min(self.alpha):
             warn(

@@ -691,8 +691,9 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
         >>> model.decision_function([[4.5], [7.0]]).round(3)
         array([0.   , 0.862])
         """
-        name, classes = "decision_function", self.model_.classes
+        name, scored = "decision_function", self._to_score()
+        classes = scored.model.classes
         if classes.size == 2:
-            return self._map(name, "target", X, reading)
+            return self._map(name, "target", X, reading, scored=scored)
         columns = {"columns": classes.size, "classes": classes}
-        return self._map(name, "joint", X, reading, **columns)
+        return self._map(name, "joint", X, reading, scored=scored, **columns)

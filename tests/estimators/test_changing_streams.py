@@ -285,3 +285,22 @@ def test_labels_belong_to_the_scores_while_classes_come(kind):
     finally:
         done.set()
         sys.setswitchinterval(interval)
+
+
+def test_parameters_count_at_once_however_they_are_set():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3)), np.arange(60) % 3
+    by_method = GaussianNB().fit(X, y).set_params(var_smoothing=0.5)
+    by_name = GaussianNB().fit(X, y)
+    before = by_name.predict_proba(X)
+    by_name.var_smoothing = 0.5
+    assert np.array_equal(by_name.predict_proba(X), by_method.predict_proba(X))
+    assert not np.array_equal(by_name.predict_proba(X), before)
+
+
+def test_bernoulli_rows_of_another_threshold_are_no_model():
+    X, y = [[0, 3], [2, 0], [1, 4]], [0, 0, 1]
+    nb = BernoulliNB().fit(X, y).set_params(binarize=2)
+    with pytest.raises(InvalidParameterError, match="binarize"):
+        nb.predict(X)
+    assert np.array_equal(nb.fit(X, y).feature_count_, [[0, 1], [0, 1]])
