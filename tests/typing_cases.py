@@ -13,7 +13,7 @@ def stores() -> None:
 def saved() -> None:
     """An estimator is of the kind that is expected."""
     assert_type(load("model.npz"), Any)
-    assert_type(load("model.npz", GaussianNB), GaussianNB)
+    assert_type(GaussianNB.load("model.npz"), GaussianNB)
     assert_type(ClassMoments.from_bytes(b""), ClassMoments)
 
 

@@ -46,7 +46,7 @@ from streamgda.rows.sparse import CompressedRows, SparseRows
 from streamgda.runtime.interruption import Lock
 from streamgda.runtime.parameters import LEAST, as_number, as_numbers, check_type, refuse, shown
 from streamgda.storage.format import check_whole, pack_labels, unpack_labels
-from streamgda.storage.saved import Saved, State, arrays_within, class_named, nested, restore
+from streamgda.storage.saved import Saved, State, arrays_within, nested, restore
 
 _LEARNED = {"moments_", "n_features_in_", "feature_names_in_"}
 _LEARNED |= {"_binarised_at", "_declared", "_found", "_model", "_reported"}
@@ -869,13 +869,12 @@ class MomentEstimator(Saved, BaseEstimator):
 
     @classmethod
     def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        kind = class_named(attributes["estimator"], cls)
         moments = restore(ClassMoments, attributes["moments"], arrays_within(arrays, "moments"))
         params = dict(attributes["params"])
         for name, value in params.items():
             if isinstance(value, Mapping):
                 params[name] = dict(zip(value["labels"], value["weights"], strict=True))
-        estimator = kind(**params)
+        estimator = cls(**params)
         estimator.feature_map = moments.feature_map
         estimator._check_parameters()
         estimator._restore(attributes)

@@ -14,7 +14,7 @@ from contextlib import nullcontext
 from copy import deepcopy
 from functools import wraps
 from importlib import import_module
-from typing import Any, BinaryIO, ClassVar, Self, TypeVar, overload
+from typing import Any, BinaryIO, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 
@@ -141,7 +141,8 @@ class Saved(ABC):
         ...     ClassMoments.load(f"{folder}/moments.npz").class_count
         array([2])
         """
-        return load(path, cls, storage_options=storage_options)
+        with files.reading(path, storage_options) as file:
+            return cast(Self, _read(file, path, cls))
 
     def to_bytes(self) -> bytes:
         """Return this object as bytes, to be sent or stored anywhere.
@@ -272,30 +273,13 @@ def description_of(saved: Saved) -> dict[str, Any]:
     return saved._description()
 
 
-@overload
-def load(path: Any, *, storage_options: Mapping[str, Any] | None = None) -> Any: ...
-
-
-@overload
-def load(
-    path: Any, kind: type[Kind], *, storage_options: Mapping[str, Any] | None = None
-) -> Kind: ...
-
-
-def load(
-    path: Any,
-    kind: type[Saved] | None = None,
-    *,
-    storage_options: Mapping[str, Any] | None = None,
-) -> Any:
+def load(path: Any, *, storage_options: Mapping[str, Any] | None = None) -> Any:
     """Load what `save` wrote: an estimator, moments, a window, a monitor or a model.
 
     Parameters
     ----------
     path : path or URL
         The file that `save` wrote.
-    kind : class, optional
-        Class that is expected, or a base of it; by default any.
     storage_options : dict, optional
         Options of the file system of a URL: credentials, an endpoint.
 
@@ -311,8 +295,7 @@ def load(
     SourceNotFoundError
         If the file does not exist.
     FormatError
-        If the file does not hold a saved object of that kind, has an unknown format version, or is
-        damaged.
+        If the file holds anything else, has an unknown format version, or is damaged.
 
     Examples
     --------
@@ -326,10 +309,10 @@ def load(
     array(['a', 'b'], dtype='<U1')
     """
     with files.reading(path, storage_options) as file:
-        return _read(file, path, kind)
+        return _read(file, path)
 
 
-def _read(file: BinaryIO, name: Any, kind: type[Saved] | None) -> Any:
+def _read(file: BinaryIO, name: Any, kind: Any = None) -> Any:
     """Return the object in a file, of a class or of any; errors have the name of the file."""
     try:
         found, attributes, arrays = read(file)
