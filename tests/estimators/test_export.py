@@ -118,28 +118,26 @@ def test_constant_features_change_no_prediction():
         )
 
 
-@pytest.mark.parametrize("ours", [LDA(), LDA("lsqr"), QDA(), GaussianNB(), BernoulliNB()], ids=repr)
-def test_numbers_of_classes(ours):
+KINDS = pytest.mark.parametrize(
+    "ours", [LDA(), LDA("lsqr"), QDA(), GaussianNB(), BernoulliNB()], ids=repr
+)
+
+
+@KINDS
+@pytest.mark.filterwarnings("ignore:divide by zero")  # scikit-learn's logarithm of a prior
+def test_numbers_of_classes_and_classes_without_rows(ours):
     X, y = blobs()
-    two = ours.fit(X[y > 0], y[y > 0] == 1)
+    two = clone(ours).fit(X[y > 0], y[y > 0] == 1)
     assert_same(two, two.to_sklearn(), X)
     one = clone(ours).partial_fit(X, np.full(len(X), "a"))
     theirs = one.to_sklearn()
     np.testing.assert_array_equal(theirs.predict(X), one.predict(X))
-    if isinstance(ours, LDA):
-        np.testing.assert_array_equal(theirs.decision_function(X), one.decision_function(X))
-    else:
-        np.testing.assert_array_equal(theirs.predict_proba(X), 1)
-
-
-@pytest.mark.filterwarnings("ignore:divide by zero")  # scikit-learn's logarithm of a prior
-@pytest.mark.parametrize("ours", [LDA(), LDA("lsqr"), QDA(), GaussianNB(), BernoulliNB()], ids=repr)
-def test_classes_without_rows(ours):
-    X, y = blobs()
-    ours = ours.partial_fit(X, y, classes=range(-1, 5))
-    theirs = ours.to_sklearn()
-    np.testing.assert_array_equal(theirs.predict(X), ours.predict(X))
-    np.testing.assert_allclose(theirs.predict_proba(X), ours.predict_proba(X), atol=1e-12)
+    method = "decision_function" if isinstance(ours, LDA) else "predict_proba"
+    np.testing.assert_array_equal(getattr(theirs, method)(X), getattr(one, method)(X))
+    declared = clone(ours).partial_fit(X, y, classes=range(-1, 5))
+    theirs = declared.to_sklearn()
+    np.testing.assert_array_equal(theirs.predict(X), declared.predict(X))
+    np.testing.assert_allclose(theirs.predict_proba(X), declared.predict_proba(X), atol=1e-12)
 
 
 def test_feature_names_and_moments():

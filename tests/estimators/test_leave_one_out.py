@@ -92,31 +92,31 @@ def test_the_only_row_of_a_class_has_probability_zero_of_it():
     tied = GaussianDiscriminantAnalysis("tied").fit(X, y)
     found = tied.leave_one_out_proba(X, y)
     assert found[0, 3] == 0
-    expected = refitted(GaussianDiscriminantAnalysis("tied"), X, y, [0])[0]
-    np.testing.assert_allclose(found[0], expected, atol=1e-10)
+    np.testing.assert_allclose(found[:1], refitted(clone(tied), X, y, [0]), atol=1e-10)
 
 
-def test_a_row_without_which_a_covariance_is_singular_is_named():
-    X, y = blobs(40, 3)
-    y[:] = np.arange(40) % 2
-    X[y == 1, 2] = 0.5
-    X[7, 2] = 1.5
-    fitted = GaussianDiscriminantAnalysis("full").fit(X, y)
-    with pytest.raises(SingularCovarianceError, match="without row 7, the covariance of class 1"):
-        fitted.leave_one_out_proba(X, y)
-
-
-def test_rows_that_are_not_those_of_the_fit():
+def test_rows_that_cannot_be_left_out():
     X, y = blobs(60, 3)
     qda = QuadraticDiscriminantAnalysis().fit(X, y)
-    with pytest.raises(InvalidDataError, match="rows here, and"):
-        qda.leave_one_out_proba(np.vstack([X, X]), np.tile(y, 2))
-    with pytest.raises(InvalidDataError, match="is 7, which is not one of the classes"):
-        qda.leave_one_out_proba(X[:1], [7])
-    with pytest.raises(InvalidDataError, match="NaN or infinity"):
-        qda.leave_one_out_proba(np.full((1, 3), np.nan), y[:1])
+    for rows, labels, match in (
+        (np.vstack([X, X]), np.tile(y, 2), "rows here, and"),
+        (X[:1], [7], "is 7, which is not one of the classes"),
+        (np.full((1, 3), np.nan), y[:1], "NaN or infinity"),
+    ):
+        with pytest.raises(InvalidDataError, match=match):
+            qda.leave_one_out_proba(rows, labels)
+    X[y == 1, 2] = 0.5
+    last = np.flatnonzero(y == 1)[-1]
+    X[last, 2] = 1.5
+    qda.fit(X, y)
+    with pytest.raises(SingularCovarianceError, match=f"without row {last}, .* of class 1"):
+        qda.leave_one_out_proba(X, y)
 
 
+WEIGHTED = GaussianNB().fit(*blobs(60, 3), np.full(60, 0.5))
+
+
+@pytest.mark.filterwarnings("ignore::streamgda.errors.CollinearityWarning")
 @pytest.mark.parametrize(
     ("estimator", "named"),
     [
@@ -125,20 +125,14 @@ def test_rows_that_are_not_those_of_the_fit():
         (LinearDiscriminantAnalysis("lsqr", shrinkage="auto"), "shrinkage='auto'"),
         (LinearDiscriminantAnalysis("eigen", covariance_estimator=OAS()), "covariance_estimator"),
         (LinearDiscriminantAnalysis("lsqr", priors=PRIORS), "solver='lsqr' with priors"),
+        (LinearDiscriminantAnalysis(), "directions that are dropped"),
+        (WEIGHTED, "weighted"),
     ],
     ids=str,
 )
 def test_models_without_a_formula(estimator, named):
     X, y = blobs(60, 3)
+    X = np.column_stack([X, X[:, 0]]) if named.startswith("directions") else X
+    fitted = estimator if estimator is WEIGHTED else estimator.fit(X, y)
     with pytest.raises(UnsupportedError, match=named):
-        estimator.fit(X, y).leave_one_out_proba(X, y)
-
-
-def test_weights_and_dropped_directions_have_no_formula():
-    X, y = blobs(60, 3)
-    with pytest.raises(UnsupportedError, match="weighted"):
-        GaussianNB().fit(X, y, np.full(60, 0.5)).leave_one_out_proba(X, y)
-    with pytest.warns(UserWarning, match="direction"):
-        lda = LinearDiscriminantAnalysis().fit(np.column_stack([X, X[:, 0]]), y)
-    with pytest.raises(UnsupportedError, match="directions that are dropped"):
-        lda.leave_one_out_proba(np.column_stack([X, X[:, 0]]), y)
+        fitted.leave_one_out_proba(X, y)
