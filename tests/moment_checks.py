@@ -1,4 +1,4 @@
-"""Helpers for tests of moments: rows, checks, and the paths that rows can take."""
+"""Helpers for tests of moments: rows of every size and type, and checks."""
 
 import naive
 import numpy as np
@@ -6,12 +6,22 @@ import pytest
 from hypothesis import strategies as st
 from states import bits
 
-from streamgda.moments import ClassMoments, adding, sums
+from streamgda import ClassMoments
 
 TYPES = naive.COVARIANCE_TYPES
 DTYPES = ["uint8", "int8", "uint16", "int16", "int32", "int64", "bool"]
 DTYPES += ["float16", "float32", "float64", ">f8", ">u2", ">f4", "longdouble"]
 NATIVE = ["uint8", "int8", "uint16", "int16", "float32", "float64"]
+# Rows, features and classes: by their sizes, moments choose how to add rows.
+SIZES = {
+    "few": (200, 5, 3),
+    "few wide": (300, 130, 3),
+    "segments": (30_000, 5, 3),
+    "by class": (1500, 130, 3),
+    "many classes": (4000, 40, 165),
+    "in place": (800, 200, 40),
+}
+EVERY_SIZE = pytest.mark.parametrize("size", SIZES)
 
 
 def sample(n=200, d=5, n_classes=3, seed=0, dtype="float64"):
@@ -91,27 +101,7 @@ def assert_close(a, b, rtol=1e-10):
     np.testing.assert_allclose(a.covariance(), b.covariance(), rtol=rtol, atol=rtol * scale)
 
 
-# --- paths ------------------------------------------------------------------------------------
-
-# In one call; in segments; or class by class, of narrow rows or as if they were wide.
-BY_CLASS = {"FEW_VALUES": 0, "_SEGMENT_STATE": 0, "_TASK_ROWS": 8}
-WIDE = {"_NARROW": dict.fromkeys((0, 1, 2), 0)}
-PATHS = {
-    "in a call": {},
-    "wide in a call": WIDE,
-    "segments": {"FEW_VALUES": 0, "_SEGMENT_ROWS": (8, 64)},
-    "by class": BY_CLASS,
-    "wide by class": BY_CLASS | WIDE,
-    "in place": BY_CLASS | {"_LARGE": 0, "_SMALL_STATE": 0},
-    "wide in windows": BY_CLASS | WIDE | {"_WINDOW_VALUES": 1, "PRODUCT_ROWS": 32},
-}
-EVERY_PATH = pytest.mark.parametrize("path", PATHS)
-
-
-def take_path(path, monkeypatch):
-    """Set the sizes from which on rows take another path."""
-    for name, value in PATHS[path].items():
-        monkeypatch.setattr(adding if hasattr(adding, name) else sums, name, value)
+# --- rows and moments that hypothesis draws ---------------------------------------------------
 
 
 @st.composite

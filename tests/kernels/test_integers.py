@@ -1,14 +1,11 @@
 """Products of bytes against bare loops, with the tiles of every kind of processor."""
 
-import re
-
 import numba
 import numpy as np
 import pytest
-from llvmlite import binding, ir
 from processes import output
 
-from streamgda.kernels import integers, processors
+from streamgda.kernels import processors
 from streamgda.kernels.integers import (
     PACKED_ROWS,
     add_bytes,
@@ -48,37 +45,6 @@ def test_the_shape_follows_the_processor(monkeypatch):
     monkeypatch.setenv("STREAMGDA_VECTORS", "mmx")
     with pytest.raises(ValueError, match="'mmx' is not known; use one of avx512vnni, avx512, avx"):
         tile_shape()
-
-
-@pytest.mark.parametrize(
-    ("shape", "processor", "instruction"),
-    [
-        ("avx512vnni", "cascadelake", "vpdpbusd .*zmm"),
-        ("avx512vnni", "icelake-server", "vpdpbusd .*zmm"),
-        ("avx512", "skylake-avx512", "vpmaddwd .*zmm"),
-        ("avx512", "icelake-server", "vpdpwssd .*zmm"),
-        ("avxvnni", "alderlake", "vpdpbusd .*ymm"),
-        ("avx2", "znver3", "vpmaddwd .*ymm"),
-        ("sse2", "x86-64", "pmaddwd .*xmm"),
-    ],
-)
-def test_instructions(shape, processor, instruction, monkeypatch):
-    """LLVM finds the instructions that the table names, and keeps the sums in registers."""
-    binding.initialize_all_targets()
-    binding.initialize_all_asmprinters()
-    monkeypatch.setattr(numba.config, "CPU_FEATURES", "+avx512vnni,+avxvnni,+avx512bw,+avx2")
-    shape = next(row for row in SHAPES if row.name == shape)
-    module = ir.Module()
-    function = integers._generated_tile(module, shape)
-    function.linkage = "external"
-    target = binding.Target.from_triple("x86_64-unknown-linux-gnu")
-    machine = target.create_target_machine(cpu=processor, opt=3)
-    assembly = machine.emit_assembly(binding.parse_assembly(str(module)))
-    used = re.compile(instruction.replace(" ", r"\s+"))
-    loop = max(re.split(r"\n\.L\w+:", assembly), key=lambda part: len(used.findall(part)))
-    loop = loop[: loop.index("\tj")]
-    assert len(used.findall(loop)) == shape.rows * shape.vectors
-    assert "rsp" not in loop
 
 
 # --- tiles ------------------------------------------------------------------------------------
