@@ -5,13 +5,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from moment_checks import TYPES, assert_close, assert_moments, batches, sample, take_path
+from moment_checks import TYPES, assert_close, assert_moments, batches, sample
 from states import bits
 
-from streamgda import (
-    ClassMoments,
-    GroupedMoments,
-)
+from streamgda import ClassMoments, GroupedMoments
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
 
 EVERY_TYPE = pytest.mark.parametrize("covariance_type", TYPES)
@@ -84,14 +81,13 @@ def test_integers_are_exact(covariance_type):
 
 @EVERY_TYPE
 @pytest.mark.parametrize("dtype", ["float64", "float32", "uint8"])
-def test_large_moments_change_in_place(covariance_type, dtype, monkeypatch):
-    take_path("wide by class", monkeypatch)
-    rows, y = sample(700, 20, 3, dtype=dtype)
+def test_large_moments_change_in_place(covariance_type, dtype):
+    rows, y = sample(700, 130, 3, dtype=dtype)
     groups = np.arange(700) % 7
     grouped = GroupedMoments(covariance_type).update(rows[:600], y[:600], groups[:600])
     grouped.without(3)
     grouped.update(rows[600:], y[600:], groups[600:])
-    for group in (3, *grouped):
+    for group in grouped:
         own = groups == group
         others = ClassMoments(covariance_type).update(rows[~own], y[~own])
         assert_close(grouped.without(group), others, 1e-4 if dtype == "float32" else 1e-10)
@@ -99,38 +95,25 @@ def test_large_moments_change_in_place(covariance_type, dtype, monkeypatch):
         assert_close(grouped[group], reference, 1e-4 if dtype == "float32" else 1e-10)
 
 
-def test_classes_of_weight_zero_leave_no_trace_in_sums():
-    rows, y, w = np.array([[-0.5], [1.5], [0.2]]), np.array([2, 1, 0]), np.array([0.8, 0.0, 0.6])
-    for covariance_type in naive.COVARIANCE_TYPES:
-        merged = GroupedMoments(covariance_type)
-        for part in (slice(0, 2), slice(2, 3)):  # class 1 of the first part has no weight
-            groups = np.zeros(y[part].size, int)
-            merged += GroupedMoments(covariance_type).update(rows[part], y[part], groups, w[part])
-        assert_close(merged.total(), ClassMoments(covariance_type).update(rows, y, w), 1e-12)
-
-
 @given(batches(), st.integers(1, 5), st.randoms(use_true_random=False))
 def test_chunks_and_order_do_not_matter(case, n_groups, random):
     covariance_type, parts = case
     owners = [np.array([random.randrange(n_groups) for _ in y], int) for _, y, _ in parts]
-    whole, merged = GroupedMoments(covariance_type), GroupedMoments(covariance_type)
-    sums = []
+    whole, parts_of = GroupedMoments(covariance_type), []
     for (rows, y, weights), groups in zip(parts, owners, strict=True):
         whole.update(rows, y, groups, weights)
-        sums.append(GroupedMoments(covariance_type).update(rows, y, groups, weights))
-    random.shuffle(sums)
-    for part in sums:
-        merged += part
-    for grouped in (whole, merged):
-        rows, y = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
-        weighted = parts[0][2] is not None
-        weights = np.concatenate([part[2] for part in parts]) if weighted else np.ones(len(y))
-        seen = np.concatenate(owners)[weights > 0]
-        assert list(grouped) == np.unique(seen).tolist()
+        parts_of.append(GroupedMoments(covariance_type).update(rows, y, groups, weights))
+    random.shuffle(parts_of)
+    rows, y = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
+    weighted = parts[0][2] is not None
+    weights = np.concatenate([part[2] for part in parts]) if weighted else np.ones(len(y))
+    owner = np.concatenate(owners)
+    for grouped in (whole, sum(parts_of[1:], parts_of[0])):
+        assert list(grouped) == np.unique(owner[weights > 0]).tolist()
         total = ClassMoments(covariance_type).update(rows, y, weights if weighted else None)
         assert_close(grouped.total(), total, 1e-8)
         for group in grouped:
-            own = np.concatenate(owners) == group
+            own = owner == group
             weight = weights[own] if weighted else None
             alone = ClassMoments(covariance_type).update(rows[own], y[own], weight)
             assert_close(with_rows(grouped[group]), alone, 1e-8)
@@ -263,6 +246,3 @@ def test_dates_and_numbers_are_groups():
     assert grouped[days[1]].class_count.sum() == 133
     assert grouped.roll_up(lambda day: day.month)[1].class_count.sum() == 400
     assert GroupedMoments("diag").update(X, Y, Y * 2.0)[2].class_count.sum() == (Y == 1).sum()
-
-
-# --- saving -----------------------------------------------------------------------------------
