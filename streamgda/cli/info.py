@@ -23,7 +23,7 @@ def describe(path: str) -> dict[str, Any]:
     """Return what is known of the content of a path, for JSON."""
     import zarr  # noqa: PLC0415  (see `options`)
 
-    from streamgda.errors import FormatError, SourceError  # noqa: PLC0415
+    from streamgda.errors import FormatError, SourceError, SourceNotFoundError  # noqa: PLC0415
     from streamgda.rows.formats import is_table  # noqa: PLC0415
     from streamgda.rows.names import names_of  # noqa: PLC0415
     from streamgda.rows.opening import table_files  # noqa: PLC0415
@@ -37,10 +37,10 @@ def describe(path: str) -> dict[str, Any]:
         return found | {"columns": columns}
     try:
         return description_of(load(path))
-    except FormatError as error:
+    except (FormatError, SourceNotFoundError) as error:  # A folder at a URL is no file there.
         try:
             node = open_node(path)
-        except SourceError:
+        except (SourceError, SourceNotFoundError):
             raise error from None
     arrays = dict(node.arrays()) if isinstance(node, zarr.Group) else {"array": node}
     shapes = {name: f"{a.dtype} {a.shape}, chunks {a.chunks}" for name, a in arrays.items()}

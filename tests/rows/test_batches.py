@@ -191,11 +191,6 @@ def test_batches_without_names_are_refused():
         accumulate([{"a": X[:, 0], "b": X[1:, 1], "y": y}], columns=(["a", "b"], "y"))
 
 
-def test_paths_without_labels_name_what_opens_them():
-    with pytest.raises(InvalidDataError, match=r"X is the path .*open_store\(path\)"):
-        accumulate("rows.zarr")
-
-
 def test_records_are_named_with_what_helps():
     records = [{"a": 1.0, "label": 0}, {"a": 2.0, "label": 1}]
     with pytest.raises(InvalidDataError, match=r"X is a list of dicts.*pandas.DataFrame\(X\)"):

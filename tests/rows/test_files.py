@@ -433,28 +433,6 @@ def test_labels_beside_keys(tmp_path: Path, model: GaussianNB, path: Path, name:
     assert {entry.name for entry in tmp_path.iterdir()} == {path.name, name}
 
 
-@pytest.mark.parametrize(
-    ("method", "columns"),
-    [
-        ("predict_proba", ["proba_ash", "proba_elm", "proba_oak"]),
-        ("predict_log_proba", ["log_proba_ash", "log_proba_elm", "log_proba_oak"]),
-        ("score_samples", ["log_density"]),
-    ],
-)
-def test_scores_have_the_names_of_classes(
-    tmp_path: Path, model: GaussianNB, method: str, columns: list[str]
-) -> None:
-    rows, _ = open_store(parquet(tmp_path / "rows.parquet"), y=None, features=ABC)
-    getattr(model, method)(rows, out=tmp_path / "p.parquet", keys="name")
-    found = pq.read_table(tmp_path / "p.parquet")
-    assert found.column_names == ["name", *columns]
-    values = np.column_stack([found[name] for name in columns])
-    np.testing.assert_array_equal(values, getattr(model, method)(X).reshape(N, -1))
-    scores, y = open_store(tmp_path / "p.parquet", label="name")
-    assert scores.feature_names == tuple(columns)
-    assert y[:].tolist() == NAMES.tolist()
-
-
 def test_keys_of_texts_are_copied_as_they_are(tmp_path: Path, model: GaussianNB) -> None:
     texts = ["007", "7", "12345678901234567890123", "1.50", "TRUE", "2024-05-01 10:00", "é,x"]
     lines = [f'"{text}",{x[0]},{x[1]},{x[2]}' for text, x in zip(texts, X, strict=False)]

@@ -18,9 +18,7 @@ from servers import Server, serving
 
 import streamgda
 from streamgda import ClassMoments, GaussianNB, accumulate, open_store
-from streamgda.cli import main
 from streamgda.errors import ReadError, SourceError, SourceNotFoundError, WriteError
-from streamgda.rows import zarr as stores
 from streamgda.storage.saved import state_of
 
 obstore = pytest.importorskip("obstore")
@@ -195,16 +193,6 @@ def test_many_chunks_are_requested_at_a_time_unless_zarr_is_told_otherwise(
     assert given == 10 or server.most_at_once == expected
 
 
-def test_zarrs_configuration_is_restored_after_the_last_reader(server):
-    X = open_store(f"{server.url}/rows", y=None)[0]
-    found = []
-    with stores.many_requests(X):
-        with stores.many_requests(X):
-            pass
-        found.append(zarr.config.get("async.concurrency"))
-    assert [*found, zarr.config.get("async.concurrency")] == [128, 10]
-
-
 def test_models_and_tables_are_read_over_http(server, rows):
     loaded = streamgda.load(f"{server.url}/nb")
     np.testing.assert_array_equal(loaded.predict(rows[0]), GaussianNB().fit(*rows).predict(rows[0]))
@@ -228,15 +216,3 @@ def test_a_store_that_cannot_be_written_is_named(rows):
     for out in (array, zarr.storage.StorePath(store, "new_out")):
         with pytest.raises(WriteError, match=r"MemoryStore.* cannot be written: .*token has exp"):
             model.predict(rows[0], out=out)
-
-
-def test_the_command_line_takes_addresses(server, tmp_path):
-    store, model = f"{server.url}/rows", f"{server.url}/nb"
-    for arguments in (
-        ["fit", store, "--out", str(tmp_path / "nb"), "--kind", "gnb"],
-        ["evaluate", store, "--model", model],
-        ["predict", store, "--model", model, "--out", str(tmp_path / "out")],
-    ):
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        assert ended.value.code == 0

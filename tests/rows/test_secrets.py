@@ -129,14 +129,15 @@ def test_results_and_outputs_hold_no_secret(server, tmp_path, capsys, name):
 def test_commands_show_no_secret(server, command, tmp_path):
     url = server.url.replace("://", f"://user:{SECRET}@")
     for arguments in (
-        ["fit", f"{url}/rows", "--model", tmp_path / "nb", "--kind", "nb"],
+        ["fit", f"{url}/rows", "--out", tmp_path / "nb", "--kind", "gnb"],
         ["info", f"{url}/nb"],
         ["info", f"{url}/rows", "--json"],
-        ["evaluate", f"{url}/nb", f"{url}/rows", "--json"],
-        ["evaluate", f"{url}/nb", f"{url}/absent?sig={SECRET}"],
-        ["fit", f"{url}/rows", "--model", f"{url}/elsewhere"],
+        ["evaluate", f"{url}/rows", "--model", f"{url}/nb", "--json"],
+        ["evaluate", f"{url}/absent?sig={SECRET}", "--model", f"{url}/nb"],
+        ["fit", f"{url}/rows", "--out", f"{url}/elsewhere"],
     ):
         ended = command(*arguments)
+        assert ended.code == ("/absent" in str(arguments) or "/elsewhere" in str(arguments))
         assert SECRET not in ended.out + ended.err, arguments
 
 

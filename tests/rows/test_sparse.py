@@ -13,7 +13,6 @@ from streamgda import (
     ClassMoments,
     GaussianDiscriminantAnalysis,
     GaussianNB,
-    accumulate,
 )
 from streamgda.errors import InvalidDataError
 
@@ -130,26 +129,6 @@ def test_explicit_zeros_duplicates_and_any_order():
     np.testing.assert_array_equal(found.means, [[2, 0, 1], [0, 0, 3]])
     for array, old in zip((X.data, X.indices), before, strict=True):
         np.testing.assert_array_equal(array, old)  # what was given has not changed
-
-
-# --- passes -------------------------------------------------------------------------------------
-
-
-def test_invalid_rows_are_left_out():
-    X, y, weights = rows()
-    X[7, 2], X[20, 0], X[21, 0] = np.nan, np.inf, -5
-    weights[[7, 20]] = 0, 1
-    options = {"covariance_type": "diag", "on_invalid": "skip", "nodata": -5}
-    dense = accumulate(X, y, sample_weight=weights, **options)
-    sparse = accumulate(sp.csr_array(X), y, sample_weight=weights, **options)
-    assert dense.n_skipped == sparse.n_skipped == 2
-    assert_same_moments(dense, sparse)
-    zeros = accumulate(sp.csr_array(X), y, **options | {"nodata": 0})
-    assert zeros.n_skipped == accumulate(X, y, **options | {"nodata": 0}).n_skipped
-    with pytest.raises(InvalidDataError, match="contains infinity: row 20, column 0"):
-        accumulate(
-            *(sp.csr_array(X), y), sample_weight=weights, **options | {"on_invalid": "raise"}
-        )
 
 
 # --- refusals -----------------------------------------------------------------------------------

@@ -289,6 +289,8 @@ def test_commands_take_urls(command):
             "predict memory://lab/rows --model memory://lab/m.npz --out memory://lab/predicted",
             "evaluate memory://lab/rows --model memory://lab/m.npz",
             "convert memory://lab/rows --out memory://lab/again",
+            "info memory://lab/again",
+            "info memory://lab/m.npz",
         ):
             assert command(*words.split()).code == 0
         assert zarr.open("memory://lab/predicted")[:].tolist() == [3, -1, 3, -1]
