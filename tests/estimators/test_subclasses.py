@@ -6,7 +6,6 @@ import dask.array as da
 import numpy as np
 import pytest
 from samples import assert_same_bits, blobs, results
-from sklearn import naive_bayes
 
 from streamgda import (
     BernoulliNB,
@@ -40,24 +39,11 @@ class Counted:
 
 def added(kind, name, value):
     class Added(Counted, kind):
-        def __init__(self, *, verbose=0, given=value):
-            super().__init__(**{name: given})
+        def __init__(self, *, verbose=0, given=value, **kwargs):
+            super().__init__(**{name: given}, **kwargs)
             self.verbose = verbose
 
     return Added(verbose=2)
-
-
-def passed_on(kind, name, value):
-    class PassedOn(Counted, kind):
-        def __init__(self, verbose=0, **kwargs):
-            super().__init__(**kwargs)
-            self.verbose = verbose
-
-    return PassedOn(**{name: value})
-
-
-def mixed_in(kind, name, value):
-    return type("MixedIn", (Counted, kind), {})(**{name: value})
 
 
 def overridden(kind, name, value):
@@ -86,14 +72,7 @@ def held_elsewhere(kind, name, value):
     return Held()
 
 
-STYLES = [
-    added,
-    passed_on,
-    mixed_in,
-    overridden,
-    set_later,
-    held_elsewhere,
-]
+STYLES = [added, overridden, set_later, held_elsewhere]
 
 
 @pytest.mark.parametrize("style", STYLES, ids=lambda style: style.__name__)
@@ -111,26 +90,10 @@ def test_subclasses_learn_with_their_parameters_and_are_constructed_once(kind, s
 
 
 @pytest.mark.parametrize("kind", ESTIMATORS, ids=lambda kind: kind.__name__)
-@pytest.mark.parametrize("method", ["fit", "partial_fit"])
-def test_the_error_for_missing_labels_names_the_class_that_was_called(kind, method):
+def test_the_error_for_missing_labels_names_the_class_that_was_called(kind):
     mine = type("Mine", (kind,), {})()
-    for error in (TypeError, ValueError):
+    for method in (mine.fit, mine.partial_fit):
         for arguments in ([X], [X, None], [da.from_array(X)]):
-            with pytest.raises(error, match="Mine requires y to be passed"):
-                getattr(mine, method)(*arguments)
-
-
-def test_errors_for_parameters_are_type_errors_as_in_scikit_learn():
-    for error in (TypeError, ValueError):
-        with pytest.raises(error, match="var_smoothing"):
-            GaussianNB(var_smoothing="much").fit(X, Y)
-        with pytest.raises(error, match="n_components"):
-            LinearDiscriminantAnalysis(n_components=1.5).fit(X, Y)
-
-
-@pytest.mark.parametrize("binarize", [False, True])
-def test_a_boolean_threshold_is_a_number(binarize):
-    ours = BernoulliNB(binarize=binarize).fit(X, Y)
-    theirs = naive_bayes.BernoulliNB(binarize=binarize).fit(X, Y)
-    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X))
-    assert_same_bits(results(ours, X), results(BernoulliNB(binarize=float(binarize)).fit(X, Y), X))
+            with pytest.raises(ValueError, match="Mine requires y to be passed") as caught:
+                method(*arguments)
+            assert isinstance(caught.value, TypeError)
