@@ -4,13 +4,10 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-import zarr
-from samples import blobs
 
 from streamgda import accumulate
 
 N_ROWS = 300
-CHUNK_ROWS = 13  # 24 parts, the last of one row
 NAMES = np.array(["ant", "bee", "a rather long name"])
 
 CHUNKS = {
@@ -21,7 +18,6 @@ CHUNKS = {
     "a hundred": (3,) * 100,
     "empty ones": (0, 150, 0, 0, 150, 0),
 }
-EVERY_CHUNKING = pytest.mark.parametrize("chunks", CHUNKS)
 
 
 def in_blocks(chunks, *arrays):
@@ -32,15 +28,6 @@ def in_partitions(*batches):
     """Delayed objects that give the batches."""
     make = dask.delayed(lambda batch: batch, pure=False)
     return [make(batch) for batch in batches]
-
-
-def store(path):
-    """A group of rows and labels in small chunks, and its content."""
-    X, y = blobs(N_ROWS)
-    group = zarr.create_group(path)
-    group.create_array("X", data=X, chunks=(CHUNK_ROWS, 4))
-    group.create_array("y", data=NAMES[y].astype(np.dtypes.StringDType()), chunks=(50,))
-    return group, X, NAMES[y]
 
 
 def stop_after(n_rows, *data, **options):

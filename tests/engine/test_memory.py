@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import zarr
 from allocations import assert_peak_below
+from naive import COVARIANCE_TYPES
 from samples import blobs
 
 from streamgda import (
@@ -15,11 +16,12 @@ from streamgda import (
     GaussianDiscriminantAnalysis,
     GaussianDiscriminantCV,
     GaussianNB,
+    GroupedMoments,
     accumulate,
     engine,
 )
 from streamgda.engine.plan import MomentsBudget, plan_moments, plan_rows
-from streamgda.errors import InvalidDataError, MemoryBudgetError
+from streamgda.errors import MemoryBudgetError
 from streamgda.moments.covariance_types import structure_of
 from streamgda.rows import Rows
 from streamgda.rows.source import as_source
@@ -107,12 +109,6 @@ def test_more_groups_than_there_is_room_for_are_refused():
     accumulate(X, y, covariance_type="diag", **options)
 
 
-def test_the_plan_is_logged(caplog):
-    with caplog.at_level("DEBUG", "streamgda"):
-        accumulate(Stored((10**5, 4), (1000, 4)), labels_of(10**5))
-    assert "100,000 rows in slabs of 100,000" in caplog.text
-
-
 @pytest.mark.parametrize("name", ["accumulate", "search", "calibrate", "score"])
 def test_a_large_chunk_of_labels_is_decoded_once(slabs_of, name):
     slabs_of(1 << 16)
@@ -150,6 +146,16 @@ def test_many_classes_take_half_of_their_matrices(dtype):
     assert_peak_below(planned, lambda: make().model_)
 
 
+@pytest.mark.parametrize("covariance_type", COVARIANCE_TYPES)
+def test_planned_bytes_of_groups_hold(covariance_type):
+    X, y = np.random.default_rng(0).normal(size=(4000, 60)), np.arange(4000) % 4
+    groups = np.arange(4000) // 4 % 20
+    grouped = GroupedMoments(covariance_type)
+    state, adding = grouped._bytes(4, 60, 20)
+    assert_peak_below(adding + 2 * X.nbytes, lambda: grouped.copy().update(X, y, groups))
+    assert grouped.update(X, y, groups).nbytes == state
+
+
 def test_scratch_space_of_threads_stays_within_the_plan(use_threads):
     use_threads(8)
     n, d = 1 << 17, 256
@@ -157,8 +163,6 @@ def test_scratch_space_of_threads_stays_within_the_plan(use_threads):
     moments = ClassMoments("diag").update(X[:9], y[:9], w[:9])
     held = moments._bytes(3, d)[1] + 2 * 64 * n  # and codes, copies of weights and so on
     assert_peak_below(held + moments._scratch_bytes(d), lambda: moments.update(X, y, w))
-    with pytest.raises(AssertionError, match="peaks of"):
-        assert_peak_below(16 * 2**20, lambda: moments.update(X, y, w))
 
 
 def test_scores_are_part_of_the_budget():
@@ -194,30 +198,6 @@ def test_methods_take_a_budget(name):
     assert max(stop - start for start, stop in X.reads) < 50_000
     np.testing.assert_allclose(found, expected, rtol=1e-6)  # of sums of float32
     np.testing.assert_allclose(method(*held, max_memory="100MB"), expected, rtol=1e-6)
-
-
-@pytest.mark.parametrize("selected", [False, True])
-def test_the_score_of_rows_in_slabs_is_that_of_all(slabs_of, selected):
-    slabs_of(1 << 16)
-    rng = np.random.default_rng(0)
-    y = rng.choice(["a", "b", "none"], 5000)
-    X, w = rng.normal(size=(5000, 4)), rng.random(5000)
-    X[y == "b"] += 1
-    nb = GaussianNB().fit(X, y)
-    options = {}
-    if selected:
-        X[::50] = -9
-        options = {"nodata": -9, "unlabelled": "none", "on_invalid": "skip"}
-    labels = zarr.create_array({}, shape=y.shape, dtype=str, chunks=(500,))
-    labels[...] = y.astype(object)
-    stored = zarr.array(X, chunks=(100, 4)), labels
-    assert nb.score(*stored, **options) == nb.score(X, y, **options)
-    expected = nb.score(X, y, w, **options)
-    assert nb.score(*stored, w, **options) == pytest.approx(expected, rel=1e-12)
-    if selected:
-        first = 50 * int((y[::50] != "none").argmax())
-        with pytest.raises(InvalidDataError, match=rf"row {first}\b"):
-            nb.score(*stored, **options | {"on_invalid": "raise"})
 
 
 def test_a_subclass_that_predicts_otherwise_is_scored_by_that():

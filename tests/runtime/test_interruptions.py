@@ -1,32 +1,17 @@
 """Ctrl-C leaves states as they were or complete, and no thread that writes to them."""
 
-import copy
-import pickle
 import signal
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import pytest
-from samples import blobs
-from sklearn.base import clone
 from soak.driver import blas_threads, interrupted
 from threadpoolctl import threadpool_limits
 
-from streamgda import (
-    BernoulliNB,
-    ClassMoments,
-    GaussianNB,
-    PairwiseMoments,
-    SlidingWindow,
-)
 from streamgda.runtime import threads
 from streamgda.runtime.interruption import deferred_interrupts
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers of signals")
-X, Y = blobs(60, 4)
-WEIGHTS = np.random.default_rng(0).uniform(0.1, 2, 60)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -151,12 +136,6 @@ def test_what_is_read_ahead():
     assert ended in ([0, 1], [0, 1, 2])
 
 
-def test_calls_see_the_settings_of_their_caller(use_threads):
-    use_threads(3)
-    with np.errstate(over="raise"):
-        assert threads.run(lambda: np.geterr()["over"], [()] * 3) == ["raise"] * 3
-
-
 @pytest.mark.parametrize("moment", [0.0001, 0.01])
 def test_an_interrupt_leaves_no_limit_of_the_blas_behind(use_threads, moment):
     use_threads(2)
@@ -164,78 +143,3 @@ def test_an_interrupt_leaves_no_limit_of_the_blas_behind(use_threads, moment):
         calls = [(0.02,) for _ in range(50)]
         assert interrupted(lambda: threads.run_serial_blas(time.sleep, calls), moment)
         assert set(blas_threads()) == {2}
-
-
-# --- several threads --------------------------------------------------------------------------
-
-SHARED = [
-    ClassMoments("diag"),
-    ClassMoments("full"),
-    PairwiseMoments(),
-    SlidingWindow(1000, "diag"),
-    GaussianNB(),
-    BernoulliNB(),
-]
-
-
-def count_of(state):
-    moments = getattr(state, "moments_", None) or getattr(state, "moments", state)
-    return moments.class_count.sum()
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("state", SHARED, ids=lambda state: type(state).__name__)
-def test_threads_that_share_a_state_lose_no_rows(state, weighted):
-    state = copy.deepcopy(state)
-    learn = getattr(state, "partial_fit", None) or state.update
-    together = threading.Barrier(4)
-    batch = (X[:9], Y[:9], *([WEIGHTS[:9]] if weighted else []))
-    if weighted and hasattr(state, "partial_fit"):
-        batch = (*batch[:2], [0, 1, 2, 3, 4], batch[2])  # and classes
-
-    def many():
-        together.wait(30)
-        for _ in range(15):
-            learn(*batch)
-
-    with ThreadPoolExecutor(4) as pool:
-        for done in [pool.submit(many) for _ in range(4)]:
-            done.result(60)
-    assert count_of(state) == pytest.approx(60 * (WEIGHTS[:9].sum() if weighted else 9))
-
-
-@pytest.mark.parametrize("options", [{}, {"half_life": 1e12}], ids=["in place", "aside"])
-def test_rows_are_scored_while_others_are_added(options):
-    nb = GaussianNB().partial_fit(X, Y)
-    done = threading.Event()
-
-    def score():
-        n = 0
-        while not done.is_set():
-            assert np.isfinite(nb.predict_proba(X)).all()
-            n += 1
-        return n
-
-    with ThreadPoolExecutor(1) as other:
-        scored = other.submit(score)
-        try:
-            for i in range(60):
-                nb.partial_fit(X, Y + i % 5, **options)  # classes appear, too
-        finally:
-            done.set()
-        assert scored.result(60)
-    assert nb.class_count_.sum() == pytest.approx(61 * 60)
-
-
-@pytest.mark.parametrize("state", SHARED, ids=lambda state: type(state).__name__)
-def test_locks_are_not_copied(state):
-    learn = getattr(state, "partial_fit", None) or state.update
-    learn = getattr(state := copy.deepcopy(state), learn.__name__)
-    learn(X, Y)
-    for other in (copy.deepcopy(state), pickle.loads(pickle.dumps(state))):
-        assert other._lock is not state._lock
-        with other._lock:
-            learn(X, Y)
-    assert count_of(state) == 3 * 60
-    if isinstance(state, GaussianNB):
-        assert "_lock" not in vars(clone(state))

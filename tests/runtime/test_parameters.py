@@ -1,51 +1,86 @@
-"""Checks of numeric parameters: all of them by name, however large the number."""
+"""Numeric parameters by name, and objects as tables of notebooks and as data frames."""
+
+import re
 
 import numpy as np
+import pandas as pd
 import pytest
-from samples import blobs
 
-from streamgda import (
-    ClassMoments,
-    accumulate,
-)
+from streamgda import ClassMoments, GaussianNB, accumulate
 from streamgda.errors import InvalidParameterError
 from streamgda.runtime.parameters import as_flag, as_integer, as_number, as_numbers, shown
 
-X, y = blobs(60, 3, 2)
 HUGE = 10**400
+ACCEPTED = {
+    as_number: (np.float32(0.5), 2, 1e300),
+    as_integer: (np.uint8(3), 0, 2**63 - 1),
+    as_flag: (np.bool_(True), False),
+    as_numbers: ([1, 2], np.ones(3, "f4")),
+}
+REFUSED = {
+    as_number: (True, "1", None, 1j, HUGE, np.nan, np.inf, [1.0], np.ma.masked),
+    as_integer: (True, 1.0, "1", None, -1, 2**63, 10**5000),
+    as_flag: (2, "yes", None, np.ones(2)),
+    as_numbers: ([HUGE], [1j], ["1"], [[1], [2, 3]], np.ma.masked_equal([1, 2], 2)),
+}
+
+
+@pytest.mark.parametrize("check", ACCEPTED)
+def test_checks_of_parameters(check):
+    expected = () if check is as_flag else ("what is expected",)
+    for given in ACCEPTED[check]:
+        np.testing.assert_array_equal(check("a", given, *expected), given)
+    for given in REFUSED[check]:
+        with pytest.raises(InvalidParameterError, match=r"a=.*; expected (what|True or False)"):
+            check("a", given, *expected)
+    assert len(shown(list(range(10_000)))) < 250
 
 
 @pytest.mark.parametrize("given", ["9" * 400, "1.5" * 20, 10**30])
 def test_budgets_that_no_machine_has(given):
     with pytest.raises(InvalidParameterError, match="max_memory="):
-        accumulate(X, y, max_memory=given)
+        accumulate(np.ones((3, 2)), [0, 1, 1], max_memory=given)
 
 
-def test_arrays_are_no_operands():
-    moments = ClassMoments().update(X, y)
-    for operand in (np.empty(0), np.ones(2), np.array(3)):
-        with pytest.raises(TypeError, match="operand"):
-            moments + operand
-        with pytest.raises(TypeError):
-            operand + moments
-    assert (np.float64(0.5) * moments).class_count.sum() == 30
+# --- display ----------------------------------------------------------------------------------
+
+FRAME = pd.DataFrame(np.random.default_rng(0).normal(size=(90, 3)), columns=["a", "b", "<mass>"])
+Y = np.repeat(["ant", "bee", "<wasp>"], 30)
+MOMENTS = accumulate(FRAME, Y)
 
 
-def test_checks():
-    assert as_number("a", np.float32(0.5), "a number") == 0.5
-    assert as_integer("a", np.uint8(3), "an integer") == 3
-    assert as_flag("a", np.bool_(True)) is True
-    assert as_numbers("a", [1, 2], "numbers").dtype == np.float64
-    for wrong in (True, "1", None, 1j, HUGE, np.nan, np.inf, [1.0], np.ma.masked):
-        with pytest.raises(InvalidParameterError, match=r"a=.*; expected a number"):
-            as_number("a", wrong, "a number")
-    for wrong in (True, 1.0, "1", None, -1, 2**63, 10**5000):
-        with pytest.raises(InvalidParameterError, match=r"a=.*; expected an integer"):
-            as_integer("a", wrong, "an integer")
-    for wrong in (2, "yes", None, np.ones(2)):
-        with pytest.raises(InvalidParameterError, match=r"a=.*; expected True or False"):
-            as_flag("a", wrong)
-    for wrong in ([HUGE], [1j], ["1"], [[1], [2, 3]], np.ma.masked, np.ma.masked_equal([1, 2], 2)):
-        with pytest.raises(InvalidParameterError, match=r"a=.*; expected numbers"):
-            as_numbers("a", wrong, "numbers")
-    assert len(shown(list(range(10_000)))) < 250
+@pytest.mark.parametrize(
+    ("moments", "told", "n_rows"),
+    [
+        (MOMENTS, "<td>bee</td><td>30</td>", 4),
+        (accumulate(FRAME, Y, groups=np.arange(90) % 2), "rows by group 0=45, 1=45", 4),
+        (ClassMoments().update(np.eye(500), np.arange(500)), "and 488 more", 13),
+    ],
+)
+def test_notebooks_show_one_table(moments, told, n_rows):
+    shown = moments._repr_html_()
+    assert told in shown
+    assert "<wasp>" not in shown
+    assert (shown.count("<table>"), shown.count("<tr>")) == (1, n_rows)
+    tags = re.findall(r"<(/?)(?:div|table|tr|td|th|b)\b", shown)
+    assert tags.count("") == tags.count("/")
+    assert "sk-top-container" in GaussianNB()._repr_html_()  # as in scikit-learn
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "cell", "index"),
+    [
+        ("full", (9, 3), (("bee", "b"), "a"), (2, 1, 0)),
+        ("tied", (3, 3), ("b", "a"), (1, 0)),
+        ("diag", (3, 3), ("bee", "a"), (2, 0)),
+        ("tied_diag", (1, 3), ("variance", "a"), (0,)),
+        ("spherical", (3, 1), ("bee", "variance"), (2,)),
+        ("tied_spherical", (1, 1), ("variance", "variance"), ()),
+    ],
+)
+def test_covariances_come_as_frames(kind, shape, cell, index):
+    moments = MOMENTS.reduce(kind)
+    frame, values = moments.covariance(1, as_frame=True), moments.covariance(1)
+    assert frame.shape == shape
+    np.testing.assert_array_equal(frame.to_numpy().ravel(), values.ravel())
+    assert frame.loc[cell] == values[index]

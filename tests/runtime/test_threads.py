@@ -1,15 +1,21 @@
-"""The one door to threads: order, limits, nesting, failure, forks."""
+"""Threads: order, limits, nesting, failure, forks, the threads of BLAS, and states they share."""
 
+import copy
 import os
+import pickle
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numba
+import numpy as np
 import pytest
 from processes import output
-from threadpoolctl import threadpool_info, threadpool_limits
+from samples import blobs
+from soak.driver import blas_threads
+from threadpoolctl import threadpool_limits
 
+from streamgda import BernoulliNB, ClassMoments, GaussianNB, PairwiseMoments, SlidingWindow
 from streamgda.runtime import threads
 
 
@@ -24,71 +30,25 @@ def slowly(number):
     return number
 
 
-# --- order ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("n", [1, 2, 4])
-def test_results_come_in_order(use_threads, n):
+@pytest.mark.parametrize("ahead", [0, 1, 5, None])
+def test_results_come_in_order_and_no_more_is_under_way_than_allowed(use_threads, n, ahead):
     use_threads(n)
-    expected = list(range(20))
-    assert threads.run(slowly, [(i,) for i in expected]) == expected
-    for ahead in (0, 1, 5, None):
-        assert list(threads.imap(slowly, ((i,) for i in expected), ahead=ahead)) == expected
-
-
-def test_several_threads_really_run(use_threads):
-    use_threads(3)
-    together = threading.Barrier(3, timeout=30)
-    names = threads.run(lambda: (together.wait(), threading.current_thread().name)[1], [()] * 3)
-    assert len(set(names)) == 3
-    assert all(name.startswith("streamgda") for name in names)
-
-
-def test_a_single_call_starts_no_thread(use_threads):
-    use_threads(2)
-    before = threading.active_count()
-    assert threads.run(threading.get_ident, [()]) == [threading.get_ident()]
-    assert threading.active_count() == before
-
-
-@pytest.mark.parametrize("ahead", [0, 3])
-def test_no_more_is_under_way_than_asked_for(use_threads, ahead):
-    use_threads(2)
-    taken, done = 0, 0
-    most = 0
+    taken, found, most = [], [], []
 
     def calls():
-        nonlocal taken, most
-        for i in range(30):
-            taken += 1
-            most = max(most, taken - done)
+        for i in range(20):
+            taken.append(i)
+            most.append(len(taken) - len(found))
             yield (i,)
 
-    for _ in threads.imap(slowly, calls(), ahead=ahead):
-        done += 1
-    assert most == 2 + ahead
+    for number in threads.imap(slowly, calls(), ahead=ahead):
+        found.append(number)
+    assert found == taken == list(range(20))
+    assert max(most) <= (20 if ahead is None else n + ahead)
 
 
-# --- limit ------------------------------------------------------------------------------------
-
-
-def test_limit(use_threads):
-    use_threads(4)
-    with threads.limit(2):
-        assert threads.n_threads() == 2
-        with threads.limit(3):  # an inner limit does not lift an outer one
-            assert threads.n_threads() == 2
-        with threads.limit(1):
-            assert threads.n_threads() == 1
-        assert threads.n_threads() == 2
-    assert threads.n_threads() == 4
-    with threads.limit(100):
-        assert threads.n_threads() == 4
-    with threads.limit(0):
-        assert threads.n_threads() == 1
-
-
-def test_no_more_threads_run_than_are_allowed(use_threads):
+def test_as_many_threads_run_as_are_allowed(use_threads):
     use_threads(6)
     running, most, together = [], [], threading.Barrier(2, timeout=30)
 
@@ -100,53 +60,28 @@ def test_no_more_threads_run_than_are_allowed(use_threads):
         time.sleep(0.002)
         running.remove(i)
 
-    with threads.limit(2):
+    with threads.limit(2), threads.limit(3):  # an inner limit does not lift an outer one
         threads.run(call, [(i,) for i in range(20)])
     assert max(most) == 2
+    assert threads.run(threading.get_ident, [()]) == [threading.get_ident()]  # no thread for one
 
 
-# --- nesting ----------------------------------------------------------------------------------
+def test_calls_see_the_settings_of_their_caller(use_threads):
+    use_threads(3)
+    with np.errstate(over="raise"):
+        assert threads.run(lambda: np.geterr()["over"], [()] * 3) == ["raise"] * 3
 
 
-def in_time(function, seconds=60):
-    """Call in another thread, so that a deadlock does not block the test."""
-    results = []
-    thread = threading.Thread(target=lambda: results.append(function()), daemon=True)
-    thread.start()
-    thread.join(seconds)
-    assert results, f"no result in {seconds} s"
-    return results[0]
-
-
-def test_nested_runs_do_not_wait_for_themselves(use_threads):
+def test_many_callers_of_nested_runs_do_not_wait_for_each_other(use_threads):
     use_threads(2)
 
     def outer(i):
         assert threads.n_threads() == 1
-        return threads.run(lambda j: 10 * i + j, [(j,) for j in range(5)])
+        return sum(threads.run(slowly, [(j,) for j in range(i)]))
 
-    results = in_time(lambda: threads.run(outer, [(i,) for i in range(20)]))
-    assert results == [[10 * i + j for j in range(5)] for i in range(20)]
-
-
-def test_many_callers_share_the_pool(use_threads):
-    use_threads(2)
-
-    def caller(_):
-        return threads.run(slowly, [(i,) for i in range(10)])
-
-    def all_callers():
-        with ThreadPoolExecutor(8) as others:
-            return list(others.map(caller, range(8)))
-
-    assert in_time(all_callers) == [list(range(10))] * 8
-
-
-# --- failure ----------------------------------------------------------------------------------
-
-
-class CallError(Exception):
-    pass
+    with ThreadPoolExecutor(8) as others:
+        runs = [others.submit(threads.run, outer, [(i,) for i in range(9)]) for _ in range(8)]
+        assert [run.result(60) for run in runs] == [[i * (i - 1) // 2 for i in range(9)]] * 8
 
 
 @pytest.mark.parametrize("n", [1, 2])
@@ -157,42 +92,15 @@ def test_errors_reach_the_caller_and_stop_the_rest(use_threads, n, ahead):
 
     def fail_at_three(i):
         started.append(i)
-        if i == 3:
-            raise CallError(i)
         time.sleep(0.001 if i < 3 else 0.1)  # all of them would take 25 seconds
-        return i
+        return 1 // (3 - i)
 
-    results = []
-    with pytest.raises(CallError, match="3"):
-        results.extend(threads.imap(fail_at_three, ((i,) for i in range(500)), ahead=ahead))
-    assert results == list(range(min(3, len(results))))
-    assert threads.run(slowly, [(0,)] * 4) == [0] * 4  # the pool still works
-    assert len(started) < 400
-
-
-def test_an_error_in_the_calls_themselves(use_threads):
-    use_threads(2)
-
-    def calls():
-        yield (1,)
-        raise CallError
-
-    with pytest.raises(CallError):
-        threads.run(slowly, calls())
-
-
-def test_an_abandoned_iteration_cancels_waiting_calls(use_threads):
-    use_threads(2)
-    started = []
-    results = threads.imap(lambda i: (started.append(i), slowly(i)), ((i,) for i in range(500)))
-    next(results)
-    results.close()
+    with pytest.raises(ZeroDivisionError):
+        list(threads.imap(fail_at_three, ((i,) for i in range(500)), ahead=ahead))
     before = len(started)
-    threads.run(slowly, [(0,)] * 4)  # which comes after what waited, had it not been cancelled
-    assert len(started) == before < 500
+    assert threads.run(slowly, [(0,)] * 4) == [0] * 4  # which comes after what was cancelled
+    assert len(started) == before < 400
 
-
-# --- forks ------------------------------------------------------------------------------------
 
 FORK = """
 import os, sys, warnings
@@ -200,12 +108,10 @@ from streamgda.runtime import lapack, threads
 threads._cores = threads._blas_threads = lambda: 2  # whatever the environment says
 threads.numba.config.NUMBA_NUM_THREADS = 2
 assert threads.run(abs, [(-i,) for i in range(9)]) == list(range(9))
-assert threads._executors
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Python 3.12 warns of every fork beside threads
     child = os.fork()
 if child == 0:
-    assert not threads._executors
     os._exit(0 if threads.run(abs, [(-i,) for i in range(9)]) == list(range(9)) else 1)
 _, status = os.waitpid(child, 0)
 assert threads.run(abs, [(-1,)] * 3) == [1] * 3
@@ -221,49 +127,16 @@ def test_works_after_a_fork():
 # --- BLAS -------------------------------------------------------------------------------------
 
 
-def blas_threads():
-    return {
-        library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"
-    }
-
-
 def test_threadpoolctl_limits_hold(monkeypatch):
     monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 4)
     monkeypatch.setattr(threads, "_cores", lambda: 4)
-    with threadpool_limits(2):
-        assert threads.n_threads() == 2
-        with threads.limit(1):
-            assert threads.n_threads() == 1
-    with threadpool_limits(1):
-        assert threads.n_threads() == 1
-
-
-def test_serial_blas_leaves_our_own_threads_alone():
-    before = blas_threads()
-    with threadpool_limits(2):
-        with threads.serial_blas():
-            assert blas_threads() == {1}
-            assert threads.n_threads() == min(2, threads._cores(), numba.config.NUMBA_NUM_THREADS)
-        assert blas_threads() == {2}
-    assert blas_threads() == before
-
-
-EARLY = """
-from streamgda.runtime import lapack, threads
-threads.n_threads()
-from threadpoolctl import threadpool_info, threadpool_limits
-import scipy.linalg.blas
-with threadpool_limits(2), threads.serial_blas():
-    assert {i["num_threads"] for i in threadpool_info() if i["user_api"] == "blas"} == {1}
-"""
-
-
-def test_serial_blas_holds_for_kernels_though_the_threads_were_counted_before_they_were_loaded():
-    output("-c", EARLY)
+    for n in (2, 1):
+        with threadpool_limits(n):
+            assert threads.n_threads() == n
 
 
 def test_serial_blas_lasts_as_long_as_any_thread_needs_it():
-    inside, leave = threading.Event(), threading.Event()
+    inside, leave, before = threading.Event(), threading.Event(), blas_threads()
 
     def other():
         with threads.serial_blas():
@@ -276,15 +149,68 @@ def test_serial_blas_lasts_as_long_as_any_thread_needs_it():
         with threads.serial_blas():
             thread.start()
             assert inside.wait(30)
-            assert blas_threads() == {1}
-        assert blas_threads() == {1}
+            assert {*blas_threads()} == {1}
+        assert {*blas_threads()} == {1}
         assert threads.n_threads() == allowed
         leave.set()
         thread.join()
-        assert blas_threads() == {2}
+        assert {*blas_threads()} == {2}
+    assert blas_threads() == before
 
 
-def test_another_thread_limits_blas_though_the_first_has_set_its_threads():
-    with threadpool_limits(2), ThreadPoolExecutor(1) as other:
-        assert other.submit(threads.run_serial_blas, blas_threads, [()]).result() == [{1}]
-        assert blas_threads() == {2}
+# --- states -----------------------------------------------------------------------------------
+
+X, Y = blobs(60, 4)
+WEIGHTS = np.random.default_rng(0).uniform(0.1, 2, 60)
+STATES = {
+    "diag": (ClassMoments("diag"), "update", {"sample_weight": WEIGHTS}),
+    "full": (ClassMoments("full"), "update", {}),
+    "PairwiseMoments": (PairwiseMoments(), "update", {"sample_weight": WEIGHTS}),
+    "SlidingWindow": (SlidingWindow(100_000, "diag"), "update", {}),
+    "GaussianNB": (GaussianNB(), "partial_fit", {"sample_weight": WEIGHTS}),
+    "BernoulliNB": (BernoulliNB(), "partial_fit", {}),
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_threads_that_share_a_state_lose_no_rows_and_copies_have_their_own_lock(name):
+    state, method, options = STATES[name]
+    state, together = copy.deepcopy(state), threading.Barrier(4)
+
+    def learn(state, times):
+        for _ in range(times):
+            getattr(state, method)(X, Y, **options)
+
+    def count_of(state):
+        moments = getattr(state, "moments_", None) or getattr(state, "moments", state)
+        return moments.class_count.sum()
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(lambda: (together.wait(30), learn(state, 15))) for _ in range(4)]:
+            done.result(60)
+    total = WEIGHTS.sum() if options else 60
+    assert count_of(state) == pytest.approx(60 * total)
+    for other in (copy.deepcopy(state), pickle.loads(pickle.dumps(state))):
+        with other._lock:
+            learn(state, 1)
+        learn(other, 1)
+        assert count_of(other) == pytest.approx(61 * total)
+
+
+@pytest.mark.parametrize("options", [{}, {"half_life": 1e12}], ids=["in place", "aside"])
+def test_rows_are_scored_while_others_are_added(options):
+    nb, done = GaussianNB().partial_fit(X, Y), threading.Event()
+
+    def score():
+        while not done.is_set():
+            assert np.isfinite(nb.predict_proba(X)).all()
+
+    with ThreadPoolExecutor(1) as other:
+        scored = other.submit(score)
+        try:
+            for i in range(60):
+                nb.partial_fit(X, Y + i % 5, **options)  # classes appear, too
+        finally:
+            done.set()
+        scored.result(60)
+    assert nb.class_count_.sum() == pytest.approx(61 * 60)
