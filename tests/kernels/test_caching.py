@@ -1,11 +1,9 @@
 """Compiled kernels: where they are kept, and for which types."""
 
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-import numba
 import numpy as np
 import pytest
 from processes import output
@@ -54,17 +52,8 @@ def test_kernels_with_checked_indices_are_kept_apart(tmp_path):
         assert output("-c", BEYOND, **cache).strip() == out
 
 
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    """A folder for kernels of this test."""
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-
-
-def test_read_only_arrays_need_no_other_code(cache):
-    def total(pair, more):
-        return pair[0].sum() + more.sum()
-
-    kernel = kernels.kernel(total)
+def test_read_only_arrays_need_no_other_code():
+    kernel = kernels.kernel(lambda pair, more: pair[0].sum() + more.sum(), cache=False)
     rows = np.arange(6.0)
     fixed = rows.copy()
     fixed.flags.writeable = False
@@ -72,19 +61,6 @@ def test_read_only_arrays_need_no_other_code(cache):
         for pair in ((rows, rows), (fixed, rows), (fixed, fixed), (rows, fixed)):
             assert kernel(pair, pair[1]) == 30
     assert len(kernel.signatures) == 1
-
-
-def test_threads_that_load_a_kernel_at_once(cache, monkeypatch):
-    """Each adds the types of its arguments; calls find the code at once afterwards."""
-    kernel = kernels.kernel(lambda rows: rows.sum())
-    rows = np.arange(6.0)
-    rows.flags.writeable = False
-    fixed = (numba.typeof(rows),)
-    with ThreadPoolExecutor(2) as threads:
-        one, other = threads.map(kernel.compile, (fixed, fixed))
-    assert one == other
-    monkeypatch.setattr(kernel, "compile", None)  # is not called
-    assert kernel(rows) == 15
 
 
 def test_a_changed_kernel_makes_all_cached_kernels_stale(tmp_path):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from streamgda.kernels import kernel, panels
+from streamgda.kernels import panels
 
 
 def rows_and_model(n, d, K, dtype, offset=0.0):
@@ -47,23 +47,6 @@ def test_scores_by_variances(n, d, shared):
     t = (X[:, features].astype(float) - origin) - centres[:, None]
     expected = constants[:, None] - 0.5 * (precisions[:, None] * t**2).sum(axis=2)
     np.testing.assert_allclose(out, expected, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("d", [1, 3, 8, 13, 100])
-def test_tiles_equal_plain_loops(d, dtype):
-    rng = np.random.default_rng(d)
-    n = panels.VECTORS * panels.VECTOR_BYTES // np.dtype(dtype).itemsize * 2
-    W, t = np.tril(rng.normal(size=(d, d))).astype(dtype), rng.normal(size=(d, n)).astype(dtype)
-
-    @kernel
-    def tiles(W, centred, squares):
-        panels.sum_squares(W, centred, squares)
-
-    found, plain = np.empty(n), np.empty(n)
-    tiles(W, t, found)
-    panels.plain_squares(W, t, plain)
-    np.testing.assert_allclose(found, plain, rtol=1e-13 if dtype == np.float64 else 1e-5)
 
 
 def test_the_first_of_equal_scores_is_the_largest():

@@ -82,18 +82,6 @@ def test_statsmodels_agrees(n_classes, n_features):
     np.testing.assert_allclose(test.f.p_value, box.pvalue_f, rtol=1e-6)
 
 
-def test_of_two_classes_all_are_hotelling_s_exact_test():
-    rows, y = blobs(60, 3, 2)
-    test = means_test(moments_of(rows, y))
-    a, b = rows[y == 0], rows[y == 1]
-    gap, covariance = a.mean(axis=0) - b.mean(axis=0), naive.covariance(rows, y, "tied", ddof=1)
-    f = (60 - 3 - 1) / (58 * 3) * len(a) * len(b) / 60 * gap @ np.linalg.solve(covariance, gap)
-    for name in STATISTICS:
-        found = getattr(test, name)
-        np.testing.assert_allclose([found.f, *found.df], [f, 3, 56], rtol=1e-9)
-        np.testing.assert_allclose(found.p_value, stats.f.sf(f, 3, 56), rtol=1e-9)
-
-
 def test_of_one_feature_they_are_the_analysis_of_variance_and_bartlett_s_test():
     groups, moments = [X[k == Y, 0] for k in range(3)], moments_of(X[:, :1], Y)
     anova, test = stats.f_oneway(*groups), means_test(moments)
