@@ -11,7 +11,6 @@ from streamgda import ClassMoments
 TYPES = naive.COVARIANCE_TYPES
 DTYPES = ["uint8", "int8", "uint16", "int16", "int32", "int64", "bool"]
 DTYPES += ["float16", "float32", "float64", ">f8", ">u2", ">f4", "longdouble"]
-NATIVE = ["uint8", "int8", "uint16", "int16", "float32", "float64"]
 # Rows, features and classes: by their sizes, moments choose how to add rows.
 SIZES = {
     "few": (200, 5, 3),
@@ -21,7 +20,6 @@ SIZES = {
     "many classes": (4000, 40, 165),
     "in place": (800, 200, 40),
 }
-EVERY_SIZE = pytest.mark.parametrize("size", SIZES)
 
 
 def sample(n=200, d=5, n_classes=3, seed=0, dtype="float64"):
@@ -46,10 +44,6 @@ def limits(dtype):
 def largest(array):
     """The largest magnitude among the values that are not NaN."""
     return np.abs(array)[~np.isnan(array)].max(initial=0)
-
-
-def variances(scatter):
-    return scatter.diagonal(axis1=1, axis2=2) if scatter.ndim == 3 else scatter
 
 
 def some_moments(covariance_type="full", dtype="float64", labels=(3, -1, 3, 7)):
@@ -113,7 +107,8 @@ def batches(draw, max_batches=6):
     offset = draw(st.sampled_from([0.0, 1.0, 1e4]))
     X = rng.normal(size=(n, d)) * draw(st.sampled_from([1.0, 1e-3, 1e3])) + offset
     y = rng.integers(0, draw(st.integers(1, 4)), n)
-    weights = rng.gamma(1, size=n) * (rng.random(n) < 0.9) if draw(st.booleans()) else None
+    heavy = draw(st.sampled_from([None, 1.0, 3e100, 1e-100]))
+    weights = None if heavy is None else heavy * rng.gamma(1, size=n) * (rng.random(n) < 0.9)
     owner = rng.integers(0, draw(st.integers(1, max_batches)), n)
     some = [
         (X[owner == b], y[owner == b], None if weights is None else weights[owner == b])
@@ -127,3 +122,8 @@ def of(covariance_type, *parts):
     for X, y, weights in parts:
         moments.update(X, y, weights)
     return moments
+
+
+def together(parts):
+    X, y, weights = zip(*parts, strict=True)
+    return np.vstack(X), np.concatenate(y), None if weights[0] is None else np.concatenate(weights)

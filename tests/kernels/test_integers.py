@@ -8,13 +8,10 @@ from processes import output
 from streamgda.kernels import processors
 from streamgda.kernels.integers import (
     PACKED_ROWS,
-    add_bytes,
     centre_scatter,
     tile_function,
 )
 from streamgda.kernels.processors import SHAPES, tile_shape
-from streamgda.moments.adding import in_class_order
-from streamgda.storage.format import pack_triangles
 
 EVERY_SHAPE = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 
@@ -83,46 +80,7 @@ def test_multiply_tile(shape):
                 np.testing.assert_array_equal(T.reshape(width, width), expected)
 
 
-# --- packing and products ---------------------------------------------------------------------
-
-
-def rows_of(rng, dtype, n, d, share=0.5):
-    """Rows of the whole range, in which some features are zero, and others are small."""
-    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
-    X = rng.integers(low, high, (n, d), endpoint=True).astype(dtype)
-    X[:, rng.random(d) < share / 3] = rng.integers(0, 100)
-    X[:, rng.random(d) > share] = 0
-    X = np.ascontiguousarray(X)
-    X.setflags(write=False)  # as rows are; for others, Numba compiles kernels again
-    return X, X.astype(np.int64)
-
-
-def byte_rows(X):
-    """Rows as bytes, the size of a value, and the sign of its highest byte."""
-    return X.view(np.uint8), (X.itemsize, np.uint8(128 if X.dtype.kind == "i" else 0))
-
-
-@pytest.mark.parametrize("base", [0, 2])
-def test_groups_of_all_sizes(base):
-    """More rows than go into a block, none, and few, each class a group or all of them one."""
-    n = 2 * PACKED_ROWS + 40
-    rng = np.random.default_rng(3)
-    X, Z = rows_of(rng, "int8", n, 9)
-    rows, form = byte_rows(X)
-    codes = np.where(np.arange(n) < 40, np.arange(n) % 5, 6)
-    rng.shuffle(codes)
-    for n_groups in (1, 7):
-        count, total, S = np.ones(7, int), np.ones((7, 9), int), np.ones((n_groups, 45), int)
-        order = in_class_order(codes, 7)[0]
-        add_bytes(rows, order, codes + base, base, *form, count, total, S)
-        assert (count == 1 + np.bincount(codes)).all()
-        products = np.zeros((7, 9, 9), int)
-        for k in range(7):
-            assert (total[k] == 1 + Z[codes == k].sum(axis=0)).all()
-            products[k] = Z[codes == k].T @ Z[codes == k]
-        products = pack_triangles(products)
-        assert (1 + (products if n_groups > 1 else products.sum(axis=0)) == S).all()
-
+# --- whole sums -------------------------------------------------------------------------------
 
 PROGRAM = """
 import numpy as np

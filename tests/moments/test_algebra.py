@@ -21,6 +21,7 @@ from moment_checks import (
     of,
     refused,
     sample,
+    together,
 )
 from scipy.sparse import csr_array
 from sklearn import decomposition
@@ -36,9 +37,10 @@ EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float64", "uint8"])
 # --- sums and differences ---------------------------------------------------------------------
 
 
-def together(parts):
-    X, y, weights = zip(*parts, strict=True)
-    return np.vstack(X), np.concatenate(y), None if weights[0] is None else np.concatenate(weights)
+def assert_saved(moments):
+    """Check that what is saved can be loaded, with the same bits."""
+    loaded = type(moments).from_bytes(moments.to_bytes())
+    assert bits(loaded) == bits(moments)
 
 
 @given(batches(), st.randoms())
@@ -50,6 +52,7 @@ def test_any_split_and_any_order(drawn, random):
     while len(trees) > 1:  # merge any two, until one is left
         random.shuffle(trees)
         trees.append(trees.pop() + trees.pop())
+        assert_saved(trees[-1])
     assert_close(trees[0], whole)
     if whole.class_count.any():
         assert_moments(trees[0], *together(parts), rtol=1e-8)
@@ -165,8 +168,10 @@ def test_rows_that_were_added_can_be_subtracted_in_any_life(kind, dtype, weighte
             rows = X, np.arange(12) % 3, rng.uniform(0.5, 2, 12) if weighted else None
             parts.append(ClassMoments(kind).update(*rows))
             held = held + parts[-1] if action == "merge" else held.update(*rows)
+        assert_saved(held)
     for part in parts[:-1]:
         held = held - part
+        assert_saved(held)
     if parts:
         assert_close(held, parts[-1], 1e-6)
         assert not (held - parts[-1]).classes.size
@@ -209,6 +214,7 @@ def test_views_commute_with_merging(drawn, data):
     def check(view, wanted=lambda moments: True):
         assert_close(view(both), view(a) + view(b))
         assert wanted(view(both))
+        assert_saved(view(both))
 
     index = data.draw(st.lists(st.integers(-d, d - 1), min_size=1, max_size=2 * d))
     check(lambda m: m.select_features(index), lambda m: m.n_features == len(index))
@@ -219,6 +225,7 @@ def test_views_commute_with_merging(drawn, data):
         check(lambda m, t=simpler: m.reduce(t), lambda m, t=simpler: m.covariance_type == t)
     if covariance_type in ("full", "tied"):
         components = np.random.default_rng(d).normal(size=(2, d))
+        assert_saved(both.project(both.pca(min(d, 2))))
         spread = largest(both.means - both.means[0]) + np.sqrt(largest(both.covariance()))
         offset = both.means[0] + spread + 1e-9  # close, relative to the spread of the data
         check(lambda m: m.project(components, offset))
@@ -417,86 +424,6 @@ def test_large_values_whose_squares_do_not_overflow(covariance_type):
     np.testing.assert_allclose(scatter.covariance(), expected.covariance(), rtol=1e-12)
     assert_saved(moments + moments * 0.5)
 
-
-# --- saving -----------------------------------------------------------------------------------
-
-
-def assert_saved(moments):
-    """Check that what is saved can be loaded, with the same bits."""
-    loaded = type(moments).from_bytes(moments.to_bytes())
-    assert bits(loaded) == bits(moments)
-
-
-@st.composite
-def rows(draw, d, dtype, weighted):
-    """A few rows of up to three classes, some of them constant, far away or of other scales."""
-    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    n = draw(st.integers(1, 12))
-    scale, offset = draw(st.sampled_from([1e-3, 1.0, 1e6])), draw(st.sampled_from([0, 1, 1e4, 1e8]))
-    X = rng.normal(size=(n, d)) * scale + offset
-    X[:, : draw(st.integers(0, d))] = draw(st.sampled_from([0.0, 0.1, 7.0]))
-    if np.dtype(dtype).kind == "u":
-        X = np.abs(X) % 256
-    weights = rng.gamma(1, size=n) * draw(st.sampled_from([0.1, 1.0, 10.0])) if weighted else None
-    return X.astype(dtype), rng.integers(0, 3, n), weights
-
-
-LABELS = [[0, 1, 2], ["ant", "bee", "ä"], [True, False, True], [2**62, 1, 2]]
-
-
-@given(st.data())
-def test_whatever_the_algebra_makes_can_be_saved(data):
-    """Projections along directions without variance and heavy weights too."""
-    labels = data.draw(st.sampled_from(LABELS))
-    covariance_type = data.draw(st.sampled_from(TYPES))
-    dtype = data.draw(st.sampled_from(["float64", "float32", "uint8"]))
-    d = data.draw(st.integers(1, 5))
-    heavy = data.draw(st.sampled_from([None, 1.0, 3e100, 1e-100]))
-
-    def part(groups=False):
-        X, y, w = data.draw(rows(d, dtype, heavy is not None))
-        kind = GroupedMoments if groups else ClassMoments
-        more = [np.arange(len(y)) % 2] if groups else []
-        w = None if w is None else w * heavy
-        held = kind(covariance_type)
-        return held.update(X, np.array([labels[k] for k in y]), *more, w)
-
-    grouped = part(groups=True)
-    grouped += part(groups=True)
-    assert_saved(grouped)
-    assert_saved(grouped - grouped)
-    assert_saved(grouped.roll_up(lambda group: "all"))
-    moments = data.draw(st.sampled_from([part(), grouped.total(), grouped[0]]))
-    for _ in range(data.draw(st.integers(1, 6))):
-        action = data.draw(st.sampled_from(ACTIONS))
-        with np.errstate(all="ignore"):
-            try:
-                moments = action(moments, data, part)
-            except (MergeError, InvalidDataError):  # of another type or width, or empty
-                continue
-        assert_saved(moments)
-
-
-def projected(moments, data, part):
-    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
-    components = rng.normal(size=(data.draw(st.integers(1, 4)), moments.n_features))
-    if data.draw(st.booleans()):
-        components = moments.pca(min(moments.n_features, 2))
-    return moments.project(components)
-
-
-ACTIONS = [
-    lambda moments, data, part: moments + part(),
-    lambda moments, data, part: moments + moments - moments,
-    lambda moments, data, part: moments - part(),
-    lambda moments, data, part: moments * data.draw(st.sampled_from([0.1, 3.0, 0.0])),
-    lambda moments, data, part: moments.select_features([0, 0]),
-    lambda moments, data, part: moments.select_classes(moments.classes[:1]),
-    lambda moments, data, part: moments.reduce(data.draw(st.sampled_from(TYPES))),
-    lambda moments, data, part: moments.relabel({moments.classes[-1]: moments.classes[0]}),
-    lambda moments, data, part: moments.declare(moments.classes),
-    projected,
-]
 
 # --- states that are changed ------------------------------------------------------------------
 

@@ -67,15 +67,27 @@ def assert_exact(moments, X, y):
 
 
 @given(
+    st.lists(st.tuples(st.sampled_from(DTYPES), st.integers(1, 30)), min_size=1, max_size=5),
     st.sampled_from(TYPES),
-    st.sampled_from(DTYPES),
-    st.integers(1, 30),
     st.integers(1, 4),
     st.integers(0, 2**32),
+    st.randoms(),
 )
-def test_python_integers_agree_on_any_rows(covariance_type, dtype, n, d, seed):
-    X, y = sample(n, d, dtype, seed=seed)
-    assert_exact(ClassMoments(covariance_type).update(X, y), X, y)
+def test_any_mixture_adds_in_any_order_and_subtracts_to_the_bit(batches, kind, d, seed, random):
+    data = [sample(n, d, dtype, seed=seed + i) for i, (dtype, n) in enumerate(batches)]
+    parts = [ClassMoments(kind).update(*batch) for batch in data]
+    total, streamed, trees = sum(parts[1:], parts[0]), ClassMoments(kind), list(parts)
+    rows = np.vstack([X.astype(int) for X, _ in data]), np.concatenate([y for _, y in data])
+    assert_exact(total, *rows)
+    while len(trees) > 1:
+        random.shuffle(trees)
+        trees.append(trees.pop() + trees.pop())
+    for batch in random.sample(data, len(data)):
+        streamed.update(*batch)
+    assert held(trees[0]) == held(streamed) == held(total)
+    for part in reversed(parts[1:]):
+        total = total - part
+    assert held(total) == held(parts[0])
 
 
 EXTREMES = ["min", "max", "both", "one zero"]
@@ -132,40 +144,6 @@ def test_billions_of_rows(covariance_type, scale, exact):
 # --- order does not matter --------------------------------------------------------------------
 
 
-@st.composite
-def parts(draw):
-    """Integer rows, cut into batches of random rows in random order."""
-    X, y = sample(
-        draw(st.integers(1, 60)),
-        draw(st.integers(1, 4)),
-        draw(st.sampled_from(DTYPES)),
-        draw(st.integers(1, 4)),
-        draw(st.integers(0, 2**32)),
-    )
-    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    order = rng.permutation(len(X))
-    cuts = np.sort(rng.integers(0, len(X) + 1, draw(st.integers(0, 6))))
-    pieces = [(X[rows], y[rows]) for rows in np.split(order, cuts) if rows.size]
-    return draw(st.sampled_from(TYPES)), X, y, pieces
-
-
-@given(parts(), st.randoms())
-def test_same_bits_however_rows_are_chunked_ordered_and_merged(drawn, random):
-    covariance_type, X, y, pieces = drawn
-    whole = ClassMoments(covariance_type).update(X, y)
-    streamed = ClassMoments(covariance_type)
-    for piece in pieces:
-        streamed.update(*piece)
-    trees = [ClassMoments(covariance_type).update(*piece) for piece in pieces]
-    trees.append(ClassMoments(covariance_type))
-    while len(trees) > 1:
-        random.shuffle(trees)
-        trees.append(trees.pop() + trees.pop())
-    for moments in (streamed, trees[0]):
-        assert moments.exact
-        assert bits(moments) == bits(whole)
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", SIZES)
 def test_same_bits_as_of_batches_on_all_threads(dtype, size, use_threads):
@@ -201,24 +179,6 @@ def test_views_stay_exact(covariance_type):
 
 
 # --- mixtures ---------------------------------------------------------------------------------
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from(DTYPES), st.integers(1, 9)), min_size=2, max_size=4),
-    st.sampled_from(TYPES),
-    st.integers(0, 2**32),
-)
-def test_any_mixture_adds_and_subtracts_to_the_bit(batches, covariance_type, seed):
-    data = [sample(n, 2, dtype, seed=seed + i) for i, (dtype, n) in enumerate(batches)]
-    parts = [ClassMoments(covariance_type).update(*batch) for batch in data]
-    total = sum(parts[1:], parts[0])
-    assert_exact(
-        total, np.vstack([X.astype(int) for X, _ in data]), np.concatenate([y for _, y in data])
-    )
-    back = total
-    for part in reversed(parts[1:]):
-        back = back - part
-    assert held(back) == held(parts[0])
 
 
 OTHERS = {

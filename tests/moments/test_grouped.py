@@ -5,7 +5,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from moment_checks import TYPES, assert_close, assert_moments, batches, refused, sample
+from moment_checks import (
+    TYPES,
+    assert_close,
+    assert_moments,
+    batches,
+    of,
+    refused,
+    sample,
+    together,
+)
 from states import bits
 
 from streamgda import ClassMoments, GroupedMoments
@@ -99,23 +108,21 @@ def test_large_moments_change_in_place(covariance_type, dtype):
 def test_chunks_and_order_do_not_matter(case, n_groups, random):
     covariance_type, parts = case
     owners = [np.array([random.randrange(n_groups) for _ in y], int) for _, y, _ in parts]
-    whole, parts_of = GroupedMoments(covariance_type), []
+    whole, each = GroupedMoments(covariance_type), []
     for (rows, y, weights), groups in zip(parts, owners, strict=True):
         whole.update(rows, y, groups, weights)
-        parts_of.append(GroupedMoments(covariance_type).update(rows, y, groups, weights))
-    random.shuffle(parts_of)
-    rows, y = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
-    weighted = parts[0][2] is not None
-    weights = np.concatenate([part[2] for part in parts]) if weighted else np.ones(len(y))
+        each.append(GroupedMoments(covariance_type).update(rows, y, groups, weights))
+    random.shuffle(each)
+    rows, y, weights = together(parts)
     owner = np.concatenate(owners)
-    for grouped in (whole, sum(parts_of[1:], parts_of[0])):
-        assert list(grouped) == np.unique(owner[weights > 0]).tolist()
-        total = ClassMoments(covariance_type).update(rows, y, weights if weighted else None)
-        assert_close(grouped.total(), total, 1e-8)
+    for grouped in (whole, sum(each[1:], each[0])):
+        assert bits(GroupedMoments.from_bytes(grouped.to_bytes())) == bits(grouped)
+        assert_close(grouped.total(), of(covariance_type, (rows, y, weights)), 1e-8)
+        assert list(grouped) == [*naive.grouped(owner, weights)]
         for group in grouped:
             own = owner == group
-            weight = weights[own] if weighted else None
-            alone = ClassMoments(covariance_type).update(rows[own], y[own], weight)
+            weight = None if weights is None else weights[own]
+            alone = of(covariance_type, (rows[own], y[own], weight))
             assert_close(with_rows(grouped[group]), alone, 1e-8)
 
 
