@@ -218,6 +218,16 @@ def test_a_row_of_a_new_class_does_not_stop_a_stream(name):
         alone.predict(X)
 
 
+@EVERY_GAUSSIAN
+def test_rows_unlike_the_class_they_would_get_are_rejected(name):
+    fitted, rows = make(name).fit(X, LABELS["text"]), np.vstack([X, FRESH + 9])
+    labels = fitted.predict(rows)
+    own = fitted.p_values(rows)[np.arange(len(rows)), fitted.classes_.searchsorted(labels)]
+    assert 0 < (own < 0.02).sum() < len(rows)
+    found = fitted.predict(rows, reject=0.02, reject_label="none")
+    np.testing.assert_array_equal(found, np.where(own < 0.02, "none", labels))
+
+
 # --- parameters -------------------------------------------------------------------------------
 
 

@@ -1,8 +1,5 @@
 """Discriminant analysis and naive Bayes give the numbers of scikit-learn's own estimators."""
 
-import os
-from pathlib import Path
-
 import dask.array as da
 import numpy as np
 import pytest
@@ -279,29 +276,6 @@ def test_gaussian_nb(name, var_smoothing, with_priors):
     assert ours.epsilon_ == pytest.approx(theirs.epsilon_, rel=1e-12)
     if name != "digits":  # their density includes the constant pixels
         assert_close(ours.predict_joint_log_proba(X), theirs.predict_joint_log_proba(X), 1e-9)
-
-
-# --- document 002 -----------------------------------------------------------------------------
-
-
-def test_accuracies_of_document_002():
-    folder = os.environ.get("STREAMGDA_MNIST")
-    if not folder:
-        pytest.skip("its data lie beside the MNIST folder, which STREAMGDA_MNIST names")
-    path = Path(folder).parent / "data" / "two-gaussians.csv"
-    if not path.exists():
-        pytest.skip(f"the document's data are not there: {path.name}")
-    data = np.loadtxt(path, delimiter=",", skiprows=1)
-    X, y = data[:, :2], data[:, 2].astype(int)
-    found = {
-        make.__name__: round(make().fit(X, y).score(X, y), 6)
-        for make in (QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis, GaussianNB)
-    }
-    assert found == {
-        "QuadraticDiscriminantAnalysis": 0.784,
-        "LinearDiscriminantAnalysis": 0.772,
-        "GaussianNB": 0.774,
-    }
 
 
 # --- scores -----------------------------------------------------------------------------------
