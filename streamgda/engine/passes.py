@@ -274,7 +274,7 @@ def _accumulate_slabs(asked: Accumulation, slab_rows: int, rows: Rows) -> Moment
 
     slab_rows = journal.resume(slab_rows, checked)
     # Rows without a label are not read, unless they are compared.
-    labelled = asked.rule.may_be_unlabelled and not journal.keeps
+    labelled = asked.rule.unlabelled is not None and not journal.keeps
     wanted = asked.rule.any_labelled if labelled else None
     with (
         reading(rows, slab_rows, "accumulating", asked.progress, journal.done, wanted) as slabs,

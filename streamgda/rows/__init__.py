@@ -29,7 +29,7 @@ from streamgda.rows.source import (
     check_rows,
     refuse_others,
 )
-from streamgda.rows.sparse import SparseRows, as_dense
+from streamgda.rows.sparse import SparseRows
 from streamgda.rows.xarray import ArrayLabelledRows, DaskLabelledRows, along, is_labelled
 from streamgda.rows.zarr import StoredRows
 from streamgda.runtime import threads
@@ -101,18 +101,10 @@ class Rows:
         InvalidDataError, InvalidParameterError, SourceError
             See `as_source` and `row_rule`.
         """
-        if features is not None:
-            X = along(X, features)
-        elif type(X) is not np.ndarray:
-            X = _recognised(X, "X")
-        if y is not None and type(y) is not np.ndarray:
-            y = _recognised(y, "y")
-        if groups is not None:
-            groups = _recognised(groups, "groups")
-        if sample_weight is not None:
-            sample_weight = _recognised(sample_weight, "sample_weight")
+        X = _recognised(X, "X") if features is None else along(X, features)
+        weight = _recognised(sample_weight, "sample_weight")
         rule = row_rule(on_invalid, nodata, unlabelled, actions)
-        return cls(X, y, groups, sample_weight, rule)
+        return cls(X, _recognised(y, "y"), _recognised(groups, "groups"), weight, rule)
 
     def opened(self) -> Self:
         """Return the rows with a source of each array, in the order of the rows."""
@@ -155,9 +147,8 @@ class Rows:
 
     def dense(self) -> Self:
         """Return the rows such that slabs of sparse ones are dense."""
-        if not SparseRows.accepts(getattr(self.X, "values", self.X)):
-            return self
-        return replace(self, X=as_dense(as_source(self.X)))
+        X = SparseRows.of(self.X, "X") if SparseRows.accepts(self.X) else self.X
+        return replace(self, X=replace(X, dense=True)) if isinstance(X, SparseRows) else self
 
     @property
     def executor(self) -> str:
@@ -211,6 +202,8 @@ def _recognised(values: Any, name: str) -> Any:
     What is beside the rows becomes an array or a source if it is in memory. Otherwise it is as
     given, until it is laid out in the order of the rows; so is a weight of all rows.
     """
+    if values is None or type(values) is np.ndarray:
+        return values
     refuse_others(values, name)
     if isinstance(values, list | tuple | RowSource):
         return values

@@ -334,12 +334,7 @@ class RowRule:
     @property
     def selects(self) -> bool:
         """True if rows may be left out, and those that count are copied."""
-        return self.action == "skip" or self.may_be_unlabelled
-
-    @property
-    def may_be_unlabelled(self) -> bool:
-        """True if rows may be unlabelled."""
-        return self.unlabelled is not None
+        return self.action == "skip" or self.unlabelled is not None
 
     def labels(self, y: Any, known: np.ndarray = NONE, first_row: int = 0) -> CodedLabels:
         """Return labels by their codes; missing ones are an error unless such rows are skipped."""
@@ -447,7 +442,7 @@ class RowRule:
         X, y = as_matrix(slab.X, start, sparse), self.labels(slab.y, known, start)
         check_lengths(X, y)
         searched = self.action == "skip" or self.nodata is not None
-        if slab.weight is None and not searched and not self.may_be_unlabelled:
+        if slab.weight is None and not searched and self.unlabelled is None:
             return Counted(X, y)  # A sum that is not finite raises an error.
         counts, weights, n_skipped = self.labels_to_count(y, slab.weight, start)
         numbers = np.flatnonzero(counts)

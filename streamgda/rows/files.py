@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -108,13 +108,13 @@ class Table:
 
     def has_nulls(self, names: Sequence[str]) -> bool:
         """Return whether values of columns may be null; only Parquet says so without reading."""
-        for file in self.fragments:
-            if not _is_parquet(file):
-                return True
-            groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
-            if any(_whole_columns(group, {*names}) < len(names) for group in groups):
-                return True
-        return False
+        if not all(map(_is_parquet, self.fragments)):
+            return True
+        groups = [f.metadata.row_group(n) for f in self.fragments for n in range(f.num_row_groups)]
+        chunks, known = (g.column(n) for g in groups for n in range(g.num_columns)), {*names}
+        found = (c.statistics for c in chunks if c.path_in_schema.partition(".")[0] in known)
+        whole = sum(each is not None and each.null_count == 0 for each in found)
+        return whole < len(groups) * len(names)
 
     def batches(self, columns: Sequence[str], start: int, row_bytes: int) -> Iterator[Any]:
         """Yield the record batches of columns from a row on."""
@@ -168,13 +168,6 @@ def _groups(fragment: Any) -> list[int]:
 
 def _is_parquet(fragment: Any) -> bool:
     return isinstance(fragment, ds.ParquetFileFragment)
-
-
-def _whole_columns(group: Any, names: Set[str]) -> int:
-    """Return the number of columns of a row group of Parquet that are known to have no nulls."""
-    chunks = map(group.column, range(group.num_columns))
-    found = [c.statistics for c in chunks if c.path_in_schema.partition(".")[0] in names]
-    return sum(each is not None and each.null_count == 0 for each in found)
 
 
 @dataclass(frozen=True, repr=False)

@@ -184,8 +184,3 @@ class SparseRows(RowSource):
         """Return rows as `CompressedRows`, or as an array."""
         rows = self.values[start:stop]
         return rows.toarray() if self.dense else rows
-
-
-def as_dense(source: RowSource) -> RowSource:
-    """Return a source whose slabs are dense, if they were sparse."""
-    return replace(source, dense=True) if isinstance(source, SparseRows) else source

@@ -49,12 +49,7 @@ class LabelledRows(RowSource):
         return is_labelled(X) and bool(lazy) == (cls.executor == "dask")
 
     @classmethod
-    def of(cls, X: Any, name: str) -> Self:
-        """Return a source of the rows of an array of one or two dimensions."""
-        return cls._along(X, name, None)
-
-    @classmethod
-    def _along(cls, X: Any, name: str, features: Any) -> Self:
+    def of(cls, X: Any, name: str, features: Any = None) -> Self:
         """Return a source of the rows whose features are along a dimension.
 
         The attribute ``_FillValue`` of features names a value that means NaN.
@@ -182,7 +177,7 @@ def along(X: Any, features: Any) -> LabelledRows:
             f"features, and X is a {type(X).__name__}; leave it out"
         )
     kind = DaskLabelledRows if DaskLabelledRows.accepts(X) else ArrayLabelledRows
-    return kind._along(X, "X", features)
+    return kind.of(X, "X", features)
 
 
 def wrapped(rows: RowSource, scores: Any, name: Any, classes: Any, fill: Any) -> Any:
