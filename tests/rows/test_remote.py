@@ -131,11 +131,24 @@ def test_moments_and_scores_are_those_of_arrays(server, rows, tmp_path, client):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("client", ["fsspec", "obstore"])
-def test_s3(bucket, rows, client):
+def test_s3(bucket, rows, client, command, monkeypatch):
     address, options = f"s3://rows/{client}", s3_options(bucket)
     write(zarr.storage.FsspecStore.from_url(address, storage_options=options), rows)
     if client == "fsspec":
         model = GaussianNB().fit(*open_store(address, storage_options=options))
+        model.save("s3://rows/nb.npz", storage_options=options)
+        model = streamgda.load("s3://rows/nb.npz", storage_options=options)
+        out = zarr.storage.FsspecStore.from_url("s3://rows/out", storage_options=options)
+        out = model.predict(rows[0], out=out)
+        np.testing.assert_array_equal(out[:], model.predict(rows[0]))
+        for name, value in (("ENDPOINT_URL", bucket), ("ACCESS_KEY_ID", "k")):
+            monkeypatch.setenv(f"AWS_{name}", value)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+        assert command("fit", address, "--kind", "gnb", "--out", "s3://rows/m.npz").code == 0
+        predict = "predict", address, "--model", "s3://rows/m.npz", "--out", "s3://rows/labels"
+        assert command(*predict).code == 0
+        assert "GaussianNB" in command("info", "s3://rows/m.npz").out
+        assert command("info", "s3://rows/labels").out.split()[:2] == ["path", "s3://rows/labels"]
     else:
         own = {"endpoint": bucket, "access_key_id": "k", "secret_access_key": "s"}
         own |= {"region": "us-east-1", "client_options": {"allow_http": True}}
