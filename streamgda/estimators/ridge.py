@@ -21,6 +21,7 @@ from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,
     UnsupportedError,
+    as_attribute_error,
 )
 from streamgda.estimators.base import (
     MomentEstimator,
@@ -216,7 +217,8 @@ class PenalisedLeastSquares(MomentEstimator):
         check_is_fitted(self)
         if self.alphas is None:
             return self.alpha
-        return float(self._scores[self._scores[:, 1:].mean(axis=1).argmax(), 0])
+        scores = self._scores_of_alphas()
+        return float(scores[scores[:, 1:].mean(axis=1).argmax(), 0])
 
     @property
     def cv_results_(self) -> dict[str, Any]:
@@ -224,15 +226,16 @@ class PenalisedLeastSquares(MomentEstimator):
         check_is_fitted(self)
         if self.alphas is None:
             raise AttributeError("there are no cv_results_ without alphas to choose from")
-        alphas, scores = self._scores[:, 0], self._scores[:, 1:]
+        alphas, scores = np.split(self._scores_of_alphas(), [1], axis=1)
+        alphas = alphas[:, 0]
         params = [{"alpha": alpha} for alpha in alphas.tolist()]
         return {"param_alpha": alphas, "params": params, **compared("score", scores)}
 
-    @property
-    def _scores(self) -> np.ndarray:
+    def _scores_of_alphas(self) -> np.ndarray:
         found = self._found
         if found is None or not np.array_equal(found[:, 0], self.alphas):
-            raise UnsupportedError("the alphas were not compared: call fit with all rows")
+            error = UnsupportedError("the alphas were not compared: call fit with all rows")
+            raise as_attribute_error(error)
         return np.asarray(found)
 
     def _checked_found(self, found: np.ndarray) -> np.ndarray:

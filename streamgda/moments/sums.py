@@ -27,6 +27,7 @@ OVERFLOW = "sums or squares would overflow float64; scale the data down, or the 
 
 _LEAST_VARIANCE = np.finfo(np.float64).tiny  # It has all its digits, and a finite inverse.
 _NOTHING = 1e-9  # Where rows are subtracted, this share of a sum of squares is rounding.
+_NO_GAP = 1e-13  # This share of the largest mean, too, however little the rows vary.
 _EPS = np.finfo(np.float64).eps
 _SMALL_STATE = 1 << 20  # Smaller sums are copied rather than changed in place.
 
@@ -189,12 +190,15 @@ class Sums(_State):
             Sums of squares below zero by more than rounding: `other` holds rows that were never
             added here.
         """
-        before = self.square_sums.copy()
+        # Of rows that have the same value, all that is left may be rounding of rows that are gone.
+        largest = max(abs(a).max() for s in (self, other) for a in (s.origin, s.offset))
+        near = self.structure.group_sums(self.count)[:, None] * (_NO_GAP * largest) ** 2
+        rounding = _NOTHING * self.square_sums + near
         self.add(other, at, -1.0)
         free = self.count if self.weighted else np.maximum(self.count - 1, 0)
         alone = self.structure.group_sums(free) == 0  # Single rows do not vary.
         left = self.square_sums
-        impossible: np.ndarray = ~(left >= -_NOTHING * before)  # It is true of NaN, too.
+        impossible: np.ndarray = ~(left >= -rounding)  # It is true of NaN, too.
         self.structure.put_squares(self.packed, np.maximum(left, 0))
         self.packed[alone] = 0
         np.maximum(self.weight_squares, 0, out=self.weight_squares)

@@ -25,6 +25,7 @@ from moment_checks import (
 )
 from scipy.sparse import csr_array
 from sklearn import decomposition
+from sklearn.datasets import load_digits
 from states import bits
 
 from streamgda import ClassMoments, GroupedMoments, PairwiseMoments, accumulate
@@ -501,3 +502,14 @@ def test_threads_that_read_see_batches_whole(name):
         for job in jobs:
             job.result()
     assert moments.class_count.sum() == 101 * len(X)
+
+
+def test_weighted_rows_of_constant_features_are_subtracted_one_part_after_the_other():
+    X, y = load_digits(return_X_y=True)
+    rng = np.random.default_rng(0)
+    order, w = rng.permutation(600), rng.uniform(0.5, 2, 600)
+    parts = [ClassMoments("diag").update(X[at], y[at], w[at]) for at in np.split(order, 12)]
+    held = sum(parts[1:], parts[0])
+    for part in parts[:-1]:
+        held = held - part
+    assert_close(held, parts[-1], 1e-6)
