@@ -46,6 +46,17 @@ def largest(array):
     return np.abs(array)[~np.isnan(array)].max(initial=0)
 
 
+def matrices(covariances, covariance_type, d, n_classes=3):
+    """Covariances as one matrix per class, (n_classes, d, d), from the shape of their type."""
+    tied = naive.is_tied(covariance_type)
+    values = np.asarray(covariances)[None] if tied else np.asarray(covariances)
+    if covariance_type.endswith("spherical"):
+        values = values[:, None] * np.ones(d)
+    if not naive.is_matrix(covariance_type):
+        values = np.array([np.diag(row) for row in values])
+    return np.broadcast_to(values, (n_classes, d, d))
+
+
 def some_moments(covariance_type="full", dtype="float64", labels=(3, -1, 3, 7)):
     """Moments to save."""
     X = np.random.default_rng(0).integers(0, 100, (4, 3)).astype(dtype)

@@ -5,6 +5,7 @@ import warnings
 import naive
 import numpy as np
 import pytest
+from moment_checks import matrices
 from samples import blobs
 from sklearn import covariance
 
@@ -38,16 +39,6 @@ REGULARISATIONS = [
 ]
 
 
-def matrices(values, covariance_type, n_classes=3, d=5):
-    """One matrix per class for every type, (K, d, d)."""
-    values = np.asarray(values)[None] if naive.is_tied(covariance_type) else values
-    if covariance_type.endswith("spherical"):
-        values = values[:, None] * np.ones(d)
-    if not naive.is_matrix(covariance_type):
-        values = np.array([np.diag(row) for row in values])
-    return np.broadcast_to(values, (n_classes, d, d))
-
-
 # --- values -----------------------------------------------------------------------------------
 
 
@@ -64,7 +55,7 @@ def test_regularised_covariances(covariance_type, how, weighted):
         fitted = GaussianDiscriminantAnalysis.from_moments(
             moments, covariance_type=covariance_type, **how
         )
-        found = matrices(fitted.covariance_, covariance_type)
+        found = matrices(fitted.covariance_, covariance_type, 5)
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
@@ -308,6 +299,6 @@ def test_covariance_attributes_are_those_of_the_density(covariance_type):
     with pytest.warns(ConstantFeatureWarning):
         gda.fit(X, y)
     rows, varying = X[:20], [0, 2, 3]
-    S = matrices(gda.covariance_, covariance_type, d=4)[:, varying][:, :, varying]
+    S = matrices(gda.covariance_, covariance_type, 4)[:, varying][:, :, varying]
     expected = naive.squared_mahalanobis(rows[:, varying], gda.means_[:, varying], S)
     np.testing.assert_allclose(gda.mahalanobis(rows), expected, rtol=1e-9)

@@ -3,6 +3,7 @@
 import naive
 import numpy as np
 import pytest
+from moment_checks import matrices
 from samples import blobs
 
 from streamgda import (
@@ -19,21 +20,11 @@ N = 5000  # more than two blocks
 # --- the distribution ---------------------------------------------------------------------------
 
 
-def as_matrices(covariance, covariance_type, d):
-    """Covariances of all classes as matrices, from the shape that the type has."""
-    S = np.asarray(covariance)
-    S = S[None] if naive.is_tied(covariance_type) else S
-    if covariance_type.endswith("spherical"):
-        S = S[:, None] * np.ones(d)
-    return S if naive.is_matrix(covariance_type) else np.array([np.diag(s) for s in S])
-
-
 @pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)
 def test_classes_have_the_means_and_covariances(covariance_type):
     X, y = blobs()
     fitted = GaussianDiscriminantAnalysis(covariance_type).fit(X, y)
-    S = as_matrices(naive.covariance(X, y, covariance_type), covariance_type, 4)
-    S = np.broadcast_to(S, (3, 4, 4))
+    S = matrices(naive.covariance(X, y, covariance_type), covariance_type, 4)
     drawn, labels = fitted.sample(60_000, 1)
     found = naive.moments(drawn, labels)
     for k in range(3):
