@@ -122,7 +122,7 @@ def names_of(X: Any) -> Names | None:
 
 
 def saved_names(names: Names | None) -> dict[str, Any]:
-    """Return the attribute that holds names; none without names, as in files of older versions."""
+    """Return the attribute that holds names; none without names."""
     return {} if names is None else {ATTRIBUTE: [*names]}
 
 
