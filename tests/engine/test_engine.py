@@ -6,6 +6,7 @@ import sys
 import threading
 
 import dask.array as da
+import dask.dataframe as dd
 import naive
 import numpy as np
 import pandas as pd
@@ -36,7 +37,7 @@ def small_slabs(slabs_of):
 # --- how stores are read ----------------------------------------------------------------------
 
 CHUNKS = {
-    "a row": {"chunks": (1, 6)},
+    "few rows": {"chunks": (3, 6)},
     "some rows": {"chunks": (64, 6)},
     "all rows": {"chunks": (N_ROWS, 6)},
     "more than all rows": {"chunks": (2 * N_ROWS, 6)},
@@ -55,21 +56,17 @@ def in_chunks(chunks, rows):
     return stored
 
 
-@in_turn("chunks, covariance_type", CHUNKS, naive.COVARIANCE_TYPES)
-def test_moments_of_rows_in_any_chunks(small_slabs, chunks, covariance_type):
-    for weights in (None, WEIGHTS):
-        for dtype in ("f8", "f4"):
-            rows = X.astype(dtype)
+@in_turn("chunks, covariance_type, name", CHUNKS, naive.COVARIANCE_TYPES, ["full", "LDA", "QDA"])
+def test_rows_in_any_chunks(small_slabs, chunks, covariance_type, name):
+    for rows in (X, X.astype("f4"), bytes_of(X)):
+        stored = zarr.create_array({}, shape=rows.shape, dtype=rows.dtype, **CHUNKS[chunks])
+        stored[...] = rows
+        for weights in (None, WEIGHTS):
             options = {"covariance_type": covariance_type, "sample_weight": weights}
-            assert_moments(accumulate(in_chunks(chunks, rows), y, **options), rows, y, weights)
-    found = accumulate(in_chunks(chunks, bytes_of(X)), y, covariance_type=covariance_type)
-    assert bits(found) == bits(ClassMoments(covariance_type).update(bytes_of(X), y))
-
-
-@in_turn("chunks, name", CHUNKS, ["full", "LDA", "GaussianNB"])
-def test_scores_of_rows_in_any_chunks(small_slabs, chunks, name):
-    rows = X if name == "full" else bytes_of(X)
-    fitted, stored = make(name).fit(rows, y), in_chunks(chunks, rows)
+            assert_moments(accumulate(stored, y, **options), rows, y, weights)
+    fitted = make(name).fit(rows, y)
+    expected = ClassMoments(covariance_type).update(rows, y)
+    assert bits(accumulate(stored, y, covariance_type=covariance_type)) == bits(expected)
     assert_same_bits(results(fitted, stored), results(fitted, rows))
     assert fitted.score(stored, held(y, "zarr")) == fitted.score(rows, y)
 
@@ -137,7 +134,7 @@ def test_one_slab_is_read_ahead(small_slabs):
 TEXTS = NAMES[y]
 GROUPS = np.array(["east", "north", "south"])[np.random.default_rng(0).integers(0, 3, N_ROWS)]
 FRAME = pd.DataFrame(X, columns=[*"abcdef"]).assign(y=TEXTS, site=GROUPS, w=WEIGHTS)
-POLARS = pl.DataFrame(FRAME.to_dict("list"))
+POLARS, LAZY = pl.DataFrame(FRAME.to_dict("list")), dd.from_pandas(FRAME, npartitions=12)
 
 
 def blocks(values, rows=50):
@@ -151,6 +148,7 @@ GROUPED = {
     "polars": (POLARS[[*"abcdef"]], POLARS["y"], POLARS["site"], POLARS["w"]),
     "zarr": (held(X, "zarr", 40), TEXTS, held(GROUPS, "zarr", 40), held(WEIGHTS, "zarr")),
     "dask": (blocks(X), blocks(TEXTS), blocks(GROUPS, 70), blocks(WEIGHTS)),
+    "dask frame": [LAZY[[*"abcdef"]], LAZY["y"], LAZY["site"], LAZY["w"]],
     "dask and lists": (blocks(X, 3), TEXTS.tolist(), GROUPS.tolist(), WEIGHTS),
 }
 
@@ -169,7 +167,7 @@ def test_any_container_holds_groups(small_slabs, container, covariance_type):
     options = {"groups": groups, "covariance_type": covariance_type}
     found = accumulate(rows, labels, sample_weight=weights, **options)
     assert_same_groups(found, expected)
-    if container in ("pandas", "polars"):
+    if container in ("pandas", "polars", "dask frame"):
         assert found.feature_names == found["north"].feature_names == tuple("abcdef")
         assert found.total().feature_names == found.without("east").feature_names
     if container in ("numpy", "zarr", "dask and lists"):  # bytes are exact

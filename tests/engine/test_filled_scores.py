@@ -10,7 +10,6 @@ from stops import Rows
 
 from streamgda import (
     BernoulliNB,
-    GaussianDiscriminantCV,
     GaussianNB,
     LinearDiscriminantAnalysis,
 )
@@ -160,13 +159,6 @@ def test_accuracy_of_the_rows_that_count(kind, slabs_of):
 def test_other_values_are_refused(method, options, match):
     with pytest.raises((InvalidParameterError, InvalidDataError), match=match):
         getattr(LDA, method)(X, **options)
-
-
-def test_searches_fill_as_their_estimators():
-    search = GaussianDiscriminantCV({"covariance_type": ["tied"]}).fit(CLEAN, y)
-    for method in ("predict", "predict_proba", "predict_log_proba", "decision_function"):
-        expected = getattr(search.best_estimator_, method)(X, **FILLING)
-        np.testing.assert_array_equal(getattr(search, method)(X, **FILLING), expected)
 
 
 def test_the_fill_value_is_part_of_what_resumes(tmp_path, slabs_of):

@@ -1,4 +1,4 @@
-"""Ctrl-C leaves states as they were or complete, and no thread that writes to them."""
+"""Ctrl-C is raised where nothing is half-done, and leaves no thread that still works."""
 
 import signal
 import time
@@ -23,10 +23,8 @@ def interrupt(*_):
     signal.raise_signal(signal.SIGINT)
 
 
-# --- deferred interrupts ----------------------------------------------------------------------
-
-
-def test_deferred_interrupts_are_raised_on_leaving():
+@pytest.mark.parametrize("error", [None, ZeroDivisionError])
+def test_deferred_interrupts_are_raised_on_leaving(error):
     done = []
 
     def work():
@@ -35,22 +33,17 @@ def test_deferred_interrupts_are_raised_on_leaving():
                 interrupt()
                 done.append(1)
             done.append(2)
+            if error:
+                raise error
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as raised:
         work()
     assert done == [1, 2]
+    assert isinstance(raised.value.__context__, error or type(None))
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_errors_and_other_handlers():
-    def fails():
-        with deferred_interrupts():
-            interrupt()
-            raise ZeroDivisionError
-
-    with pytest.raises(KeyboardInterrupt) as raised:
-        fails()
-    assert isinstance(raised.value.__context__, ZeroDivisionError)
+def test_other_handlers_and_threads_stay_as_they_are():
     seen = []
     for handler in (lambda *_: seen.append(1), signal.SIG_IGN, signal.SIG_DFL):
         before = signal.signal(signal.SIGINT, handler)
@@ -60,25 +53,30 @@ def test_errors_and_other_handlers():
                     interrupt()
                 assert not seen
             assert signal.getsignal(signal.SIGINT) is handler
-            seen.clear()
         finally:
             signal.signal(signal.SIGINT, before)
+        seen.clear()
 
-
-def test_other_threads_leave_signals_alone():
-    def seen():
+    def elsewhere():
         with deferred_interrupts():
             return signal.getsignal(signal.SIGINT)
 
     with ThreadPoolExecutor(1) as other:
-        assert other.submit(seen).result() is signal.default_int_handler
+        assert other.submit(elsewhere).result() is signal.default_int_handler
 
 
-# --- threads ----------------------------------------------------------------------------------
+WAYS = {
+    "run": threads.run,
+    "in background": threads.in_background,
+    "one ahead": lambda *of: list(threads.one_ahead(*of)),
+}
 
 
-@pytest.mark.parametrize("again", [0, 0.005])
-def test_an_interrupted_caller_waits_for_running_calls(use_threads, again):
+@pytest.mark.parametrize(
+    ("way", "again"),
+    [("run", 0), ("run", 0.005), ("in background", 0), ("in background", 0.005), ("one ahead", 0)],
+)
+def test_an_interrupted_caller_waits_for_running_calls(use_threads, way, again):
     use_threads(3)
     running, started = set(), []
 
@@ -90,7 +88,7 @@ def test_an_interrupted_caller_waits_for_running_calls(use_threads, again):
 
     def calls():
         signal.setitimer(signal.ITIMER_REAL, 0.02, again)
-        threads.run(call, [(i,) for i in range(50)])
+        WAYS[way](call, ((i,) for i in range(50)))
 
     assert interrupted(calls, 10)
     assert not running
@@ -99,41 +97,13 @@ def test_an_interrupted_caller_waits_for_running_calls(use_threads, again):
     assert len(started) == before < 50
 
 
-def test_a_background_thread_has_ended():
-    written = []
-
-    def write(i):
-        time.sleep(0.04)
-        written.append(i)
-
-    assert interrupted(lambda: threads.in_background(write, ((i,) for i in range(50))), 0.06)
-    before = len(written)
-    assert before < 50
-    time.sleep(0.06)
-    assert len(written) == before
-
-
-def test_background_calls_are_made_in_order():
-    written = []
-    threads.in_background(lambda *both: written.append(both), ((i, -i) for i in range(5)))
-    assert written == [(i, -i) for i in range(5)]
+@pytest.mark.parametrize("way", ["in background", "one ahead"])
+def test_calls_on_one_other_thread_are_made_in_order(way):
+    made = []
+    WAYS[way](lambda *both: made.append(both), ((i, -i) for i in range(9)))
+    assert made == [(i, -i) for i in range(9)]
     with pytest.raises(ZeroDivisionError):
-        threads.in_background(lambda i: 1 // i, [(1,), (0,), (1,)])
-
-
-def test_what_is_read_ahead():
-    calls = threads.one_ahead(lambda i: i * i, ((i,) for i in range(10)))
-    assert [next(calls), next(calls)] == [0, 1]
-    calls.close()
-    assert list(threads.one_ahead(lambda i: i * i, ((i,) for i in range(10))))[-1] == 81
-    ended = []
-
-    def read(i):
-        time.sleep(0.03 * i)
-        ended.append(i)
-
-    assert interrupted(lambda: list(threads.one_ahead(read, ((i,) for i in range(9)))), 0.05)
-    assert ended in ([0, 1], [0, 1, 2])
+        WAYS[way](lambda i: 1 // i, [(1,), (0,), (1,)])
 
 
 @pytest.mark.parametrize("moment", [0.0001, 0.01])

@@ -63,13 +63,9 @@ def test_as_many_threads_run_as_are_allowed(use_threads):
     with threads.limit(2), threads.limit(3):  # an inner limit does not lift an outer one
         threads.run(call, [(i,) for i in range(20)])
     assert max(most) == 2
-    assert threads.run(threading.get_ident, [()]) == [threading.get_ident()]  # no thread for one
-
-
-def test_calls_see_the_settings_of_their_caller(use_threads):
-    use_threads(3)
-    with np.errstate(over="raise"):
+    with np.errstate(over="raise"):  # as calls see it, too
         assert threads.run(lambda: np.geterr()["over"], [()] * 3) == ["raise"] * 3
+    assert threads.run(threading.get_ident, [()]) == [threading.get_ident()]  # no thread for one
 
 
 def test_many_callers_of_nested_runs_do_not_wait_for_each_other(use_threads):
