@@ -1,6 +1,6 @@
-"""Ridge, components, and each estimator behind a map keep the promises that classifiers keep.
+"""Every estimator, with and without a map, has the same answers from the same rows.
 
-`test_conformance.py` is the same table for the classifiers without a map.
+What only classifiers promise is in `test_conformance.py`.
 """
 
 import pickle
@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import blobs, held
+from samples import ESTIMATORS, METHODS, assert_equal_to_rounding, blobs, held
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
@@ -50,6 +50,7 @@ PLAIN = {
     "ridge classifier": (RidgeClassifier(0.1), Y, ["predict", "decision_function"]),
     "components": (PCA(2), Y, ["residual", "transform"]),
 }
+SCORES = [method for method in METHODS if method != "p_values"]  # which know weights from rows
 PROBABILITIES = ["predict_proba", "score_samples"]
 CLASSIFIERS = {
     "bernoulli": (BernoulliNB(binarize=0.5, alpha=0.1), Y, PROBABILITIES),
@@ -64,6 +65,12 @@ HEADS = PLAIN | {
 }
 
 
+HEADS |= {
+    name: (estimator, Y, [method for method in SCORES if hasattr(estimator, method)])
+    for name, estimator in ESTIMATORS.items()
+}
+
+
 @pytest.fixture(params=HEADS)
 def head(request):
     """A function that makes the estimator, its targets, and a function that compares answers."""
@@ -75,6 +82,8 @@ def head(request):
             answers = np.asarray(getattr(found, method)(rows))
             scale = rtol * np.abs(wanted).max()
             np.testing.assert_allclose(answers, wanted, rtol=0, atol=scale, err_msg=method)
+        if request.param in ESTIMATORS:  # whose parameters are compared, too
+            assert_equal_to_rounding(found, expected, its_rows, min(rtol, 1e-12))
 
     return partial(clone, estimator), y, assert_alike
 
@@ -120,11 +129,17 @@ CONTAINERS = {
 
 
 @pytest.mark.parametrize("kind", CONTAINERS)
-def test_every_container(head, kind, in_this_thread):
+def test_every_container(head, kind, in_this_thread, tmp_path):
     make, y, assert_alike = head
     expected, rows, targets = make().fit(X, y), CONTAINERS[kind](X), CONTAINERS[kind](y)
     for found in (make().fit(rows, targets), make().partial_fit(rows, targets)):
-        assert_alike(found, expected, rows=rows)
+        assert_alike(found, expected)
+    assert_alike(found, expected, rows=rows)
+    answer = found.transform if isinstance(found, PCA) else found.predict
+    assert hasattr(answer(rows), "dask") == hasattr(rows, "dask")
+    if kind != "dask of unknown size":
+        out = answer(rows, out=tmp_path / "out.zarr")
+        np.testing.assert_array_equal(out[...], np.asarray(answer(rows)))
     if hasattr(expected, "score"):
         assert found.score(rows, targets) == pytest.approx(expected.score(X, y))
 
@@ -153,10 +168,10 @@ def test_invalid_rows_and_names(head):
     holes, good = X.copy(), np.delete(np.arange(N), [7, 9])
     holes[7, 2], holes[9, 1] = np.nan, -999
     rules = {"nodata": -999, "on_invalid": "skip"}
-    frame = pd.DataFrame(holes, columns=NAMES)
+    frame, whole = (pd.DataFrame(rows, columns=NAMES) for rows in (holes, X))
     fitted = make().fit(frame, y, **rules)
     assert (fitted.moments_.n_skipped, fitted.n_features_in_) == (2, D)
-    assert_alike(fitted, make().fit(X[good], y[good]), rows=pd.DataFrame(X, columns=NAMES))
+    assert_alike(fitted, make().fit(whole.iloc[good], y[good]), 1e-9, whole, whole)
     answer = fitted.residual if isinstance(fitted, PCA) else fitted.predict
     filled = np.asarray(answer(frame, nodata=-999, on_invalid="fill", fill=-9))
     assert np.flatnonzero((filled == -9).reshape(N, -1).all(axis=1)).tolist() == [7, 9]
@@ -166,9 +181,9 @@ def test_invalid_rows_and_names(head):
         with pytest.raises(InvalidDataError, match=r"X\[7, 2\]|row 7, column 2"):
             call(frame.replace(-999, 0))
         with pytest.raises(ValueError, match="same order"):
-            call(pd.DataFrame(X, columns=NAMES[::-1]))
+            call(whole[NAMES[::-1]])
         with pytest.raises(ValueError, match="now missing"):
-            call(frame[NAMES[:2]])
+            call(whole[NAMES[:2]])
         assert fitted.to_bytes() == before
 
 
