@@ -526,9 +526,7 @@ class ClassMoments(Moments):
             return total
         kind = row_type(X.dtype)
         exact = kind.exact and not weights.size
-        exact = exact and ExactSums.zeros(self._structure, 0, X.shape[1]).fits(
-            len(codes), kind.reach
-        )
+        exact = exact and ExactSums.zeros(self._structure, 0, X.shape[1]).fits(len(codes))
         return sums_of(self._structure, rows, n_classes, exact)
 
     def _adding(self, dtype: np.dtype, weighted: bool) -> Adding | None:
@@ -552,7 +550,7 @@ class ClassMoments(Moments):
         sums: Any = self._sums
         X = np.ascontiguousarray(rows.X, adding.dtype)
         if self.exact:
-            safe = sums.fits(len(X), row_type(X.dtype).reach)
+            safe = sums.fits(len(X))
         else:
             safe = not rows.weights.size or rows.weights.max() < _MOST_WEIGHT
             safe = safe and all(all_small(values) for values in (X, sums.origin, sums.offset))
@@ -633,7 +631,7 @@ class ClassMoments(Moments):
         else:
             mine = self._with_classes(classes)
         exact = isinstance(mine, ExactSums) and isinstance(theirs, ExactSums) and decay is None
-        if not (exact and mine.fits(int(theirs.count.sum()), theirs.reach)):
+        if not (exact and mine.fits(int(theirs.count.sum()))):
             mine, theirs = mine.centred(), theirs.centred()
             if theirs.count.size and not mine.has_room_for(theirs, at):
                 raise MergeError(OVERFLOW)

@@ -31,9 +31,9 @@ _NO_GAP = 1e-13  # This share of the largest mean, too, however little the rows 
 _EPS = np.finfo(np.float64).eps
 _SMALL_STATE = 1 << 20  # Smaller sums are copied rather than changed in place.
 
-# int64 sums of squares are exact for rows up to this many times the largest square, and rounding
-# multiplies two remainders below the number of rows (`kernels.integers`).
-_EXACT_LIMIT, _EXACT_ROWS = (1 << 63) - 1, 1 << 31
+# Sums of squares of so many integers of 16 bits are exact in int64, and rounding multiplies two
+# remainders below the number of rows (`kernels.integers`).
+_EXACT_ROWS = 1 << 31
 
 
 class _State:
@@ -316,16 +316,15 @@ class ExactSums(_State):
         shape = n_classes, self.n_features
         check_whole("reach", self.reach, 0, 1 << 16)
         check_count(self.count, n_classes, "i8")
-        if not self.fits(0, 0):
-            raise ValueError(f"{self.count.sum()} rows are never summed within {self.reach}")
+        if not self.fits(0):
+            raise ValueError(f"{self.count.sum()} rows are never summed in integers")
         most = 2 * _EXACT_ROWS * self.reach  # twice, if rows were subtracted that were not there
         check_array("total", self.total, shape, "i8", least=-most, most=most)
         check_array("scatter", self.packed, self.structure.scatter_shape(*shape), "i8")
 
-    def fits(self, n_rows: int, reach: int) -> bool:
+    def fits(self, n_rows: int) -> bool:
         """Return True if the sums stay within int64 with that many more rows."""
-        rows = int(self.count.sum()) + n_rows
-        return rows < _EXACT_ROWS and rows * max(self.reach, reach) ** 2 <= _EXACT_LIMIT
+        return int(self.count.sum()) + n_rows < _EXACT_ROWS
 
     def add(self, other: ExactSums, at: np.ndarray, sign: int = 1) -> Self:
         """Add other sums, whose class k is class ``at[k]`` here, or subtract them."""

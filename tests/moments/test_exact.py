@@ -113,17 +113,6 @@ def test_full_panels_of_extreme_values(dtype, end):
     assert covariance.any() == (end in ("both", "one zero"))
 
 
-def test_small_covariances_of_many_rows():
-    """The last fraction must not swamp the remaining integers."""
-    X = np.zeros((1000, 2), np.int8)
-    X[:-1, 0] = 1
-    X[-1] = 0, 1
-    y = np.zeros(1000, int)
-    assert_exact(ClassMoments().update(X, y), X, y)
-    X[0] = 1, 1  # two ones: the products nearly cancel
-    assert_exact(ClassMoments().update(X, y), X, y)
-
-
 @pytest.mark.parametrize(("scale", "exact"), [(20, True), (28, True), (29, False), (40, False)])
 @pytest.mark.parametrize("covariance_type", TYPES)
 def test_billions_of_rows(covariance_type, scale, exact):
