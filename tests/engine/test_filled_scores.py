@@ -5,6 +5,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import zarr
 from samples import ESTIMATORS, METHODS, blobs, held, make
 from stops import Rows
 
@@ -63,8 +64,10 @@ def test_every_container_fills_invalid_rows(kind, slabs_of):
         found = getattr(LDA, method)(rows, **FILLING)
         assert hasattr(found, "dask") == (kind == "dask")
         np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-12)
-        out = getattr(LDA, method)(rows, out=np.empty_like(expected), **FILLING)
-        np.testing.assert_allclose(out, np.asarray(found), rtol=1e-12)
+        for out in (np.empty_like(expected), zarr.storage.MemoryStore()):
+            written = getattr(LDA, method)(rows, out=out, **FILLING)
+            np.testing.assert_allclose(written[...], np.asarray(found), rtol=1e-12)
+            assert written.dtype == found.dtype
 
 
 def test_sparse_rows_and_rows_of_zeros_and_ones():

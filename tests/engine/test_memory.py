@@ -78,6 +78,16 @@ def test_slabs_are_cut_to_the_budget():
     slab_of(X, allowed=float(required.removesuffix(" MB")) * MB + MB)  # is what helps
 
 
+def test_moments_and_labels_in_memory_leave_less_for_rows():
+    X, y = Stored((10**7, 500), (100, 500)), labels_of(10**7, np.int64)  # one chunk of 80 MB
+    assert slab_of(X, allowed=150 * MB) < slab_of(X, allowed=150 * MB, structure="diag")
+    moments = ClassMoments("diag")
+    slab, rows, left = plan_moments(Rows(X, y).opened(), moments=moments, allowed=700 * MB)
+    assert isinstance(rows.y.values, np.ndarray)  # decoded once
+    assert left.n_bytes < 620 * MB
+    assert slab <= slab_of(X, allowed=620 * MB, structure="diag")
+
+
 def test_moments_of_more_classes_than_expected_are_refused_before_they_are_allocated():
     X, y = zarr.array(np.zeros((4000, 300), np.float32), chunks=(100, 300)), np.arange(4000) % 200
     least = MomentsBudget(0).needed(ClassMoments(), 200, 300)
