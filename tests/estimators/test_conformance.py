@@ -314,8 +314,9 @@ def test_auto_shrinkage_keeps_what_it_found_until_rows_change(kind):
         auto(kind).partial_fit(X, Y)
     with pytest.raises(UnsupportedError, match="call fit"):
         kind.from_moments(fitted.moments_, **fitted.get_params())
-    fitted.set_params(shrinkage=0.1).partial_fit(X, Y)
-    assert fitted.shrinkage_[0] == 0.1
+    assert fitted.set_params(shrinkage=0.1).shrinkage_[0] == 0.1
+    assert np.array_equal(fitted.predict_proba(X), clone(fitted).fit(X, Y).predict_proba(X))
+    fitted.partial_fit(X, Y)
     with pytest.raises(UnsupportedError, match="call fit"):
         fitted.set_params(shrinkage="auto").predict(X)
 

@@ -163,6 +163,10 @@ def test_covariances_are_tested_once_calibrated():
     assert [report.alarm for report in early] == [False] * 5
     (found,) = monitor.update(*rows(200, scale=2))
     assert (0, "covariances") in found.alarms
+    alarmed = DriftMonitor(REFERENCE, window=200, calibration=5)
+    assert all(report.alarm for report in alarmed.update(*rows(1000, shift=2)))
+    (report,) = alarmed.update(*rows(200))  # windows that alarm calibrate nothing
+    assert np.isnan(report.classes[0].covariances.p_value)
     never = DriftMonitor(REFERENCE, window=200, calibration=None)
     (report,) = never.update(*rows(200, scale=1.5))
     assert report.classes[0].covariances is None

@@ -187,6 +187,17 @@ def test_invalid_rows_and_names(head):
         assert fitted.to_bytes() == before
 
 
+def test_invalid_rows_are_numbered_in_any_slab(head, slabs_of):
+    make, y, _ = head
+    slabs_of(1)  # Each chunk of 64 rows is read alone.
+    fitted, bad = make().fit(X, y), X.copy()
+    bad[130, 2] = np.inf
+    answer = fitted.residual if isinstance(fitted, PCA) else fitted.predict
+    for call in (answer, partial(fitted.fit, y=held(y, "zarr")), partial(fitted.partial_fit, y=y)):
+        with pytest.raises(InvalidDataError, match=r"X\[130, 2\]|row 130, column 2"):
+            call(held(bad, "zarr"))
+
+
 # --- maps -------------------------------------------------------------------------------------
 
 MAPS = {
