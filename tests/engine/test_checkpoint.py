@@ -17,6 +17,7 @@ from streamgda import (
     Standardize,
     accumulate,
 )
+from streamgda.engine.checkpoint import Journal
 from streamgda.errors import (
     CheckpointError,
     InvalidDataError,
@@ -24,6 +25,7 @@ from streamgda.errors import (
     MemoryBudgetError,
     SourceError,
 )
+from streamgda.rows.counting import Slab
 from streamgda.storage.opening import mark_of
 
 pytestmark = pytest.mark.usefixtures("small_slabs")
@@ -101,6 +103,18 @@ def test_an_error_before_anything_is_done_leaves_nothing(tmp_path):
             np.where(np.arange(N_ROWS)[:, None] == 3, np.inf, X), Y, checkpoint=tmp_path / "k"
         )
     assert not hasattr(refusal.value, "__notes__")
+    assert not any(tmp_path.iterdir())
+
+
+def test_moments_that_may_hold_part_of_a_slab_are_not_written(tmp_path):
+    def interrupted(moments, slab):
+        moments.update(slab.X[:10], slab.y[:10])
+        raise KeyboardInterrupt
+
+    journal = Journal(tmp_path / "kept", 1e9, {}, ClassMoments())
+    journal.add(lambda moments, slab: moments.update(*slab[:2]), 0, 30, Slab(X[:30], Y[:30]))
+    with pytest.raises(KeyboardInterrupt), journal:
+        journal.add(interrupted, 30, 60, Slab(X[30:60], Y[30:60]))
     assert not any(tmp_path.iterdir())
 
 
@@ -271,7 +285,7 @@ def test_scores_are_resumed(tmp_path, fitted, method, chunks):
 def test_half_written_scores_are_not_read(tmp_path):
     fitted = make("GaussianNB").fit(X[:, :3], Y)  # reads as many features as there are classes
     with pytest.raises(OSError, match="gone"):
-        fitted.predict_proba(Rows(X[:, :3], 150, OSError("gone")), out=tmp_path / "scores.zarr")
+        fitted.predict_proba(Rows(X[:, :3], 270, OSError("gone")), out=tmp_path / "scores.zarr")
     half = zarr.open_array(tmp_path / "scores.zarr", mode="r")
     labels = zarr.create_array({}, data=Y, attributes=dict(half.attrs))
     for work, name in (
@@ -285,7 +299,7 @@ def test_half_written_scores_are_not_read(tmp_path):
         (lambda: make("GaussianNB").partial_fit(X, labels), "y"),
         (lambda: fitted.score(X[:, :3], labels), "y"),
     ):
-        with pytest.raises(SourceError, match=f"{name} holds scores that are half-written: 150 of"):
+        with pytest.raises(SourceError, match=f"{name} holds scores that are half-written: 270 of"):
             work()
 
 

@@ -231,7 +231,7 @@ def test_tiny_blocks_are_warned_of_before_anything_is_computed():
 
 
 def test_a_budget_limits_the_tasks_that_run_at_a_time():
-    X, y = np.random.default_rng(0).normal(size=(N_ROWS, 4)), np.arange(N_ROWS) % 10
+    X, y = np.random.default_rng(0).normal(size=(N_ROWS, 64)), np.arange(N_ROWS) % 10
     running, most = [], []
 
     def seen(block):
@@ -242,7 +242,7 @@ def test_a_budget_limits_the_tasks_that_run_at_a_time():
         return block
 
     (blocks,) = in_blocks("thirty", X)
-    lazy = blocks.map_blocks(seen, dtype="f8", meta=np.empty((0, 4)))
+    lazy = blocks.map_blocks(seen, dtype="f8", meta=np.empty((0, 64)))
     expected = accumulate(blocks, y)
     with dask.config.set(scheduler="threads", num_workers=4):
         with pytest.raises(
@@ -250,7 +250,7 @@ def test_a_budget_limits_the_tasks_that_run_at_a_time():
         ):
             accumulate(lazy, y, max_memory="1MB")
         assert not most
-        found = accumulate(lazy, y, max_memory="2.8MB")
+        found = accumulate(lazy, y, max_memory="8MB")
     assert max(most) <= 2
     assert bits(found) == bits(expected)
 

@@ -59,6 +59,9 @@ def test_every_container_fills_invalid_rows(kind, slabs_of):
     rows = X.tolist() if kind == "list" else held(X, kind, 32)
     if kind == "masked":
         rows = np.ma.array(np.where(BAD[:, None], 5.0, X), mask=np.isnan(X) | BAD[:, None])
+    one = np.where(np.arange(300)[:, None] == 128, NODATA, CLEAN)
+    with pytest.raises(InvalidDataError, match="contains nodata: row 128, column 0"):
+        np.asarray(LDA.predict(held(one, kind, 30), nodata=NODATA))
     for method, value in (("predict", -1), ("predict_proba", np.nan), ("transform", np.nan)):
         expected = filled(getattr(LDA, method)(CLEAN)[~BAD], value)
         found = getattr(LDA, method)(rows, **FILLING)
