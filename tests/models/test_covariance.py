@@ -50,12 +50,13 @@ def test_regularised_covariances(covariance_type, how, weighted):
     X *= np.array([1, 3, 0.2, 10, 1])
     weights = np.random.default_rng(1).uniform(1, 3, len(X)) if weighted else None
     expected = naive.regularised_covariances(X, y, covariance_type, weights=weights, **how)
-    for kind in ("full", covariance_type):  # of which moments the covariances are
-        moments = ClassMoments(kind).update(X, y, weights)
-        fitted = GaussianDiscriminantAnalysis.from_moments(
-            moments, covariance_type=covariance_type, **how
-        )
-        found = matrices(fitted.covariance_, covariance_type, 5)
+    moments = ClassMoments(covariance_type).update(X, y, weights)
+    kind = GaussianDiscriminantAnalysis
+    fitted = kind.from_moments(moments, covariance_type=covariance_type, **how)
+    changed = kind().partial_fit(X, y, sample_weight=weights)  # from matrices of each class
+    changed.set_params(covariance_type=covariance_type, **how)
+    for estimator in (fitted, changed):
+        found = matrices(estimator.covariance_, covariance_type, 5)
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 

@@ -244,6 +244,7 @@ def test_it_is_a_mapping_of_copies():
         grouped["nowhere"]
     with pytest.raises(InvalidParameterError, match="'nowhere' is not among the groups"):
         grouped.without("nowhere")
+    assert GroupedMoments()  # which is true without groups, too
     assert "empty" in repr(GroupedMoments())
     assert "4 groups and 4 classes" in repr(grouped)
     with pytest.raises(InvalidDataError):

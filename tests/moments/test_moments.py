@@ -219,6 +219,10 @@ def test_properties():
     assert repr(ClassMoments()) == "ClassMoments('full'): empty"
     assert "exact" in repr(ClassMoments().update(X.astype(np.uint8), y))
     assert np.array_equal(moments.covariance(), moments.covariance().T)
+    weight, mean, scatter = moments.total()
+    assert weight == 200
+    np.testing.assert_allclose(mean, X.mean(axis=0), rtol=1e-14)
+    np.testing.assert_allclose(scatter / 200, np.cov(X.T, ddof=0), rtol=1e-12)
 
 
 @pytest.mark.parametrize("covariance_type", TYPES)
