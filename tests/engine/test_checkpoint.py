@@ -164,6 +164,13 @@ def test_checkpoints_of_other_work_are_refused(tmp_path, change, kind):
     accumulate(**arguments(), checkpoint=path)
 
 
+def test_another_transformer_is_refused(tmp_path):
+    """Though it is described alike: a transformer is not saved."""
+    stopped(tmp_path / "kept", feature_map=StandardScaler().fit(X[:200]))
+    with pytest.raises(CheckpointError, match="was started with other features"):
+        accumulate(X, Y, feature_map=StandardScaler().fit(X[:100]), checkpoint=tmp_path / "kept")
+
+
 @pytest.mark.parametrize("content", ["text", "moments", "truncated"])
 def test_files_that_are_no_checkpoints_are_refused(tmp_path, content):
     path = tmp_path / "kept.npz"

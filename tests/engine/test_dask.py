@@ -60,6 +60,14 @@ class TestBlocks:
         rows = bytes_of(X)  # whose sums are exact
         assert bits(accumulate(*in_blocks(chunks, rows, y))) == bits(ClassMoments().update(rows, y))
 
+    def test_skipped_rows_of_all_blocks_are_counted(self):
+        X, y = blobs(N_ROWS)
+        X[::7, 1] = np.nan
+        found = accumulate(*in_blocks("a hundred", X, y), on_invalid="skip")
+        assert found.n_skipped == 43
+        expected = accumulate(X, y, on_invalid="skip")
+        np.testing.assert_allclose(found.means, expected.means, rtol=1e-12)
+
     def test_errors_of_blocks_that_do_not_fit(self):
         X, y = blobs(N_ROWS)
         blocks, labels = in_blocks("three", X, y)

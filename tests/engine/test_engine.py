@@ -129,6 +129,15 @@ def test_one_slab_is_read_ahead(small_slabs):
     assert len(done) == 10
 
 
+@pytest.mark.parametrize("kind", ["frame", "zarr", "dask"])
+def test_a_half_life_counts_rows_as_those_of_an_array(small_slabs, kind):
+    def learned(rows):
+        nb = GaussianNB().partial_fit(X[:100], y[:100])
+        return nb.partial_fit(rows, y[100:], half_life=50).moments_
+
+    assert_close(learned(held(X[100:], kind)), learned(X[100:]))
+
+
 # --- groups -----------------------------------------------------------------------------------
 
 TEXTS = NAMES[y]

@@ -70,12 +70,13 @@ def tiled(values, *chunks):
 
 
 @pytest.mark.parametrize("cv", [5, GroupKFold(3), BLOCKS % 4], ids=["5", "groups", "given"])
-def test_pixels_in_tiles_have_the_folds_of_pixels_in_rows(cv):
+def test_pixels_in_tiles_have_the_folds_of_pixels_in_rows(cv, slabs_of):
     grouped = isinstance(cv, GroupKFold)
     given = cv.ravel() if isinstance(cv, np.ndarray) else cv
     expected = GaussianDiscriminantCV(cv=given).fit(
         CUBE.reshape(3, -1).T, LABELS.ravel(), groups=BLOCKS.ravel() if grouped else None
     )
+    slabs_of(1 << 12)
     for labels, groups in (
         (tiled(LABELS, 9, 60), tiled(BLOCKS, 10, 10)),
         (xarray.DataArray(LABELS, dims=("y", "x")), xarray.DataArray(BLOCKS, dims=("y", "x"))),
