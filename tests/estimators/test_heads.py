@@ -43,11 +43,13 @@ SCALER = StandardScaler().fit(X)
 REFERENCE = ClassMoments("diag").update(X, Y)
 TARGETS = np.column_stack([X[:, 0] * X[:, 1], Y])
 
+CLASS_WEIGHT = {0: 2.0, 1: 0.5, 2: 1.0}
+
 # An estimator, its targets, and the methods whose answers are compared.
 PLAIN = {
     "ridge": (Ridge(0.1), TARGETS[:, 0], ["predict"]),
     "targets": (Ridge([0.1, 2.0]), TARGETS, ["predict"]),
-    "ridge classifier": (RidgeClassifier(0.1), Y, ["predict", "decision_function"]),
+    "ridge classifier": (RidgeClassifier(0.1, class_weight=CLASS_WEIGHT), Y, ["decision_function"]),
     "components": (PCA(2), Y, ["residual", "transform"]),
 }
 SCORES = [method for method in METHODS if method != "p_values"]  # which know weights from rows
