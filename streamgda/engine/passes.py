@@ -188,7 +188,6 @@ def _in_one_slab(rows: Rows) -> bool:
 def accumulate_into(
     moments: ClassMoments,
     rows: Rows,
-    decay: float | None = None,
     expected: np.ndarray | None = None,
     **options: Any,
 ) -> ClassMoments:
@@ -202,8 +201,6 @@ def accumulate_into(
         Rows in memory that need one slab are added in place.
     rows : Rows
         Without labels, they are of one class, 0.
-    decay : float, optional
-        Factor that all weights are multiplied by afterwards.
     expected : ndarray, sorted, optional
         Labels that may occur.
     **options
@@ -218,7 +215,7 @@ def accumulate_into(
     X = None if options else rows.at_once
     if X is not None:
         y = one_class(X) if rows.y is None else rows.y
-        return moments._update(Slab(X, y, weight=rows.weight), rows.rule, expected, decay)
+        return moments._update(Slab(X, y, weight=rows.weight), rows.rule, expected)
     asked = Accumulation(
         covariance_type=moments.covariance_type,
         rule=rows.rule,
@@ -228,11 +225,7 @@ def accumulate_into(
         **options,
     )
     added: Any = _accumulated(asked, rows)
-    if moments.n_features is not None:
-        added = moments + added
-    if decay is not None:
-        added *= decay
-    return added
+    return added if moments.n_features is None else moments + added
 
 
 def _accumulated(asked: Accumulation, rows: Rows) -> Moments:

@@ -452,15 +452,14 @@ class ClassMoments(Moments):
         slab: Slab,
         rule: RowRule = CHECK_SUMS,
         expected: np.ndarray | None = None,
-        decay: float | None = None,
     ) -> Self:
         X, y = slab.X, slab.y
-        usual = rule.checks_sums and slab.weight is None and decay is None
+        usual = rule.checks_sums and slab.weight is None
         if usual and type(X) is np.ndarray and type(y) is np.ndarray and self._add_at_once(X, y):
             return self
         counted, names = self._counted(slab, rule, self._classes)
         with self._lock:
-            return self._add_rows(counted, slab.first_row, names, expected, decay)
+            return self._add_rows(counted, slab.first_row, names, expected)
 
     @property
     def _takes_sparse(self) -> bool:
@@ -479,7 +478,6 @@ class ClassMoments(Moments):
         first_row: int,
         names: Names | None,
         expected: np.ndarray | None = None,
-        decay: float | None = None,
     ) -> Self:
         """Add rows that count; the lock is held."""
         X, y, weights, numbers, n_skipped = counted
@@ -487,7 +485,7 @@ class ClassMoments(Moments):
         names = self._feature_names if names is None else self._names_with(names, InvalidDataError)
         if not len(y):
             self._n_skipped += n_skipped
-            return self if decay is None else self.__imul__(decay)
+            return self
         lifting = self._lifting
         if lifting is not None:
             lifting = lifting.bound(X.shape[1])
@@ -498,7 +496,7 @@ class ClassMoments(Moments):
             label_codes.check_expected(y, expected, first_row, numbers)
         about = self._n_skipped + n_skipped, names, lifting
         rows = Rows(X, y.codes, weights)
-        if y.values is self._classes and decay is None and type(X) is np.ndarray:
+        if y.values is self._classes and type(X) is np.ndarray:
             adding = self._adding(X.dtype, weights.size > 0)
             if adding is not None and adding.in_place(len(X)) and self._add_in_place(rows, adding):
                 self._n_skipped, self._feature_names, self._lifting = about
@@ -507,7 +505,7 @@ class ClassMoments(Moments):
         try:
             if isinstance(added, Sums):
                 added.checked()
-            self._merge(added, y.values, about, decay, owned=True)
+            self._merge(added, y.values, about, owned=True)
         except MergeError:  # It is an overflow: widths and names have been checked.
             refuse_not_finite(X if lifting is None else X.values, first_row, numbers)
         return self
@@ -606,11 +604,10 @@ class ClassMoments(Moments):
         theirs: Any,
         their_classes: np.ndarray,
         about: tuple[int, Names | None, Lifting | None],
-        decay: float | None = None,
         *,
         owned: bool = False,
     ) -> None:
-        """Add sums of some classes, and multiply all weights by `decay`, in one step.
+        """Add sums of some classes.
 
         Sums without another owner, which are those of rows, may change in place. `about` holds
         the number of rows left out, the names of the features, and the feature map.
@@ -630,7 +627,7 @@ class ClassMoments(Moments):
             at = np.searchsorted(classes, self._classes)
         else:
             mine = self._with_classes(classes)
-        exact = isinstance(mine, ExactSums) and isinstance(theirs, ExactSums) and decay is None
+        exact = isinstance(mine, ExactSums) and isinstance(theirs, ExactSums)
         if not (exact and mine.fits(int(theirs.count.sum()))):
             mine, theirs = mine.centred(), theirs.centred()
             if theirs.count.size and not mine.has_room_for(theirs, at):
@@ -639,8 +636,6 @@ class ClassMoments(Moments):
         def change(mine: Any) -> None:
             if theirs.count.size:
                 mine.add(theirs, at)
-            if decay is not None:
-                mine.scale(decay)
             self._classes, self._sums = classes, mine
             self._n_skipped, self._feature_names, self._lifting = about
 
