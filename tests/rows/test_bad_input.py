@@ -8,14 +8,8 @@ import pytest
 import zarr
 from samples import KINDS, blobs, held, refuses
 
-from streamgda import (
-    LinearDiscriminantAnalysis,
-    accumulate,
-)
-from streamgda.errors import (
-    InvalidDataError,
-    SourceError,
-)
+from streamgda import LinearDiscriminantAnalysis, accumulate
+from streamgda.errors import InvalidDataError, SourceError
 
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
 LEARN = pytest.mark.parametrize("method", ["fit", "partial_fit"])
@@ -58,10 +52,7 @@ REFUSED = {  # what is given in place of good rows, labels and weights; what the
     "fewer weights": ({"sample_weight": WEIGHTS[1:]}, r"300.*299|\(299,\), expected .*\(300,\)"),
     "a negative weight": ({"sample_weight": changed(WEIGHTS, 257, -1)}, WEIGHT.format(-1.0)),
     "a missing weight": ({"sample_weight": changed(WEIGHTS, 257, np.nan)}, WEIGHT.format("nan")),
-    "no weight": (
-        {"sample_weight": 0 * WEIGHTS},
-        "every sample_weight is zero, or every row",
-    ),
+    "no weight": ({"sample_weight": 0 * WEIGHTS}, "every sample_weight is zero, or every row"),
 }
 FINE = {  # or an error of scikit-learn
     *(("frame", name) for name in ("one dimension", "columns of labels", "a missing label")),

@@ -20,7 +20,7 @@ import zarr
 from scipy import sparse
 from sklearn.linear_model import Ridge as SklearnRidge
 
-from streamgda import PCA, ClassMoments, GaussianNB, Ridge, accumulate, open_store
+from streamgda import PCA, GaussianNB, Ridge, accumulate, open_store
 from streamgda.errors import InvalidDataError
 from streamgda.rows.source import as_array, as_source
 
@@ -44,33 +44,33 @@ class Tensor:
 
     dtype = "torch.float64"
 
-    def __init__(self, values: np.ndarray, steps: int = 0) -> None:
+    def __init__(self, values, steps=0):
         self.values, self.steps, self.shape = values, steps, values.shape
 
-    def detach(self) -> Tensor:
+    def detach(self):
         return Tensor(self.values, self.steps + 1)
 
     cpu = detach
 
-    def numpy(self) -> np.ndarray:
+    def numpy(self):
         assert self.steps == 2
         return self.values
 
-    def __len__(self) -> int:
+    def __len__(self):
         return len(self.values)
 
 
-def masked(values: np.ndarray, _: Path) -> Any:
+def masked(values, _):
     return np.ma.array(values, mask=values != values)  # noqa: PLR0124  (NaN)
 
 
-def memmap(values: np.ndarray, path: Path) -> Any:
+def memmap(values, path):
     name = path / f"{uuid.uuid4()}.npy"
     np.save(name, values)
     return np.load(name, mmap_mode="r")
 
 
-def stored(values: np.ndarray, path: Path) -> Any:
+def stored(values, path):
     """An array of zarr in chunks that end within those of the labels."""
     dtype = str if values.dtype.kind == "U" else values.dtype
     shape: Any = (13, 2) if values.ndim == 2 else (9,)
@@ -79,45 +79,45 @@ def stored(values: np.ndarray, path: Path) -> Any:
     return array
 
 
-def hdf5(values: np.ndarray, path: Path) -> Any:
+def hdf5(values, path):
     """A data set of HDF5 without chunks; its texts have no length."""
     file = h5py.File(path / f"{uuid.uuid4()}.h5", "w")
     return values if values.dtype.kind == "U" else file.create_dataset("values", data=values)
 
 
-def frame(values: np.ndarray) -> Any:
+def frame(values):
     return pd.DataFrame(values, columns=list(NAMES)) if values.ndim == 2 else pd.Series(values)
 
 
-def nullable(values: np.ndarray, _: Path) -> Any:
+def nullable(values, _):
     return frame(values).convert_dtypes()
 
 
-def of_polars(values: np.ndarray, _: Path) -> Any:
+def of_polars(values, _):
     if values.ndim == 1:
         return pl.Series(values.tolist())
     return pl.DataFrame(values, schema=list(NAMES), nan_to_null=True)
 
 
-def of_arrow(values: np.ndarray, _: Path) -> Any:
+def of_arrow(values, _):
     if values.ndim == 1:
         return pa.chunked_array([values[:9].tolist(), [], values[9:].tolist()])
     return pa.table(dict(zip(NAMES, values.T, strict=True)))
 
 
-def dask_array(values: np.ndarray, _: Path) -> Any:
+def dask_array(values, _):
     return da.from_array(values, chunks=(17, 2) if values.ndim == 2 else 11)
 
 
-def dask_blocks(values: np.ndarray, _: Path) -> Any:
+def dask_blocks(values, _):
     return da.from_array(values, chunks=(17, 3) if values.ndim == 2 else 17)
 
 
-def dask_frame(values: np.ndarray, _: Path) -> Any:
+def dask_frame(values, _):
     return dd.from_pandas(frame(values), npartitions=5)
 
 
-def parquet(values: np.ndarray, path: Path) -> Any:
+def parquet(values, path):
     """Rows of a file with row groups of seven; labels and weights are in memory."""
     if values.ndim == 1:
         return values
@@ -179,15 +179,15 @@ EVERY = pytest.mark.parametrize("kind", CONTAINERS)
 
 
 @pytest.fixture(autouse=True)
-def _several_parts(slabs_of: Callable[[int], None]) -> None:
+def _several_parts(slabs_of):
     slabs_of(200)
 
 
-def in_memory(scores: Any) -> np.ndarray:
+def in_memory(scores):
     return np.asarray(scores.compute() if hasattr(scores, "compute") else scores)
 
 
-def same(found: ClassMoments, expected: ClassMoments) -> None:
+def same(found, expected):
     np.testing.assert_array_equal(found.classes, expected.classes)
     np.testing.assert_allclose(found.class_count, expected.class_count, rtol=1e-14)
     np.testing.assert_allclose(found.means, expected.means, rtol=1e-12)
@@ -198,40 +198,40 @@ def same(found: ClassMoments, expected: ClassMoments) -> None:
 class Use:
     """What is done with rows; each method is a case of `test_every_use_of_every_container`."""
 
-    def __init__(self, kind: str, path: Path) -> None:
+    def __init__(self, kind, path):
         self.container, self.path = CONTAINERS[kind], path
 
-    def made(self, *arrays: np.ndarray) -> list[Any]:
+    def made(self, *arrays):
         return [self.container.make(array, self.path) for array in arrays]
 
-    def accumulate(self) -> None:
+    def accumulate(self):
         rows, y = self.made(X, Y)
         same(accumulate(rows, y, covariance_type="diag"), accumulate(X, Y, covariance_type="diag"))
 
-    def fit(self) -> None:
+    def fit(self):
         rows, y, weights = self.made(X, Y, WEIGHTS)
         found, expected = GaussianNB().fit(rows, y), GaussianNB().fit(X, Y)
         same(found.moments_, expected.moments_)
         found, expected = GaussianNB().fit(rows, y, weights), GaussianNB().fit(X, Y, WEIGHTS)
         same(found.moments_, expected.moments_)
 
-    def checkpoint(self) -> None:
+    def checkpoint(self):
         rows, y = self.made(X, Y)
         for _ in range(2):  # The second pass finds all rows in the file.
             kept = {"checkpoint": self.path / "kept", "checkpoint_every": 0}
             found = accumulate(rows, y, covariance_type="diag", **kept)
             same(found, accumulate(X, Y, covariance_type="diag"))
 
-    def texts(self) -> None:
+    def texts(self):
         rows, y = self.made(X, TEXTS)
         same(GaussianNB().fit(rows, y).moments_, GaussianNB().fit(X, TEXTS).moments_)
 
-    def partial_fit(self) -> None:
+    def partial_fit(self):
         rows, y = self.made(X, Y)
         found = GaussianNB().partial_fit(rows, y, classes=[0, 1, 2]).partial_fit(rows, y)
         same(found.moments_, GaussianNB().fit(np.vstack([X, X]), np.append(Y, Y)).moments_)
 
-    def predict(self) -> None:
+    def predict(self):
         rows, y = self.made(X, Y)
         fitted, expected = GaussianNB().fit(rows, y), GaussianNB().fit(X, Y)
         labels = fitted.predict(rows)
@@ -242,7 +242,7 @@ class Use:
         np.testing.assert_allclose(in_memory(found), wanted, rtol=1e-9, atol=1e-12)
         assert fitted.score(rows, y) == expected.score(X, Y)
 
-    def skip(self) -> None:
+    def skip(self):
         rows, y = self.made(GAPS, Y)
         with pytest.raises(InvalidDataError, match=r"row \d+, column|row 3 holds"):
             accumulate(rows, y, covariance_type="diag")
@@ -254,14 +254,14 @@ class Use:
         expected._n_skipped = found.n_skipped
         same(found, expected)
 
-    def fill(self) -> None:
+    def fill(self):
         rows, y = self.made(GAPS, Y)
         fitted = GaussianNB().fit(self.made(X)[0], y)
         expected = np.where(np.isfinite(GAPS).all(axis=1), GaussianNB().fit(X, Y).predict(X), -1)
         found = fitted.predict(rows, on_invalid="fill", fill=-1)
         np.testing.assert_array_equal(in_memory(found), expected)
 
-    def names(self) -> None:
+    def names(self):
         rows, y = self.made(X, Y)
         moments = accumulate(rows, y, covariance_type="diag")
         assert moments.feature_names == (NAMES if self.container.named else None)
@@ -272,13 +272,13 @@ class Use:
             with pytest.warns(UserWarning, match="does not have valid feature names"):
                 fitted.predict(X)
 
-    def one_row(self) -> None:
+    def one_row(self):
         rows, y = self.made(X[:1], Y[:1])
         moments = accumulate(rows, y, covariance_type="diag")
         assert moments.class_count.tolist() == [1]
         np.testing.assert_array_equal(moments.means, X[:1])
 
-    def no_rows(self) -> None:
+    def no_rows(self):
         if not self.container.empty:
             return
         rows, y = self.made(X[:0], Y[:0])
@@ -287,7 +287,7 @@ class Use:
         with pytest.raises(ValueError, match=r"0 sample|0 rows|Expected 2D"):
             GaussianNB().fit(rows, y)
 
-    def wrong_width(self) -> None:
+    def wrong_width(self):
         rows = self.made(X)[0]
         fitted = GaussianNB().fit(X[:, :2], Y)
         with (
@@ -296,12 +296,12 @@ class Use:
         ):
             fitted.predict(rows)
 
-    def wrong_length(self) -> None:
+    def wrong_length(self):
         rows, y = self.made(X, Y[:-1])
         with pytest.raises(ValueError, match=r"inconsistent numbers of samples|blocks|lengths"):
             accumulate(rows, y, covariance_type="diag")
 
-    def batches(self) -> None:
+    def batches(self):
         parts = [slice(0, 50), slice(50, 51), slice(51, N)]
         if self.container.lazy:
             return
@@ -310,7 +310,7 @@ class Use:
         assert found.feature_names == (NAMES if self.container.named else None)
         same(found, accumulate(X, TEXTS, sample_weight=WEIGHTS, covariance_type="diag"))
 
-    def heads(self) -> None:
+    def heads(self):
         """Ridge and PCA, which take dense slabs of sparse rows."""
         rows, y = self.made(X, WEIGHTS)
         ridge, expected = Ridge().fit(rows, y), SklearnRidge().fit(X, WEIGHTS)
@@ -326,12 +326,12 @@ USES = [name for name in vars(Use) if not name.startswith("_") and name != "made
 
 @pytest.mark.parametrize("use", USES)
 @EVERY
-def test_every_use_of_every_container(kind: str, use: str, tmp_path: Path) -> None:
+def test_every_use_of_every_container(kind, use, tmp_path):
     getattr(Use(kind, tmp_path), use)()
 
 
 @EVERY
-def test_all_rows_as_an_array(kind: str, tmp_path: Path) -> None:
+def test_all_rows_as_an_array(kind, tmp_path):
     found = as_array(CONTAINERS[kind].make(X, tmp_path))
     np.testing.assert_array_equal(found if kind[:6] != "sparse" else found.toarray(), X)
 
@@ -352,7 +352,7 @@ LABELS = {
 
 @pytest.mark.parametrize("labels", LABELS)
 @pytest.mark.parametrize("kind", ["array", "pandas", "zarr", "dask", "parquet", "sparse"])
-def test_rows_and_labels_of_different_kinds(kind: str, labels: str, tmp_path: Path) -> None:
+def test_rows_and_labels_of_different_kinds(kind, labels, tmp_path):
     rows, y = CONTAINERS[kind].make(X, tmp_path), LABELS[labels]()
     expected = accumulate(X, TEXTS, covariance_type="diag", sample_weight=WEIGHTS)
     if labels == "dask series" and kind in ("zarr", "dask"):
@@ -363,7 +363,7 @@ def test_rows_and_labels_of_different_kinds(kind: str, labels: str, tmp_path: Pa
     assert GaussianNB().fit(rows, y).score(rows, y) == GaussianNB().fit(X, TEXTS).score(X, TEXTS)
 
 
-def test_pages_of_a_memory_map_are_dropped(tmp_path: Path) -> None:
+def test_pages_of_a_memory_map_are_dropped(tmp_path):
     """Those of a private map hold its changes."""
     for mode in ("r", "c"):
         np.save(tmp_path / "X.npy", X)

@@ -35,7 +35,7 @@ COUNTING = {"on_invalid": "skip", "nodata": NODATA, "unlabelled": [0]}
 GOOD, SKIPPED = naive.rows_that_count(X, y.tolist(), nodata=NODATA, unlabelled=[0])
 
 
-def same(found, expected, rtol=1e-8):
+def same(found, expected, rtol=1e-08):
     np.testing.assert_allclose(found.class_count, expected.class_count, rtol=1e-12)
     np.testing.assert_array_equal(found.classes, expected.classes)
     np.testing.assert_allclose(found.means, expected.means, rtol=1e-10)

@@ -41,7 +41,7 @@ TABLE = pa.table({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "y": Y, "name": NAME
 ABC = ["a", "b", "c"]
 
 
-def parquet(path: Path, table: Any = TABLE) -> Path:
+def parquet(path, table=TABLE):
     """Write row groups of uneven sizes, one of them empty."""
     with pq.ParquetWriter(path, table.schema) as writer:
         for start, stop in ((0, 1), (1, 400), (400, 400), (400, 417), (417, N)):
@@ -50,7 +50,7 @@ def parquet(path: Path, table: Any = TABLE) -> Path:
     return path
 
 
-def text(path: Path, table: Any = TABLE) -> Path:
+def text(path, table=TABLE):
     packing = "gzip" if path.suffix == ".gz" else None
     with pa.output_stream(str(path), compression=packing) as out:
         tabs = pc.WriteOptions(delimiter="\t" if ".tsv" in path.name else ",")
@@ -58,12 +58,12 @@ def text(path: Path, table: Any = TABLE) -> Path:
     return path
 
 
-def feather(path: Path, table: Any = TABLE) -> Path:
+def feather(path, table=TABLE):
     pf.write_feather(table, path, chunksize=300)
     return path
 
 
-def folder(path: Path) -> Path:
+def folder(path):
     path.mkdir()
     parquet(path / "1.parquet", TABLE[:600])
     parquet(path / "2.parquet", TABLE[600:])
@@ -83,14 +83,14 @@ FILES: dict[str, Callable[[Path], Path]] = {
 
 
 @pytest.fixture(params=FILES)
-def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+def path(request, tmp_path):
     return FILES[request.param](tmp_path / request.param)
 
 
 # --- every format, every use ----------------------------------------------------------------------
 
 
-def test_rows_of_every_format_are_read_anywhere(path: Path) -> None:
+def test_rows_of_every_format_are_read_anywhere(path):
     rows, y = open_store(path, label="y", features=ABC)
     assert (rows.shape, y.shape, len(rows), rows.ndim) == ((N, 3), (N,), N, 2)
     assert (rows.dtype, y.dtype) == (np.float64, np.int64)
@@ -106,7 +106,7 @@ def test_rows_of_every_format_are_read_anywhere(path: Path) -> None:
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(rows))[410:], X[410:])
 
 
-def test_one_table_has_one_answer(path: Path, tmp_path: Path, command: Any) -> None:
+def test_one_table_has_one_answer(path, tmp_path, command):
     """`open_store`, a frame, `convert` and the command line find the same features and labels."""
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(X, columns=ABC)
@@ -132,7 +132,7 @@ def test_one_table_has_one_answer(path: Path, tmp_path: Path, command: Any) -> N
 # --- columns --------------------------------------------------------------------------------------
 
 
-def test_columns_by_name(tmp_path: Path) -> None:
+def test_columns_by_name(tmp_path):
     path = parquet(tmp_path / "rows.parquet")
     rows, y = open_store(path, label="name", features=["c", "a"])
     np.testing.assert_array_equal(rows[:], X[:, [2, 0]])
@@ -144,7 +144,7 @@ def test_columns_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("write", ["to_parquet", "to_feather", "to_csv"])
-def test_an_index_of_pandas_is_no_feature(tmp_path: Path, write: str) -> None:
+def test_an_index_of_pandas_is_no_feature(tmp_path, write):
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"a": X[:, 0], "y": Y}, index=RANDOM.permutation(N))
     path = tmp_path / f"rows.{write[3:]}"
@@ -159,7 +159,7 @@ def test_an_index_of_pandas_is_no_feature(tmp_path: Path, write: str) -> None:
     np.testing.assert_array_equal(rows[:][:, 1], frame.index)
 
 
-def test_partitions_are_columns(tmp_path: Path) -> None:
+def test_partitions_are_columns(tmp_path):
     table = TABLE.append_column("year", pa.array(Y + 2000))
     parts = {"partitioning": ["name", "year"], "partitioning_flavor": "hive"}
     ds.write_dataset(table, tmp_path / "parts", format="parquet", **parts)
@@ -180,7 +180,7 @@ EMBEDDINGS = {
 
 @pytest.mark.parametrize("kind", EMBEDDINGS)
 @pytest.mark.parametrize("write", [parquet, feather])
-def test_a_column_of_lists_is_all_features(tmp_path: Path, kind: str, write: Any) -> None:
+def test_a_column_of_lists_is_all_features(tmp_path, kind, write):
     column = pa.array(X.astype("f4").tolist(), EMBEDDINGS[kind])
     table = pa.table({"embedding": column, "name": NAMES, "id": range(N)})
     path = write(tmp_path / f"rows.{write.__name__}", table)
@@ -194,7 +194,7 @@ def test_a_column_of_lists_is_all_features(tmp_path: Path, kind: str, write: Any
         open_store(path, label="name")
 
 
-def test_lists_of_other_lengths_are_an_error(tmp_path: Path) -> None:
+def test_lists_of_other_lengths_are_an_error(tmp_path):
     for row, message in (([1.0], "row 2 has 1 values; expected 2"), (None, "row 2 has 0 values")):
         table = pa.table({"a": [[1.0, 2.0], [3.0, 4.0], row]})
         rows, _ = open_store(feather(tmp_path / "rows.feather", table), y=None)
@@ -216,7 +216,7 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize("kind", NUMBERS)
-def test_numbers(tmp_path: Path, kind: str) -> None:
+def test_numbers(tmp_path, kind):
     values, kind_of_arrow, dtype = NUMBERS[kind]
     table = pa.table({"a": pa.array(values, kind_of_arrow), "b": np.zeros(3, dtype)})
     expected = np.array([values, [0] * 3], float).T
@@ -227,7 +227,7 @@ def test_numbers(tmp_path: Path, kind: str) -> None:
         np.testing.assert_array_equal(open_store(path, y=None)[0][:], expected)
 
 
-def test_text_may_begin_with_integers(tmp_path: Path) -> None:
+def test_text_may_begin_with_integers(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("a,b,y\n" + "1,,0\n" * 300_000 + "1.5,2.5,1\n,NA,1\n")
     rows, y = open_store(path, label="y")
@@ -235,7 +235,7 @@ def test_text_may_begin_with_integers(tmp_path: Path) -> None:
     assert (len(rows), y[-2:].tolist()) == (300_002, [1, 1])
 
 
-def test_files_of_other_types_have_a_common_one(tmp_path: Path) -> None:
+def test_files_of_other_types_have_a_common_one(tmp_path):
     parquet(tmp_path / "1.parquet", pa.table({"a": pa.array([1, 2], pa.uint8()), "b": [1, 2]}))
     parquet(tmp_path / "2.parquet", pa.table({"b": [3, 4], "a": pa.array([0.5, 2], "f4")}))
     rows, y = open_store(tmp_path, label="b")
@@ -243,7 +243,7 @@ def test_files_of_other_types_have_a_common_one(tmp_path: Path) -> None:
     assert (rows.dtype, y[:].tolist()) == (np.float32, [1, 2, 3, 4])
 
 
-def test_missing_values_are_skipped_or_named(tmp_path: Path) -> None:
+def test_missing_values_are_skipped_or_named(tmp_path):
     counts = RANDOM.integers(0, 9, (N, 2))
     holes = RANDOM.random((N, 2)) < 0.1
     columns = [pa.array(c, mask=h) for c, h in zip(counts.T, holes.T, strict=True)]
@@ -274,7 +274,7 @@ LABELS: dict[str, tuple[Any, list[Any]]] = {
 
 @pytest.mark.parametrize("kind", LABELS)
 @pytest.mark.parametrize("write", [parquet, feather])
-def test_labels(tmp_path: Path, kind: str, write: Any) -> None:
+def test_labels(tmp_path, kind, write):
     column, expected = LABELS[kind]
     table = pa.table({"a": [1.0, 2.0, 3.0], "y": column})
     rows, y = open_store(write(tmp_path / f"rows.{write.__name__}", table), label="y")
@@ -297,12 +297,12 @@ def test_labels(tmp_path: Path, kind: str, write: Any) -> None:
         (['"a, ""b"""', "c", "d"], ['a, "b"', "c", "d"]),
     ],
 )
-def test_labels_of_text(tmp_path: Path, texts: list[str], labels: list[Any]) -> None:
+def test_labels_of_text(tmp_path, texts, labels):
     (tmp_path / "rows.csv").write_text("\n".join(["a,y", *(f"1,{each}" for each in texts), ""]))
     assert open_store(tmp_path / "rows.csv", label="y")[1][:].tolist() == labels
 
 
-def test_options_of_pyarrow_read_other_dialects(tmp_path: Path) -> None:
+def test_options_of_pyarrow_read_other_dialects(tmp_path):
     path = tmp_path / "rows.data"
     path.write_text("1,5;?;01\n2;3,5;1\n")
     form = ds.CsvFileFormat(
@@ -336,14 +336,12 @@ def test_options_of_pyarrow_read_other_dialects(tmp_path: Path) -> None:
         ({"label": "y", "format": "xls"}, SourceError, "'xls' is not supported|xls"),
     ],
 )
-def test_wrong_options(
-    tmp_path: Path, options: dict[str, Any], error: type[Exception], message: str
-) -> None:
+def test_wrong_options(tmp_path, options, error, message):
     with pytest.raises(error, match=message):
         open_store(parquet(tmp_path / "rows.parquet"), **options)
 
 
-def test_files_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_cannot_be_opened(tmp_path, monkeypatch):
     with pytest.raises(SourceNotFoundError, match=r"nowhere.parquet does not exist"):
         open_store(tmp_path / "nowhere.parquet", label="y")
     for name in ("rows.parquet", "rows.feather"):
@@ -362,7 +360,7 @@ def test_files_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyP
         open_store(path, label="y")
 
 
-def test_files_that_are_damaged_or_change(tmp_path: Path) -> None:
+def test_files_that_are_damaged_or_change(tmp_path):
     path = parquet(tmp_path / "rows.parquet")
     rows, y = open_store(path, label="y", features=ABC)
     good = path.read_bytes()
@@ -383,7 +381,7 @@ def test_files_that_are_damaged_or_change(tmp_path: Path) -> None:
         open_store(path, label="y")[0][:]
 
 
-def test_checksums_of_pages_are_verified(tmp_path: Path) -> None:
+def test_checksums_of_pages_are_verified(tmp_path):
     path = tmp_path / "rows.parquet"
     pq.write_table(TABLE, path, write_page_checksum=True, compression="none", use_dictionary=False)
     rows, _ = open_store(path, label="y", features=ABC)
@@ -397,7 +395,7 @@ def test_checksums_of_pages_are_verified(tmp_path: Path) -> None:
 # --- memory and remote files ----------------------------------------------------------------------
 
 
-def test_files_elsewhere_are_requested_once_as_a_whole(tmp_path: Path) -> None:
+def test_files_elsewhere_are_requested_once_as_a_whole(tmp_path):
     fsspec = pytest.importorskip("fsspec")
     files = fsspec.filesystem("memory")
     files.pipe_file("/tables/rows.parquet", parquet(tmp_path / "rows.parquet").read_bytes())
@@ -417,12 +415,12 @@ READERS: dict[str, Any] = {"p.parquet": pq.read_table, "p.csv": pc.read_csv}
 
 
 @pytest.fixture(scope="module")
-def model() -> GaussianNB:
+def model():
     return GaussianNB().fit(X, NAMES)
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_labels_beside_keys(tmp_path: Path, model: GaussianNB, path: Path, name: str) -> None:
+def test_labels_beside_keys(tmp_path, model, path, name):
     rows, _ = open_store(path, y=None, features=ABC)
     assert model.predict(rows, out=tmp_path / name, keys=["name", "y"]) == tmp_path / name
     found = READERS[name](tmp_path / name)
@@ -433,7 +431,7 @@ def test_labels_beside_keys(tmp_path: Path, model: GaussianNB, path: Path, name:
     assert {entry.name for entry in tmp_path.iterdir()} == {path.name, name}
 
 
-def test_keys_of_texts_are_copied_as_they_are(tmp_path: Path, model: GaussianNB) -> None:
+def test_keys_of_texts_are_copied_as_they_are(tmp_path, model):
     texts = ["007", "7", "12345678901234567890123", "1.50", "TRUE", "2024-05-01 10:00", "é,x"]
     lines = [f'"{text}",{x[0]},{x[1]},{x[2]}' for text, x in zip(texts, X, strict=False)]
     (tmp_path / "rows.csv").write_text("\n".join(["label,a,b,c", *lines]))
@@ -444,9 +442,7 @@ def test_keys_of_texts_are_copied_as_they_are(tmp_path: Path, model: GaussianNB)
     assert found["label"].to_pylist() == texts
 
 
-def test_wrong_destinations(
-    tmp_path: Path, model: GaussianNB, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_destinations(tmp_path, model, monkeypatch):
     rows, _ = open_store(parquet(tmp_path / "rows.parquet"), y=None, features=ABC)
     with pytest.raises(SourceError, match=r"rows.parquet exists already"):
         model.predict(rows, out=tmp_path / "rows.parquet")
@@ -466,7 +462,7 @@ def test_wrong_destinations(
     assert [entry.name for entry in tmp_path.iterdir()] == ["rows.parquet"]
 
 
-def test_a_run_that_is_stopped_leaves_nothing(tmp_path: Path, model: GaussianNB) -> None:
+def test_a_run_that_is_stopped_leaves_nothing(tmp_path, model):
     path = parquet(tmp_path / "rows.parquet")
     rows, _ = open_store(path, y=None, features=ABC)
     path.write_bytes(path.read_bytes()[:5000])

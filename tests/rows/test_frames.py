@@ -2,7 +2,6 @@
 
 import datetime
 from decimal import Decimal
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,7 +25,7 @@ FRAMES = {
 EVERY = pytest.mark.parametrize("kind", FRAMES)
 
 
-def read(frame: Any, start: int = 0, stop: int | None = None) -> np.ndarray:
+def read(frame, start=0, stop=None):
     source = as_source(frame)
     rows = source.read(start, source.n_rows if stop is None else stop)
     assert rows.dtype == source.dtype
@@ -46,7 +45,7 @@ def read(frame: Any, start: int = 0, stop: int | None = None) -> np.ndarray:
         ({"a": [0.5, None, 1.5], "b": [None, 5.5, 6.5]}, "f8"),
     ],
 )
-def test_columns_of_numbers(kind: str, columns: dict[str, list[Any]], dtype: str) -> None:
+def test_columns_of_numbers(kind, columns, dtype):
     if kind == "pandas" and columns["a"] == [True, None, False]:
         columns = {name: np.array(values, object) for name, values in columns.items()}
     expected = np.column_stack([np.array(values, float) for values in columns.values()])
@@ -62,7 +61,7 @@ def test_columns_of_numbers(kind: str, columns: dict[str, list[Any]], dtype: str
 
 
 @pytest.mark.parametrize("dtype", ["u1", "i2", "f4", "f8"])
-def test_exact_and_single_columns_keep_their_type(dtype: str) -> None:
+def test_exact_and_single_columns_keep_their_type(dtype):
     X = np.arange(12).reshape(4, 3).astype(dtype)
     for frame in (pd.DataFrame(X), pl.DataFrame(X), pa.table([*X.T], [*"abc"])):
         assert read(frame).dtype == dtype
@@ -74,13 +73,9 @@ def test_exact_and_single_columns_keep_their_type(dtype: str) -> None:
 @EVERY
 @pytest.mark.parametrize(
     ("values", "what"),
-    [
-        (["x", "y"], "'b' "),
-        ([datetime.date(2024, 1, 1)] * 2, "'b' "),
-        ([b"x", b"y"], "'b' "),
-    ],
+    [(["x", "y"], "'b' "), ([datetime.date(2024, 1, 1)] * 2, "'b' "), ([b"x", b"y"], "'b' ")],
 )
-def test_columns_that_are_not_numbers_are_named(kind: str, values: list[Any], what: str) -> None:
+def test_columns_that_are_not_numbers_are_named(kind, values, what):
     frame = FRAMES[kind]({"a": [1.0, 2.0], "b": values})
     with pytest.raises(InvalidDataError, match=rf"not real numbers: {what}|not numbers, in col"):
         accumulate(frame, [0, 1])
@@ -90,7 +85,7 @@ def test_columns_that_are_not_numbers_are_named(kind: str, values: list[Any], wh
         assert accumulate(rows, labels).feature_names == ("a",)
 
 
-def test_other_frames_that_cannot_be_used() -> None:
+def test_other_frames_that_cannot_be_used():
     with pytest.raises(InvalidDataError, match="several columns with the same name; rename them"):
         accumulate(pd.DataFrame(np.ones((2, 2)), columns=["a", "a"]), [0, 1])
     with pytest.raises(InvalidDataError, match=r"Complex data not supported.*'a'"):
@@ -120,7 +115,7 @@ EMBEDDINGS = np.arange(12.0).reshape(4, 3)
     ],
     ids=["series", "pandas", "polars", "array", "arrow"],
 )
-def test_a_column_of_lists_holds_rows(column: Any) -> None:
+def test_a_column_of_lists_holds_rows(column):
     np.testing.assert_array_equal(read(column), EMBEDDINGS)
     np.testing.assert_array_equal(read(column, 2, 3), EMBEDDINGS[2:3])
     moments = accumulate(column, [0, 1, 0, 1])
@@ -128,14 +123,14 @@ def test_a_column_of_lists_holds_rows(column: Any) -> None:
     np.testing.assert_array_equal(moments.means, [[3, 4, 5], [6, 7, 8]])
 
 
-def test_lists_of_another_width_are_named() -> None:
+def test_lists_of_another_width_are_named():
     with pytest.raises(InvalidDataError, match="row 2 holds 1 values; expected 2 a row"):
         accumulate(pl.Series([[1.0, 2.0], [3.0, 4.0], [5.0]]), [0, 1, 0])
     with pytest.raises(InvalidDataError, match="row 1 holds 0 values"):
         accumulate(pd.Series([[1.0, 2.0], None]), [0, 1])
 
 
-def test_labels_and_weights_in_columns() -> None:
+def test_labels_and_weights_in_columns():
     X = np.arange(4.0)[:, None]
     for labels in (
         pd.Series(["b", "a", "b", None], index=[9, 8, 7, 6]),

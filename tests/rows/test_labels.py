@@ -44,7 +44,7 @@ KINDS = {  # what is given, and the sorted classes
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind(kind: str) -> None:
+def test_every_kind(kind):
     y, classes = KINDS[kind]
     coded = code(y)
     np.testing.assert_array_equal(coded.values, classes)
@@ -71,7 +71,7 @@ MISSING = {
 
 
 @pytest.mark.parametrize("y", MISSING.values(), ids=MISSING)
-def test_missing_labels(y: object) -> None:
+def test_missing_labels(y):
     coded = code(y)
     assert coded.missing.tolist() == [False, True, False]
     assert coded.codes.tolist() == [0, -1, 1]
@@ -94,10 +94,7 @@ REFUSED = {
     "bytes": ([b"a"], r"bytes \(decode them with astype\(str\)\): y\[0\] is b'a'"),
     "arrays of bytes": (np.array([b"a"]), r"astype\(str\).*: y\[0\] is b'a'"),
     "durations": (DAYS - DAYS[0], "Unknown label type"),
-    "time zones": (
-        [NOON.replace(tzinfo=datetime.UTC)],
-        "convert times to UTC",
-    ),
+    "time zones": ([NOON.replace(tzinfo=datetime.UTC)], "convert times to UTC"),
     "NUL": (["a\0"], r"no array holds these labels exactly: y\[0\] is 'a\\x00'"),
     "dicts": ([{}], "unhashable"),
     "two axes": ([[1], [2]], r"y has shape \(2, 1\), expected one label a row"),
@@ -107,7 +104,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused(name: str) -> None:
+def test_refused(name):
     y, message = REFUSED[name]
     with pytest.raises(InvalidDataError, match=message):
         code(y)
@@ -115,14 +112,14 @@ def test_refused(name: str) -> None:
         accumulate(np.ones((2 if name == "delayed" else len(y), 1)), y)
 
 
-def test_errors_count_rows_of_the_larger_array() -> None:
+def test_errors_count_rows_of_the_larger_array():
     with pytest.raises(InvalidDataError, match=r"groups\[1001\] is 'a'") as error:
         code([1, "a"], NONE, "groups", 1000)
     assert (error.value.array, error.value.row) == ("groups", 1001)
 
 
 @given(st.lists(st.lists(st.integers(-5, 300), max_size=30), max_size=5), st.sampled_from("ifUO"))
-def test_any_batches_give_the_sorted_union(batches: list[list[int]], kind: str) -> None:
+def test_any_batches_give_the_sorted_union(batches, kind):
     known, every, codes = NONE, [], []
     for batch in batches:
         y = np.array(batch, np.int64)
@@ -145,7 +142,7 @@ def test_any_batches_give_the_sorted_union(batches: list[list[int]], kind: str) 
         assert known[np.concatenate(codes)].tolist() == every
 
 
-def test_classes_that_are_not_used() -> None:
+def test_classes_that_are_not_used():
     coded = CodedLabels(np.array([2, -1, 2]), np.array(["a", "b", "c"]))
     assert coded.used().values.tolist() == ["c"]
     assert coded.used().codes.tolist() == [0, -1, 0]
@@ -155,7 +152,7 @@ def test_classes_that_are_not_used() -> None:
     assert len(coded[1:]) == 2
 
 
-def test_sets_of_labels() -> None:
+def test_sets_of_labels():
     for a, b, joined in (
         ([1, 2], [2.0, 3.0], [1.0, 2.0, 3.0]),
         (["a"], ["bee"], ["a", "bee"]),
@@ -176,7 +173,7 @@ def test_sets_of_labels() -> None:
     assert find(np.array([1 << 40, 5]), far).tolist() == [1, -1]
 
 
-def test_a_label_of_rows_without_a_class() -> None:
+def test_a_label_of_rows_without_a_class():
     assert with_label(np.array([0, 1]), "fill", None).tolist() == [0, 1, -1]
     assert with_label(np.array(["a"]), "fill", None).tolist() == ["a", ""]
     assert np.isnat(with_label(DAYS, "fill", None)[-1])

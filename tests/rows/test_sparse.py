@@ -8,12 +8,7 @@ from hypothesis import strategies as st
 from sklearn import naive_bayes
 from sklearn.utils import get_tags
 
-from streamgda import (
-    BernoulliNB,
-    ClassMoments,
-    GaussianDiscriminantAnalysis,
-    GaussianNB,
-)
+from streamgda import BernoulliNB, ClassMoments, GaussianDiscriminantAnalysis, GaussianNB
 from streamgda.errors import InvalidDataError
 
 pytestmark = pytest.mark.filterwarnings("ignore::scipy.sparse.SparseEfficiencyWarning")

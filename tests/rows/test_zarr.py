@@ -11,12 +11,7 @@ import pytest
 import zarr
 from samples import blobs
 
-from streamgda import (
-    ClassMoments,
-    GaussianNB,
-    accumulate,
-    open_store,
-)
+from streamgda import ClassMoments, GaussianNB, accumulate, open_store
 from streamgda.errors import (
     InvalidDataError,
     MemoryBudgetError,
@@ -66,10 +61,7 @@ def replace(path):
     path.write_bytes(b"these are no numbers")
 
 
-@pytest.mark.parametrize(
-    ("way", "damage"),
-    [(w, d) for w in WAYS for d in (truncate, replace)],
-)
+@pytest.mark.parametrize(("way", "damage"), [(w, d) for w in WAYS for d in (truncate, replace)])
 def test_the_chunk_is_named(tmp_path, way, damage):
     write(tmp_path / "rows", way)
     column = 1 if way == "split features" else 0

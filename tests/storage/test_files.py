@@ -41,17 +41,11 @@ def test_any_path(tmp_path, place):
     assert len(names((tmp_path / place).parent)) == 1
 
 
-@pytest.mark.parametrize("place", [{}, 3, None, [], b"it"])
+@pytest.mark.parametrize("place", [{}, 3, None, b"it", "", "s3:/bucket/it.npz", "a\0b"])
 def test_other_places_are_refused(place):
+    error = InvalidParameterError if isinstance(place, str) else TypeError
     for use in (NEW.save, ClassMoments.load, streamgda.load):
-        with pytest.raises(TypeError, match=r"path is .*; expected a path or a URL of a file"):
-            use(place)
-
-
-@pytest.mark.parametrize("place", ["", "s3:/bucket/it.npz", "a\0b"])
-def test_texts_that_are_no_paths_are_refused(place):
-    for use in (NEW.save, streamgda.load):
-        with pytest.raises(InvalidParameterError):
+        with pytest.raises(error, match="path"):
             use(place)
 
 
@@ -86,12 +80,11 @@ def test_what_was_not_saved_is_not_replaced(tmp_path):
                 use(tmp_path / place)
     assert names(tmp_path) == before
     assert (tmp_path / "text").read_text() == "once only"
-
-
-def test_damaged_files_are_replaced(tmp_path):
-    (tmp_path / "it.npz").write_bytes(OLD.to_bytes()[:100])
-    NEW.save(tmp_path / "it.npz")
-    assert_same(ClassMoments.load(tmp_path / "it.npz"), NEW)
+    (tmp_path / "text").write_bytes(OLD.to_bytes()[:100])  # a saved file that is damaged
+    NEW.save(tmp_path / "text")
+    with pytest.raises(ValueError, match="not fitted"):
+        GaussianNB().save(tmp_path / "text")
+    assert_same(ClassMoments.load(tmp_path / "text"), NEW)
 
 
 def test_where_nothing_can_be_written(tmp_path):
@@ -167,13 +160,6 @@ def test_failures_leave_the_old_file(tmp_path, monkeypatch, step, error):
     assert_same(ClassMoments.load(tmp_path / "it.npz"), OLD)
 
 
-def test_objects_that_cannot_be_saved_leave_the_old_file(tmp_path):
-    OLD.save(tmp_path / "it.npz")
-    with pytest.raises(ValueError, match="not fitted"):
-        GaussianNB().save(tmp_path / "it.npz")
-    assert_same(ClassMoments.load(tmp_path / "it.npz"), OLD)
-
-
 LEARNING = {
     "moments": ClassMoments,
     "window": lambda: SlidingWindow(2),
@@ -206,32 +192,14 @@ def test_another_thread_learns_after_the_state_is_written(name, tmp_path, monkey
 # --- new files and directories of other kinds ---------------------------------------------------
 
 
-def test_writing_aside(tmp_path):
-    with files.aside(tmp_path / "table.csv", ".csv") as partial:
-        assert partial.suffix == ".csv"
-        partial.write_text("1,2")
-    with files.aside(tmp_path / "folder") as partial:
-        partial.mkdir()
-        (partial / "member").write_text("")
-    assert names(tmp_path) == ["folder", "table.csv"]
-    with pytest.raises(FileNotFoundError), files.aside(tmp_path / "another") as partial:
-        (partial.mkdir(), (partial / "member").write_text(""), (partial / "none").read_text())
-    assert names(tmp_path) == ["folder", "table.csv"]
-
-
 # --- URLs -------------------------------------------------------------------------------------
 
 
-def test_urls(monkeypatch):
+def test_urls():
     url, memory = "memory://models/it.npz", fsspec.filesystem("memory")
-    puts, pipe = [], memory.pipe_file
-    monkeypatch.setattr(
-        type(memory), "pipe_file", lambda _, *a, **k: puts.append(a) or pipe(*a, **k)
-    )
     try:
         OLD.save(url)
         NEW.save(url, offset=7)
-        assert len(puts) == 2
         assert_same(ClassMoments.load(url), NEW)
         assert streamgda.load(url).offset_ == 7
         memory.pipe_file("/models/text", b"once only")

@@ -8,6 +8,7 @@ import shutil
 import struct
 import subprocess
 import tracemalloc
+import warnings
 import zipfile
 import zlib
 from pathlib import Path
@@ -34,8 +35,8 @@ from streamgda import (
     Ridge,
     SlidingWindow,
 )
-from streamgda.errors import FormatError, InvalidParameterError
-from streamgda.storage.format import HEAD, pack_labels, read, unpack_labels, write
+from streamgda.errors import FormatError
+from streamgda.storage.format import HEAD, read, write
 
 X, Y = blobs(60)
 MOMENTS = ClassMoments().update(X, Y)
@@ -66,12 +67,6 @@ LABELS = {
     "objects": np.array(["b", "abc", "", "b"], object),
     "dates": np.array(["2020-01-01", "1969-07-21", "2020-01-01", "9999-12-31"], "M8[D]"),
 }
-
-
-def loaded(data):
-    """The object in bytes of any kind, loaded as from a file."""
-    kind, _, _ = read(io.BytesIO(data))
-    return streamgda.storage.saved._read(io.BytesIO(data), "data"), kind
 
 
 # --- round trips ------------------------------------------------------------------------------
@@ -119,8 +114,6 @@ def test_arrays_of_any_kind():
 def test_any_labels(labels):
     moments = some_moments(labels=labels)
     assert_same(ClassMoments.from_bytes(moments.to_bytes()), moments)
-    packed = json.loads(json.dumps(pack_labels(moments.classes)))
-    assert unpack_labels(packed).tolist() == moments.classes.tolist()
 
 
 def test_files_are_npz_without_times():
@@ -135,21 +128,13 @@ def test_files_are_npz_without_times():
         assert json.loads(file[HEAD])["kind"] == "moments"
 
 
-@pytest.mark.parametrize("value", [np.nan, [np.inf], {1, 2}, np.float32(1)])
-def test_attributes_that_json_does_not_hold_are_refused(value):
-    file = io.BytesIO()
-    with pytest.raises(InvalidParameterError, match="cannot be saved as JSON"):
-        write(file, "odds", {"a": value}, {})
-    assert not file.getvalue()
-
-
 # --- forgery: checksums are right -------------------------------------------------------------
 
 
 def forged(members, comment=b"0" * 8, **options):
     """A file of these members with right checksums."""
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", **options) as archive:
+    with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(file, "w", **options) as archive:
         for name, content in members:
             archive.writestr(name, content)
         archive.comment = comment
@@ -178,7 +163,7 @@ def npy(shape, dtype="<f8", content=b""):
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + content
 
 
-def huge(name, shape, dtype="<f8", content=b"\0" * 8):
+def huge(name, shape, dtype="<f8", content=b"\x00" * 8):
     def change(head):
         head["arrays"] = {name: {"dtype": dtype, "shape": list(shape)}}
 
@@ -193,6 +178,16 @@ def members_without(data, at):
     return forged(members)
 
 
+def claims_to_be_long(data):
+    """The sizes of a member, in both of its headers, are far beyond the end of the file."""
+    long, size = bytearray(data), struct.pack("<II", 1 << 31, 1 << 31)
+    at = data.index(b"count.npy")
+    again = data.index(b"count.npy", data.index(b"PK\1\2"))
+    long[at - 12 : at - 4] = long[again - 26 : again - 18] = size
+    return signed(bytes(long))
+
+
+MEMBERS = members_of(BYTES["moments"])
 FORGED = {
     "no members": forged([(HEAD, "")]),
     "no object": forged([(HEAD, "[]")]),
@@ -219,6 +214,14 @@ FORGED = {
     "another byte order": huge("count", (1,), ">f8"),
     "too long": huge("count", (1,), content=b"\0" * 16),
     "too short": huge("count", (3,), content=b"\0" * 16),
+    "a member of gigabytes": claims_to_be_long(BYTES["moments"]),
+    "a member twice": forged([*MEMBERS, MEMBERS[1]]),
+    "a member that is unknown": forged([*MEMBERS, ("other.npy", npy((0,)))]),
+    "members in another order": forged([MEMBERS[0], *MEMBERS[:0:-1]]),
+    "head at the end": forged([*MEMBERS[1:], MEMBERS[0]]),
+    "members that are exchanged": forged(
+        [MEMBERS[0], (MEMBERS[2][0], MEMBERS[1][1]), (MEMBERS[1][0], MEMBERS[2][1]), *MEMBERS[3:]]
+    ),
 }
 
 
@@ -227,37 +230,11 @@ def test_forged_files_are_refused_before_they_take_memory(name):
     tracemalloc.start()
     try:
         with pytest.raises(FormatError):
-            loaded(FORGED[name])
+            ClassMoments.from_bytes(FORGED[name])
         assert tracemalloc.get_traced_memory()[1] < 50e6
     finally:
         tracemalloc.stop()
-
-
-@pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")
-def test_members_that_are_there_twice_moved_or_unknown_are_refused():
-    head, *others = members_of(BYTES["moments"])
-    for members in (
-        [head, *others, others[0]],
-        [head, *others, ("other.npy", npy((0,)))],
-        [head, *others[::-1]],
-        [*others, head],
-        [head, (others[1][0], others[0][1]), (others[0][0], others[1][1]), *others[2:]],
-    ):
-        with pytest.raises(FormatError):
-            loaded(forged(members))
-    assert loaded(forged([head, *others]))[1] == "moments"
-
-
-def test_a_member_that_claims_to_be_long():
-    """The sizes of a member, in both of its headers, are far beyond the end of the file."""
-    data = BYTES["moments"]
-    at = data.index(b"count.npy")
-    long = bytearray(data)
-    long[at - 12 : at - 4] = struct.pack("<II", 1 << 31, 1 << 31)
-    at = data.index(b"count.npy", data.index(b"PK\1\2"))
-    long[at - 26 : at - 18] = struct.pack("<II", 1 << 31, 1 << 31)
-    with pytest.raises(FormatError):
-        loaded(signed(bytes(long)))
+    assert_same(ClassMoments.from_bytes(forged(MEMBERS)), MOMENTS)
 
 
 # --- other files ------------------------------------------------------------------------------
@@ -330,12 +307,9 @@ def test_bytes_of_any_kind(kind):
     given = BYTES["moments"]
     data = kind(given, np.uint8) if kind is np.frombuffer else kind(given)
     assert_same(ClassMoments.from_bytes(data), MOMENTS)
-
-
-@pytest.mark.parametrize("given", ["moments.zip", None, 3, [1, 2], some_moments()])
-def test_other_things_are_no_bytes(given):
-    with pytest.raises(TypeError, match="bytes-like object is required"):
-        ClassMoments.from_bytes(given)
+    for other in ("moments.zip", None, 3, [1, 2], MOMENTS):
+        with pytest.raises(TypeError, match="bytes-like object is required"):
+            ClassMoments.from_bytes(other)
 
 
 # --- readers that the documentation shows ------------------------------------------------------
