@@ -17,12 +17,13 @@ import pandas as pd
 import polars as pl
 import pytest
 import zarr
+from dask import delayed
 from scipy import sparse
 from sklearn.linear_model import Ridge as SklearnRidge
+from sklearn.utils import gen_batches
 
 from streamgda import PCA, GaussianNB, Ridge, accumulate, open_store
-from streamgda.errors import InvalidDataError
-from streamgda.rows.source import as_array, as_source
+from streamgda.errors import InvalidDataError, InvalidParameterError
 
 pa = pytest.importorskip("pyarrow")
 dd = pytest.importorskip("dask.dataframe")
@@ -39,25 +40,76 @@ GAPS = X.copy()
 GAPS[[3, 50, 119], [0, 2, 1]] = np.nan
 
 
-class Tensor:
-    """A tensor of PyTorch with a gradient, on a device."""
+class Torch:
+    """A tensor of PyTorch on a device, with a gradient, perhaps of bfloat16."""
 
-    dtype = "torch.float64"
+    def __init__(self, values, steps=("grad", "device"), narrow=False):
+        self.values, self.steps, self.narrow = values, set(steps), narrow
+        self.shape = values.shape
+        self.dtype = "torch.bfloat16" if narrow else f"torch.{values.dtype}"
 
-    def __init__(self, values, steps=0):
-        self.values, self.steps, self.shape = values, steps, values.shape
+    def without(self, step):
+        return Torch(self.values, self.steps - {step}, self.narrow)
 
     def detach(self):
-        return Tensor(self.values, self.steps + 1)
+        return self.without("grad")
 
-    cpu = detach
+    def cpu(self):
+        return self.without("device")
+
+    def float(self):
+        return Torch(np.asarray(self.values, np.float32), self.steps)
 
     def numpy(self):
-        assert self.steps == 2
+        if self.steps:
+            raise RuntimeError(f"use Tensor.detach() and Tensor.cpu(): {self.steps}")
+        if self.narrow:
+            raise TypeError("Got unsupported ScalarType BFloat16")
         return self.values
+
+    def __array__(self, dtype=None, copy=None):
+        return self.numpy()
 
     def __len__(self):
         return len(self.values)
+
+
+class Eager:
+    """An eager tensor of TensorFlow."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def numpy(self):
+        return self.values
+
+
+class Cuda:
+    """An array of CuPy, which numpy may not convert by itself."""
+
+    __dlpack__ = None
+
+    def __init__(self, values):
+        self.values = values
+
+    def get(self):
+        return self.values
+
+    def __array__(self, dtype=None, copy=None):
+        raise TypeError("Implicit conversion to a NumPy array is not allowed")
+
+
+class Exchanged:
+    """An array of any library that exchanges data by DLPack only."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __dlpack__(self, **options):
+        return self.values.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.values.__dlpack_device__()
 
 
 def masked(values, _):
@@ -155,7 +207,7 @@ CONTAINERS = {
     "Fortran": Container(lambda values, _: np.asfortranarray(values)),
     "strided": Container(lambda values, _: np.repeat(values, 2, axis=0)[::2]),
     "masked": Container(masked),
-    "tensor": Container(lambda values, _: Tensor(values) if values.dtype.kind != "U" else values),
+    "tensor": Container(lambda values, _: Torch(values) if values.dtype.kind != "U" else values),
     "memmap": Container(memmap, empty=False),
     "pandas": Container(lambda values, _: frame(values), named=True),
     "nullable": Container(nullable, named=True),
@@ -204,10 +256,6 @@ class Use:
     def made(self, *arrays):
         return [self.container.make(array, self.path) for array in arrays]
 
-    def accumulate(self):
-        rows, y = self.made(X, Y)
-        same(accumulate(rows, y, covariance_type="diag"), accumulate(X, Y, covariance_type="diag"))
-
     def fit(self):
         rows, y, weights = self.made(X, Y, WEIGHTS)
         found, expected = GaussianNB().fit(rows, y), GaussianNB().fit(X, Y)
@@ -221,10 +269,6 @@ class Use:
             kept = {"checkpoint": self.path / "kept", "checkpoint_every": 0}
             found = accumulate(rows, y, covariance_type="diag", **kept)
             same(found, accumulate(X, Y, covariance_type="diag"))
-
-    def texts(self):
-        rows, y = self.made(X, TEXTS)
-        same(GaussianNB().fit(rows, y).moments_, GaussianNB().fit(X, TEXTS).moments_)
 
     def partial_fit(self):
         rows, y = self.made(X, Y)
@@ -330,12 +374,6 @@ def test_every_use_of_every_container(kind, use, tmp_path):
     getattr(Use(kind, tmp_path), use)()
 
 
-@EVERY
-def test_all_rows_as_an_array(kind, tmp_path):
-    found = as_array(CONTAINERS[kind].make(X, tmp_path))
-    np.testing.assert_array_equal(found if kind[:6] != "sparse" else found.toarray(), X)
-
-
 LABELS = {
     "list": TEXTS.tolist,
     "objects": lambda: TEXTS.astype(object),
@@ -363,14 +401,110 @@ def test_rows_and_labels_of_different_kinds(kind, labels, tmp_path):
     assert GaussianNB().fit(rows, y).score(rows, y) == GaussianNB().fit(X, TEXTS).score(X, TEXTS)
 
 
-def test_pages_of_a_memory_map_are_dropped(tmp_path):
-    """Those of a private map hold its changes."""
-    for mode in ("r", "c"):
-        np.save(tmp_path / "X.npy", X)
-        rows = np.load(tmp_path / "X.npy", mmap_mode=mode)
-        if mode == "c":
-            rows[5] = 7
-        source = as_source(rows)
-        expected = np.array(rows)
-        found = [source.read(start, start + 10) for start in range(0, N, 10)]
-        np.testing.assert_array_equal(np.vstack(found), expected)
+def test_changes_of_a_private_memory_map_are_kept(tmp_path):
+    np.save(tmp_path / "X.npy", X)
+    rows = np.load(tmp_path / "X.npy", mmap_mode="c")
+    rows[5] = 7
+    same(accumulate(rows, Y), accumulate(np.array(rows), Y))
+
+
+# --- batches ------------------------------------------------------------------------------------
+
+PARTS = list(gen_batches(N, 35))
+
+
+@pytest.mark.parametrize("kind", [np.asarray, Torch, Eager, Cuda, Exchanged, np.ndarray.tolist])
+def test_tensors_and_images(kind):
+    batches = ([kind(X[part]), kind(Y[part]), kind(WEIGHTS[part])] for part in PARTS)
+    if kind is np.ndarray.tolist:
+        batches = map(tuple, batches)
+    same(accumulate(batches), accumulate(X, Y, sample_weight=WEIGHTS))
+    images = RNG.integers(0, 255, (N, 2, 3, 3), np.uint8)
+    expected = accumulate(images.reshape(N, -1), Y)
+    same(accumulate((kind(images[part]), Y[part]) for part in PARTS), expected)
+    named = ({"image": kind(images[part]), "label": Y[part]} for part in PARTS)
+    same(accumulate(named, columns=("image", "label")), expected)
+
+
+def test_bfloat16_is_read_as_float32():
+    narrow = X.astype(np.float16).astype(np.float64)
+    same(
+        accumulate([(Torch(narrow, narrow=True), Torch(Y))]),
+        accumulate(narrow.astype(np.float32), Y),
+    )
+
+
+def table(kind, part):
+    columns = {name: X[part, j] for j, name in enumerate("abc")}
+    return kind(columns | {"label": Y[part], "weight": WEIGHTS[part], "text": ["x"] * len(Y[part])})
+
+
+@pytest.mark.parametrize(
+    "kind", [dict, pd.DataFrame, pl.DataFrame, pa.table, pa.RecordBatch.from_pydict]
+)
+def test_columns_by_name(kind):
+    names = (list("abc"), "label", "weight")
+    batches = (table(kind, part) for part in PARTS)
+    found = accumulate(batches, columns=names)
+    same(found, accumulate(X, Y, sample_weight=WEIGHTS))
+    one = accumulate([table(kind, slice(None))], columns=("b", "label"))
+    same(one, accumulate(X[:, 1:2], Y))
+    assert found.feature_names == tuple("abc")
+    assert one.feature_names is None
+
+
+def test_columns_of_delayed_batches():
+    parts = [delayed(table, pure=True)(dict, part) for part in PARTS]
+    found = accumulate(parts, columns=(list("abc"), "label", "weight"))
+    same(found, accumulate(X, Y, sample_weight=WEIGHTS))
+    assert found.feature_names == tuple("abc")
+    with pytest.raises(
+        InvalidDataError, match=r"partition \d has no column .e.; its columns are a,"
+    ):
+        accumulate(parts, columns=("e", "label"))
+    tensors = [delayed((Torch(X[part]), Torch(Y[part]))) for part in PARTS]
+    same(accumulate(tensors), accumulate(X, Y))
+
+
+class Sparse(Torch):
+    def detach(self):
+        raise TypeError("can't convert Sparse layout tensor to numpy")
+
+
+NAMED, PAIR = {"image": X, "label": Y}, {"columns": ("image", "label")}
+RECORDS = [{"a": 1.0, "label": 0}, {"a": 2.0, "label": 1}]
+WRONG = [
+    (X, {}, r"y is missing.*accumulate\(X, y\), or an iterable"),
+    (3, {}, r"X is a int; .* an iterable of \(X, y\) batches"),
+    ([(X, Y), [X, Y, Y, Y]], {}, r"batch 1 is a list; expected a tuple \(X, y\)"),
+    ([(X, Y), (X, Y[:-1])], {}, f"batch 1: X has {N} rows but y has {N - 1}"),
+    ([(X, Y), (X, Y), (X[:, :2], Y)], {}, "batch 2: .*2 features, but .* 3 features"),
+    ([(X, Y)], {"sample_weight": WEIGHTS}, "batches hold their own weights"),
+    ([(X, Y), (Sparse(X), Y)], {}, "^batch 1: a Sparse cannot be conv"),
+    ([NAMED], {}, "batch 0 is a dict; .* columns are image, la"),
+    ([(X, Y)], PAIR, "batch 0 is a tuple, .* leave out columns"),
+    (NAMED, PAIR, r"X is a dict of image, label; .* such as \[X\]$"),
+    ([{"a": X[:, 0], "b": X[1:, 1], "y": Y}], {"columns": (["a", "b"], "y")}, "different .* 'b'"),
+    ([RECORDS], {}, "batch 0 is a list of dicts.*columns="),
+]
+
+
+@pytest.mark.parametrize(("given", "options", "message"), WRONG)
+def test_wrong_batches(given, options, message):
+    with pytest.raises(InvalidDataError, match=message):
+        accumulate(given, **options)
+
+
+def test_records_and_images_are_named_with_what_helps():
+    with pytest.raises(InvalidDataError, match=r"X is a list of dicts.*pandas.DataFrame\(X\)"):
+        GaussianNB().fit(RECORDS, [0, 1])
+    with pytest.raises(InvalidDataError, match=r"images: X\.reshape\(len\(X\), -1\)"):
+        accumulate(np.zeros((3, 2, 2)), Y[:3])
+
+
+@pytest.mark.parametrize(
+    "columns", ["label", ("image",), ("a", "b", "c", "d"), ("a", 1), ([], "b"), ([1], "b"), 3]
+)
+def test_columns_that_are_no_names_are_refused(columns):
+    with pytest.raises(InvalidParameterError, match=r"columns=.*expected columns=\('image', 'la"):
+        accumulate([{"a": X, "b": Y}], columns=columns)

@@ -10,7 +10,7 @@ import pytest
 
 from streamgda import GaussianNB, accumulate
 from streamgda.errors import InvalidDataError
-from streamgda.rows.source import as_array, as_source
+from streamgda.rows.source import as_source
 
 pa = pytest.importorskip("pyarrow")
 FRAMES = {
@@ -85,20 +85,28 @@ def test_columns_that_are_not_numbers_are_named(kind, values, what):
         assert accumulate(rows, labels).feature_names == ("a",)
 
 
-def test_other_frames_that_cannot_be_used():
-    with pytest.raises(InvalidDataError, match="several columns with the same name; rename them"):
-        accumulate(pd.DataFrame(np.ones((2, 2)), columns=["a", "a"]), [0, 1])
-    with pytest.raises(InvalidDataError, match=r"Complex data not supported.*'a'"):
-        accumulate(pd.DataFrame({"a": [1j, 2j]}), [0, 1])
+UNUSABLE = [
+    (pd.DataFrame(np.ones((2, 2)), columns=["a", "a"]), "several columns with the same name"),
+    (pd.DataFrame({"a": [1j, 2j]}), "Complex data not supported.*'a'"),
+    (pl.LazyFrame({"a": [1.0]}), "has no rows: it is LazyFrame|2D array"),
+    (pd.DataFrame({"a": np.array([1, "x"], object), "b": [1, 2]}), "not numbers, in column 'a'"),
+    (pl.Series([[1.0, 2.0], [5.0]]), "row 1 holds 1 values; expected 2 a row"),
+    (pd.Series([[1.0, 2.0], None]), "row 1 holds 0 values"),
+]
+
+
+@pytest.mark.parametrize(("frame", "message"), UNUSABLE)
+def test_other_frames_that_cannot_be_used(frame, message):
+    with pytest.raises(InvalidDataError, match=message):
+        accumulate(frame, [0, 1])
+
+
+def test_frames_without_names_and_of_decimals():
     with pytest.raises(InvalidDataError, match="columns some of whose names are strings"):
         GaussianNB().fit(pd.DataFrame({"a": [1.0, 2.0], 1: [1.0, 3.0]}), [0, 1])
-    with pytest.raises(InvalidDataError, match=r"has no rows: it is LazyFrame|2D array"):
-        accumulate(pl.LazyFrame({"a": [1.0]}), [0])
     assert accumulate(pd.DataFrame(np.eye(2)), [0, 1]).feature_names is None
     decimals = pd.DataFrame({"a": [Decimal(1), Decimal(2)], "b": [1, 2]})
     np.testing.assert_array_equal(read(decimals), [[1, 1], [2, 2]])
-    with pytest.raises(InvalidDataError, match="objects that are not numbers, in column 'a'"):
-        accumulate(pd.DataFrame({"a": np.array([1, "x"], object), "b": [1, 2]}), [0, 1])
 
 
 EMBEDDINGS = np.arange(12.0).reshape(4, 3)
@@ -121,32 +129,3 @@ def test_a_column_of_lists_holds_rows(column):
     moments = accumulate(column, [0, 1, 0, 1])
     assert moments.feature_names is None
     np.testing.assert_array_equal(moments.means, [[3, 4, 5], [6, 7, 8]])
-
-
-def test_lists_of_another_width_are_named():
-    with pytest.raises(InvalidDataError, match="row 2 holds 1 values; expected 2 a row"):
-        accumulate(pl.Series([[1.0, 2.0], [3.0, 4.0], [5.0]]), [0, 1, 0])
-    with pytest.raises(InvalidDataError, match="row 1 holds 0 values"):
-        accumulate(pd.Series([[1.0, 2.0], None]), [0, 1])
-
-
-def test_labels_and_weights_in_columns():
-    X = np.arange(4.0)[:, None]
-    for labels in (
-        pd.Series(["b", "a", "b", None], index=[9, 8, 7, 6]),
-        pd.Series(["b", "a", "b", None], dtype="category"),
-        pd.Series(["b", "a", "b", None], dtype="string"),
-        pl.Series(["b", "a", "b", None]),
-        pl.Series(["b", "a", "b", None], dtype=pl.Enum(["b", "a", "z"])),
-        pa.array(["b", "a", "b", None]),
-        pa.array(["b", "a", "b", None]).dictionary_encode(),
-    ):
-        found = accumulate(X, labels, on_invalid="skip")
-        assert found.classes.tolist() == ["a", "b"]
-        assert (found.class_count.tolist(), found.n_skipped) == ([1, 2], 1)
-    days = pl.Series([datetime.date(2024, 1, 2), datetime.date(2024, 1, 1)])
-    assert accumulate(X[:2], days).classes.tolist() == sorted(days.to_list())
-    weights = pd.Series([1, None, 2, 3], dtype="Int64")
-    found = accumulate(X, [0, 0, 1, 1], sample_weight=weights, on_invalid="skip")
-    assert (found.class_count.tolist(), found.n_skipped) == ([1, 5], 1)
-    assert as_array(pl.Series([1, 2])).tolist() == [1, 2]

@@ -4,15 +4,16 @@ import datetime
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from dask import delayed
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgda import ClassMoments, GaussianNB, accumulate
-from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.rows import labels
-from streamgda.rows.labels import NONE, CodedLabels, as_labels, code, find, join_labels, with_label
+from streamgda.errors import InvalidDataError
+from streamgda.rows.labels import NONE, as_labels, code
 
 DAYS = np.array(["2024-05-02", "2024-05-01", "2024-05-02"], "M8[D]")
 NOON = datetime.datetime(2024, 5, 1, 12)
@@ -64,22 +65,28 @@ MISSING = {
     "NaN": [0.0, np.nan, 1.0],
     "NA": pd.array(["a", pd.NA, "b"], dtype="string"),
     "integers and NA": pd.Series([0, None, 1], dtype="Int64"),
-    "categories": pd.Categorical(["a", None, "b"]),
+    "categories": pd.Categorical(["a", None, "b"], ["b", "a", "z"]),
     "NaT": np.array(["2020-01-01", "NaT", "2020-01-02"], "M8[D]"),
+    "Arrow": pa.array(["a", None, "b"]),
+    "Arrow dictionary": pa.array(["a", None, "b"]).dictionary_encode(),
+    "polars": pl.Series(["a", None, "b"]),
+    "polars Enum": pl.Series(["a", None, "b"], dtype=pl.Enum(["b", "a", "z"])),
+    "pandas": pd.Series(["a", None, "b"], index=[9, 8, 7]),
+    "polars dates": pl.Series([NOON.date(), None, NOON.date() + datetime.timedelta(1)]),
     "NaT of pandas": pd.Series(pd.to_datetime(["2020-01-01", None, "2020-01-02"])),
 }
 
 
 @pytest.mark.parametrize("y", MISSING.values(), ids=MISSING)
 def test_missing_labels(y):
-    coded = code(y)
-    assert coded.missing.tolist() == [False, True, False]
-    assert coded.codes.tolist() == [0, -1, 1]
+    assert code(y).missing.tolist() == [False, True, False]
     X = np.array([[0.0], [5.0], [1.0]])
     for learn in (accumulate, GaussianNB().fit, ClassMoments().update):
         with pytest.raises(InvalidDataError, match=r"y\[1\] is missing.*on_invalid='skip'"):
             learn(X, y)
-    assert accumulate(X, y, on_invalid="skip").class_count.tolist() == [1, 1]
+    found = accumulate(X, y, on_invalid="skip")
+    assert (found.class_count.tolist(), found.means.tolist()) == ([1, 1], [[0], [1]])
+    assert found.classes.tolist() == np.sort(found.classes).tolist()
     assert code([None, np.nan]).values.size == 0
 
 
@@ -120,66 +127,37 @@ def test_errors_count_rows_of_the_larger_array():
 
 @given(st.lists(st.lists(st.integers(-5, 300), max_size=30), max_size=5), st.sampled_from("ifUO"))
 def test_any_batches_give_the_sorted_union(batches, kind):
-    known, every, codes = NONE, [], []
+    moments, every = ClassMoments("diag"), []
+    dtype = {"i": "i8", "f": "f8"}.get(kind, "U")
     for batch in batches:
-        y = np.array(batch, np.int64)
-        y = (
-            y.astype(str).astype(object)
-            if kind == "O"
-            else y.astype({"i": "i8", "f": "f8"}.get(kind, "U"))
-        )
-        coded = code(y, known)
-        codes = (
-            [find(known, coded.values)[each] for each in codes]
-            if coded.values is not known
-            else codes
-        )
-        known = coded.values
-        codes.append(coded.codes)
+        y = np.array(batch, np.int64).astype(dtype)
+        moments.update(np.ones((len(y), 1)), y.astype(object) if kind == "O" else y)
         every += y.tolist()
-    assert known.tolist() == sorted(set(every))
-    if every:
-        assert known[np.concatenate(codes)].tolist() == every
+    assert list(moments.classes if every else []) == sorted(set(every))
+    assert list(moments.class_count if every else []) == [every.count(k) for k in sorted({*every})]
 
 
-def test_classes_that_are_not_used():
-    coded = CodedLabels(np.array([2, -1, 2]), np.array(["a", "b", "c"]))
-    assert coded.used().values.tolist() == ["c"]
-    assert coded.used().codes.tolist() == [0, -1, 0]
-    kept = coded.used(np.array(["a"]))
-    assert (kept.values.tolist(), kept.codes.tolist()) == (["a", "c"], [1, -1, 1])
-    assert coded.used(coded.values) is coded
-    assert len(coded[1:]) == 2
+SETS = [
+    ([1, 2], [2.0, 3.0], [1.0, 2.0, 3.0]),
+    ([0], [1 << 40], [0, 1 << 40]),  # too far apart for a table
+    (["a"], ["bee"], ["a", "bee"]),
+    (DAYS[:1], np.array(["2024-05-01T12"], "M8[h]"), [NOON, NOON + datetime.timedelta(0.5)]),
+    ([1], ["a"], None),
+    ([2**62 + 1], [0.0], None),
+    (np.array([2**63], "u8"), [-1], None),
+    (DAYS[:1], [1], None),
+]
 
 
-def test_sets_of_labels():
-    for a, b, joined in (
-        ([1, 2], [2.0, 3.0], [1.0, 2.0, 3.0]),
-        (["a"], ["bee"], ["a", "bee"]),
-        (DAYS[:1], np.array(["2024-05-01T12"], "M8[h]"), None),
-    ):
-        found = join_labels(np.array(a), np.array(b))
-        assert found.tolist() == (joined or np.unique(np.append(a, b)).tolist())
-    for a, b in (([1], ["a"]), ([2**62 + 1], [0.0]), (np.array([2**63], "u8"), [-1]), (DAYS, [1])):
+@pytest.mark.parametrize(("first", "second", "classes"), SETS)
+def test_labels_of_several_kinds(first, second, classes):
+    moments, other = (ClassMoments("diag").update(np.ones((len(y), 1)), y) for y in (first, second))
+    if classes is None:
+        with pytest.raises(ValueError, match=r"do not mix|have no common type"):
+            moments + other
         with pytest.raises(InvalidDataError, match=r"do not mix|have no common type"):
-            join_labels(np.array(a), np.array(b))
-    with pytest.raises(InvalidDataError, match=r"labels of dtype .* do not mix with classes"):
-        GaussianNB().fit([[0.0], [1.0]], [0, 1]).partial_fit([[0.0]], ["a"])
-    assert find(np.array([3, 9]), np.array([1, 3])).tolist() == [1, -1]
-    assert find(np.array(["a", "z"]), np.array(["a"])).tolist() == [0, -1]
-    assert find(np.array([1]), np.array(["1"])).tolist() == [-1]
-    far = np.array([0, 1 << 40])  # too far apart for a table
-    assert labels.integer_table(far) is None
-    assert find(np.array([1 << 40, 5]), far).tolist() == [1, -1]
-
-
-def test_a_label_of_rows_without_a_class():
-    assert with_label(np.array([0, 1]), "fill", None).tolist() == [0, 1, -1]
-    assert with_label(np.array(["a"]), "fill", None).tolist() == ["a", ""]
-    assert np.isnat(with_label(DAYS, "fill", None)[-1])
-    for fill in (0, "none", [1]):
-        with pytest.raises(InvalidParameterError, match="fill="):
-            with_label(np.array([0, 1]), "fill", fill)
-    assert labels.label_of_none(DAYS) is None
-    with pytest.raises(InvalidDataError, match="expected one label a row, in a list"):
-        as_labels("a", "classes")
+            moments.update([[1.0]], second)
+        return
+    assert np.array_equal(
+        (moments + other).classes, np.array(classes, (moments + other).classes.dtype)
+    )
