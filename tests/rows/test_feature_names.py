@@ -2,7 +2,6 @@
 
 import io
 
-import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -12,15 +11,14 @@ from samples import blobs
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis as Theirs
 
 from streamgda import (
-    GaussianNB,
     LinearDiscriminantAnalysis,
     PairwiseMoments,
     SlidingWindow,
     accumulate,
 )
+from streamgda.datasets import convert
 from streamgda.errors import (
     CheckpointError,
-    ConstantFeatureWarning,
     FormatError,
     InvalidDataError,
     InvalidParameterError,
@@ -51,26 +49,46 @@ def lazily(frame):
     return dd.from_pandas(frame, npartitions=3)
 
 
-# --- moments ------------------------------------------------------------------------------------
+NUMBERED = FRAME.set_axis([0, 1, 2], axis=1)
+NO_NAMES = ([], "length", [1, 2, 3], {"a": 1}, ["length", "width", 3])
 
 
-SOURCES = {
-    "frame": lambda frame: (frame, LABELS),
-    "zarr": lambda frame: (stored(frame), LABELS),
-    "dask frame": lambda frame: (lazily(frame), lazily(pd.Series(LABELS))),
-}
+@pytest.mark.parametrize(
+    "rows", [NUMBERED, ROWS, *(stored(FRAME, attribute) for attribute in NO_NAMES)]
+)
+def test_rows_without_names(rows):
+    moments = accumulate(rows, LABELS)
+    assert moments.feature_names is None
+    with pytest.raises(InvalidParameterError, match="no names; give indices from 0 to 2"):
+        moments.select_features(["length"])
 
 
-def test_rows_without_names_give_none():
-    numbered = FRAME.set_axis([0, 1, 2], axis=1)
-    assert accumulate(numbered, LABELS).feature_names is None
-    assert accumulate(ROWS, LABELS).feature_names is None
-    assert accumulate(da.from_array(ROWS), da.from_array(LABELS)).feature_names is None
-    for attribute in ([], "length", [1, 2, 3], {"a": 1}, ["length", "width", 3]):
-        assert accumulate(stored(FRAME, attribute), LABELS).feature_names is None
+def test_names_that_do_not_fit():
     with pytest.raises(SourceError, match=r"2 names in its attribute .* and shape \(60, 3\); exp"):
         accumulate(stored(FRAME, ["length", "width"]), LABELS)
-    assert ClassMoments().feature_names is PairwiseMoments().feature_names is None
+    twice = accumulate(stored(FRAME, ["length", "width", "width"]), LABELS)
+    with pytest.raises(InvalidParameterError, match="names 'height', 'width'; expected names that"):
+        twice.select_features(["height", "length", "width"])
+    wide = pd.DataFrame(np.zeros((2, 400)), columns=[f"band {i}" for i in range(400)])
+    named = ClassMoments("diag").update(wide, [0, 1])
+    with pytest.raises(InvalidDataError, match=r"'band 395', \.\.\. \(400 names\)") as error:
+        named.update(wide[wide.columns[::-1]], [0, 1])
+    assert len(str(error.value)) < 300
+
+
+def test_windows_and_files_keep_names():
+    window = SlidingWindow(2).update(FRAME, LABELS).update(ROWS, LABELS)
+    assert window.feature_names == window.moments.feature_names == NAMES
+    with pytest.raises(MergeError, match="in another order"):
+        window.append(accumulate(TURNED, LABELS))
+    for saved in (window, PairwiseMoments().update(FRAME, LABELS), accumulate(FRAME, LABELS)):
+        assert type(saved).from_bytes(saved.to_bytes()).feature_names == NAMES
+    kind, attributes, arrays = storage_format.read(io.BytesIO(saved.to_bytes()))
+    file = io.BytesIO()
+    storage_format.write(file, kind, attributes | {"feature_names": ["length", "width"]}, arrays)
+    with pytest.raises(FormatError, match="list of 3 strings"):
+        ClassMoments.from_bytes(file.getvalue())
+    assert window.update(ROWS, LABELS).feature_names is None
 
 
 def random_frame(random, names):
@@ -134,63 +152,6 @@ def test_other_names_are_refused(kind, other, message):
             moments - kind().update(other, LABELS)
 
 
-def test_features_that_no_name_identifies_are_refused():
-    wide = pd.DataFrame(np.zeros((2, 400)), columns=[f"band {i}" for i in range(400)])
-    named = ClassMoments("diag").update(wide, [0, 1])
-    with pytest.raises(InvalidDataError, match=r"'band 395', \.\.\. \(400 names\)") as error:
-        named.update(wide[wide.columns[::-1]], [0, 1])
-    assert len(str(error.value)) < 300
-    moments = accumulate(stored(FRAME, ["length", "width", "width"]), LABELS)
-    with pytest.raises(InvalidParameterError, match="names 'height', 'width'; expected names that"):
-        moments.select_features(["height", "length", "width"])
-    with pytest.raises(InvalidParameterError, match="no names; give indices from 0 to 2"):
-        accumulate(ROWS, LABELS).select_features(["length"])
-
-
-def test_a_window_has_the_names_of_its_blocks():
-    window = SlidingWindow(2).update(FRAME, LABELS).update(ROWS, LABELS)
-    assert window.feature_names == window.moments.feature_names == NAMES
-    with pytest.raises(MergeError, match="in another order"):
-        window.append(accumulate(TURNED, LABELS))
-    assert len(window) == 2
-    assert window.update(ROWS, LABELS).feature_names is None
-
-
-# --- files --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "saved",
-    [
-        ClassMoments("tied").update(FRAME, LABELS),
-        PairwiseMoments().update(FRAME, LABELS),
-        SlidingWindow(2).update(FRAME, LABELS),
-    ],
-    ids=lambda saved: type(saved).__name__,
-)
-def test_files_keep_names(saved):
-    assert type(saved).from_bytes(saved.to_bytes()).feature_names == NAMES
-    kind, attributes, arrays = storage_format.read(io.BytesIO(saved.to_bytes()))
-    if "feature_names" in attributes:
-        damaged, file = attributes | {"feature_names": ["length", "width"]}, io.BytesIO()
-        storage_format.write(file, kind, damaged, arrays)
-        with pytest.raises(FormatError, match="list of 3 strings"):
-            type(saved).from_bytes(file.getvalue())
-
-
-@pytest.mark.parametrize("source", ["frame", "zarr", "dask frame"])
-def test_a_checkpoint_of_other_names_is_refused(source, tmp_path):
-    path = tmp_path / "pass.zip"
-    accumulate(*SOURCES[source](FRAME), checkpoint=path)
-    message = "was started with (feature_names: |X, by the name)"
-    with pytest.raises(CheckpointError, match=message):
-        accumulate(*SOURCES[source](FRAME.set_axis(OTHERS.columns, axis=1)), checkpoint=path)
-    assert accumulate(*SOURCES[source](FRAME), checkpoint=path).feature_names == NAMES
-
-
-# --- estimators ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("frame", [TURNED, OTHERS, OTHERS.set_axis([*"wxy"], axis=1)])
 @pytest.mark.parametrize("container", [stored, lazily, lambda frame: frame])
 def test_messages_are_those_of_scikit_learn(frame, container):
@@ -209,43 +170,25 @@ def test_messages_are_those_of_scikit_learn(frame, container):
     assert ours.class_count_.sum() == len(ROWS)
 
 
-def test_messages_name_features():
-    constant = FRAME.assign(width=1.0)
-    with pytest.warns(ConstantFeatureWarning, match="left out of the density: width$"):
-        GaussianNB().fit(constant, LABELS)
-    missing = FRAME.assign(width=np.nan)
-    with pytest.raises(InvalidDataError, match="class 0 has no value of feature width"):
-        PairwiseMoments().update(missing, LABELS).to_moments()
+@pytest.mark.parametrize("source", [lambda frame: frame, stored, lazily])
+def test_a_checkpoint_of_other_names_is_refused(source, tmp_path):
+    kept = {"checkpoint": tmp_path / "pass.zip"}
+    y = lazily(pd.Series(LABELS)) if source is lazily else LABELS
+    accumulate(source(FRAME), y, **kept)
+    with pytest.raises(CheckpointError, match=r"with (feature_names: |X, by the name)"):
+        accumulate(source(OTHERS), y, **kept)
+    assert accumulate(source(FRAME), y, **kept).feature_names == NAMES
 
 
-# --- stores and commands --------------------------------------------------------------------------
-
-
-@pytest.fixture
-def stores(tmp_path):
-    """Return the paths of stores with the columns of a model, and with them in another order."""
-    paths = tmp_path / "rows", tmp_path / "turned"
-    for path, frame in zip(paths, (FRAME, TURNED), strict=True):
-        group = zarr.create_group(path)
-        attributes = {"feature_names": [*frame.columns]}
-        group.create_array("X", data=frame.to_numpy(), attributes=attributes)
-        group.create_array("y", data=LABELS)
-    return paths
-
-
-def test_commands_show_and_check_names(command, stores, tmp_path):
-    rows, turned = stores
-    model, moments = tmp_path / "model.zip", tmp_path / "moments.zip"
+def test_commands_show_and_check_names(command, tmp_path):
+    rows, turned, model, moments = (tmp_path / name for name in ("a", "b", "model", "moments"))
+    convert(FRAME, LABELS, rows)
+    convert(TURNED, LABELS, turned)
     assert command("fit", rows, "--out", model, "--moments-out", moments).code == 0
     for path in (rows, rows / "X", model, moments):
         assert "length, width, mass" in command("info", path).out
         assert '"width"' in command("info", path, "--json").out
-    for arguments in (
-        ("predict", turned, "--model", model, "--out", tmp_path / "y"),
-        ("evaluate", turned, "--model", model),
-    ):
-        code, _, err = command(*arguments)
+    for words in (("predict", turned, "--out", tmp_path / "y"), ("evaluate", turned)):
+        code, _, err = command(*words, "--model", model)
         assert code == 1
-        assert (
-            "model.zip expected the same names in another order, 'length', 'width', 'mass'" in err
-        )
+        assert "model expected the same names in another order, 'length', 'width', 'mass'" in err

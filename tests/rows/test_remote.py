@@ -5,7 +5,6 @@ import socket
 import subprocess
 import sys
 import time
-from datetime import timedelta
 
 import fsspec
 import numpy as np
@@ -18,7 +17,7 @@ from servers import Server, serving
 
 import streamgda
 from streamgda import ClassMoments, GaussianNB, accumulate, open_store
-from streamgda.errors import ReadError, SourceError, SourceNotFoundError, WriteError
+from streamgda.errors import SourceError, SourceNotFoundError, WriteError
 from streamgda.storage.saved import state_of
 
 obstore = pytest.importorskip("obstore")
@@ -30,16 +29,11 @@ N_ROWS, D, CHUNK = 1200, 5, 10
 pytestmark = pytest.mark.filterwarnings("ignore:[Uu]nclosed:ResourceWarning")
 
 
-@pytest.fixture(autouse=True)
-def no_connections_kept():
-    yield
-    for kind in ("http", "s3"):
-        fsspec.get_filesystem_class(kind).clear_instance_cache()
-
-
 @pytest.fixture(autouse=True, scope="module")
 def no_connections_left():
     yield
+    for kind in ("http", "s3"):
+        fsspec.get_filesystem_class(kind).clear_instance_cache()
     for _ in range(2):  # requests that were cancelled end meanwhile
         gc.collect()
         time.sleep(0.1)
@@ -100,15 +94,9 @@ def s3_options(address):
     return {"endpoint_url": address, "key": "k", "secret": "s"}
 
 
-def by_obstore(address, path="rows", retries=0):
-    options = {
-        "retry_config": {
-            "max_retries": retries,
-            "backoff": {"init_backoff": timedelta(milliseconds=1)},
-        },
-        "client_options": {"allow_http": True},
-    }
-    store = obstore.store.from_url(f"{address}/{path}", **options)
+def by_obstore(address):
+    options = {"retry_config": {"max_retries": 0}, "client_options": {"allow_http": True}}
+    store = obstore.store.from_url(f"{address}/rows", **options)
     return zarr.storage.ObjectStore(store, read_only=True)
 
 
@@ -160,37 +148,22 @@ def test_s3(bucket, rows, client, command, monkeypatch):
     np.testing.assert_allclose(model.theta_, GaussianNB().fit(*rows).theta_, rtol=1e-12)
 
 
-def test_obstore_repeats_requests_that_fail(server):
-    expected = accumulate(*open_store(f"{server.folder}/rows"))
-    server.failing, server.status, server.times = "/rows/X/c/", 503, 1  # the first of each chunk
-    found = accumulate(*open_store(by_obstore(server.url, retries=3)))
-    assert_same_bits(state_of(found)[1], state_of(expected)[1])
-
-
 @pytest.mark.parametrize("status", [403, 500])
 @pytest.mark.parametrize("client", ["fsspec", "obstore"])
 def test_the_chunk_that_fails_is_named(server, client, status):
-    store = f"{server.url}/rows" if client == "fsspec" else by_obstore(server.url)
-    X, y = open_store(store)
-    server.failing, server.status, server.times = "/rows/X/c/73/0", status, 10**6
-    where = rf"^X \(.*/X\): chunk \(73, 0\), rows 730 to 739, cannot be read: .*{status}"
-    with pytest.raises(ReadError, match=where):
-        accumulate(X, y)
     for failing, message in (
+        ("/rows/X/c/73/0", rf"^X \(.*/X\): chunk \(73, 0\), rows 730 to 739, .*: .*{status}"),
         ("/rows/zarr.json", rf"cannot be opened as zarr: .*{status}"),
         ("/rows/y/zarr.json", rf"'y' cannot be opened: .*{status}"),
     ):
         server.behave()
         server.failing, server.status, server.times = failing, status, 10**6
         with pytest.raises(SourceError, match=message):
-            open_store(f"{server.url}/rows" if client == "fsspec" else by_obstore(server.url))
-
-
-def test_missing_arrays(server):
+            accumulate(
+                *open_store(f"{server.url}/rows" if client == "fsspec" else by_obstore(server.url))
+            )
     with pytest.raises(SourceNotFoundError, match="nothing cannot be opened as zarr"):
         open_store(f"{server.url}/nothing")
-    with pytest.raises(SourceError, match="lacks labels: it has no array 'z'"):
-        open_store(f"{server.url}/rows", y="z")
 
 
 @pytest.mark.parametrize(("given", "expected"), [(10, 40), (3, 3)])

@@ -52,12 +52,13 @@ def test_other_places_are_refused(place):
 def test_what_cannot_be_loaded(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "text").write_text("hello")
-    with pytest.raises(SourceNotFoundError, match=r"nothing\.npz does not exist"):
-        streamgda.load(tmp_path / "nothing.npz")
-    with pytest.raises(FormatError, match="folder is a directory; expected a file"):
-        streamgda.load(tmp_path / "folder")
-    with pytest.raises(FormatError, match="text: it is not a file that streamgda saved"):
-        streamgda.load(tmp_path / "text")
+    for name, error, message in (
+        ("nothing.npz", SourceNotFoundError, r"nothing\.npz does not exist"),
+        ("folder", FormatError, "folder is a directory; expected a file"),
+        ("text", FormatError, "text: it is not a file that streamgda saved"),
+    ):
+        with pytest.raises(error, match=message):
+            streamgda.load(tmp_path / name)
 
 
 # --- nothing else is replaced -----------------------------------------------------------------
@@ -195,22 +196,34 @@ def test_another_thread_learns_after_the_state_is_written(name, tmp_path, monkey
 # --- URLs -------------------------------------------------------------------------------------
 
 
-def test_urls():
-    url, memory = "memory://models/it.npz", fsspec.filesystem("memory")
-    try:
-        OLD.save(url)
-        NEW.save(url, offset=7)
-        assert_same(ClassMoments.load(url), NEW)
-        assert streamgda.load(url).offset_ == 7
-        memory.pipe_file("/models/text", b"once only")
-        with pytest.raises(SourceError, match="memory://models/text is not a file that streamgda"):
-            NEW.save("memory://models/text")
-        with pytest.raises(FormatError, match="memory://models/text: it is not a file"):
-            streamgda.load("memory://models/text")
-        with pytest.raises(SourceNotFoundError, match="memory://models/other does not exist"):
-            streamgda.load("memory://models/other")
-    finally:
-        memory.store.clear()
+@pytest.fixture
+def memory():
+    memory = fsspec.filesystem("memory")
+    yield memory
+    memory.store.clear()
+
+
+def test_urls(memory, monkeypatch):
+    url = "memory://models/it.npz"
+    OLD.save(url)
+    NEW.save(url, offset=7)
+    assert_same(ClassMoments.load(url), NEW)
+    assert streamgda.load(url).offset_ == 7
+    memory.pipe_file("/models/text", b"once only")
+
+    def failing(*_, **__):
+        raise TimeoutError("too slow")
+
+    monkeypatch.setattr(type(memory), "pipe_file", failing)
+    for use, place, error, message in (
+        (NEW.save, "memory://models/text", SourceError, "is not a file that streamgda"),
+        (streamgda.load, "memory://models/text", FormatError, ": it is not a file"),
+        (streamgda.load, "memory://models/other", SourceNotFoundError, " does not exist"),
+        (streamgda.load, "nothing://rows/it", SourceError, "cannot be read: Protocol not known"),
+        (NEW.save, "memory://new", WriteError, "cannot be written: too slow"),
+    ):
+        with pytest.raises(error, match=f"{place}.*{message}"):
+            use(place)
 
 
 class Vault(fsspec.implementations.memory.MemoryFileSystem):
@@ -249,33 +262,18 @@ def test_options_of_file_systems(tmp_path):
         model.predict(X, out="vault://lab/predicted.csv")
 
 
-def test_commands_take_urls(command):
-    try:
-        datasets.convert(np.eye(4, 3), [3, -1, 3, -1], "memory://lab/rows")
-        for words in (
-            "fit memory://lab/rows --kind gnb --out memory://lab/m.npz",
-            "predict memory://lab/rows --model memory://lab/m.npz --out memory://lab/predicted",
-            "evaluate memory://lab/rows --model memory://lab/m.npz",
-            "convert memory://lab/rows --out memory://lab/again",
-            "info memory://lab/again",
-            "info memory://lab/m.npz",
-        ):
-            assert command(*words.split()).code == 0
-        assert zarr.open("memory://lab/predicted")[:].tolist() == [3, -1, 3, -1]
-    finally:
-        fsspec.filesystem("memory").store.clear()
-
-
-def test_urls_that_cannot_be_used(monkeypatch):
-    with pytest.raises(SourceError, match="nothing://rows/it cannot be read: Protocol not known"):
-        streamgda.load("nothing://rows/it")
-
-    def failing(*_, **__):
-        raise TimeoutError("too slow")
-
-    monkeypatch.setattr(fsspec.implementations.memory.MemoryFileSystem, "pipe_file", failing)
-    with pytest.raises(WriteError, match=r"memory://it\.npz cannot be written: too slow"):
-        NEW.save("memory://it.npz")
+def test_commands_take_urls(command, memory):
+    datasets.convert(np.eye(4, 3), [3, -1, 3, -1], "memory://lab/rows")
+    for words in (
+        "fit memory://lab/rows --kind gnb --out memory://lab/m.npz",
+        "predict memory://lab/rows --model memory://lab/m.npz --out memory://lab/predicted",
+        "evaluate memory://lab/rows --model memory://lab/m.npz",
+        "convert memory://lab/rows --out memory://lab/again",
+        "info memory://lab/again",
+        "info memory://lab/m.npz",
+    ):
+        assert command(*words.split()).code == 0
+    assert zarr.open("memory://lab/predicted")[:].tolist() == [3, -1, 3, -1]
 
 
 # --- positions in streams ---------------------------------------------------------------------
