@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import dask.array as da
@@ -48,14 +49,11 @@ class Torch:
         self.shape = values.shape
         self.dtype = "torch.bfloat16" if narrow else f"torch.{values.dtype}"
 
-    def without(self, step):
-        return Torch(self.values, self.steps - {step}, self.narrow)
-
     def detach(self):
-        return self.without("grad")
+        return Torch(self.values, self.steps - {"grad"}, self.narrow)
 
     def cpu(self):
-        return self.without("device")
+        return Torch(self.values, self.steps - {"device"}, self.narrow)
 
     def float(self):
         return Torch(np.asarray(self.values, np.float32), self.steps)
@@ -74,14 +72,9 @@ class Torch:
         return len(self.values)
 
 
-class Eager:
+def eager(values):
     """An eager tensor of TensorFlow."""
-
-    def __init__(self, values):
-        self.values = values
-
-    def numpy(self):
-        return self.values
+    return SimpleNamespace(numpy=lambda: values)
 
 
 class Cuda:
@@ -141,10 +134,6 @@ def frame(values):
     return pd.DataFrame(values, columns=list(NAMES)) if values.ndim == 2 else pd.Series(values)
 
 
-def nullable(values, _):
-    return frame(values).convert_dtypes()
-
-
 def of_polars(values, _):
     if values.ndim == 1:
         return pl.Series(values.tolist())
@@ -157,12 +146,9 @@ def of_arrow(values, _):
     return pa.table(dict(zip(NAMES, values.T, strict=True)))
 
 
-def dask_array(values, _):
+def lazily(values, _):
+    """An array of dask whose blocks split the features, and end within those of the labels."""
     return da.from_array(values, chunks=(17, 2) if values.ndim == 2 else 11)
-
-
-def dask_blocks(values, _):
-    return da.from_array(values, chunks=(17, 3) if values.ndim == 2 else 17)
 
 
 def dask_frame(values, _):
@@ -180,24 +166,12 @@ def parquet(values, path):
 
 
 class Container(NamedTuple):
-    """A kind of rows.
-
-    Attributes
-    ----------
-    make : callable
-        Called with an array and a folder; returns the container of its rows, labels or weights.
-    named : bool
-        The features have names.
-    lazy : bool
-        Predictions are lazy.
-    empty : bool
-        There may be no rows.
-    """
+    """How rows, labels or weights are made of an array and a folder; what rows have and may be."""
 
     make: Callable[[np.ndarray, Path], Any]
-    named: bool = False
-    lazy: bool = False
-    empty: bool = True
+    named: bool = False  # the features have names
+    lazy: bool = False  # predictions are lazy
+    empty: bool = True  # there may be no rows
 
 
 CONTAINERS = {
@@ -210,14 +184,14 @@ CONTAINERS = {
     "tensor": Container(lambda values, _: Torch(values) if values.dtype.kind != "U" else values),
     "memmap": Container(memmap, empty=False),
     "pandas": Container(lambda values, _: frame(values), named=True),
-    "nullable": Container(nullable, named=True),
+    "nullable": Container(lambda values, _: frame(values).convert_dtypes(), named=True),
     "polars": Container(of_polars, named=True),
     "arrow": Container(of_arrow, named=True),
     "parquet": Container(parquet, named=True, empty=False),
     "zarr": Container(stored),
     "HDF5": Container(hdf5),
-    "dask": Container(dask_array, lazy=True),
-    "dask blocks": Container(dask_blocks, lazy=True),
+    "dask": Container(lazily, lazy=True),
+    "dask blocks": Container(lambda values, _: da.from_array(values, 17), lazy=True),
     "dask frame": Container(dask_frame, named=True, lazy=True, empty=False),
     "DataArray": Container(
         lambda values, _: xr.DataArray(values, dims=("row", "band")[: values.ndim])
@@ -383,7 +357,7 @@ LABELS = {
     "arrow dictionary": lambda: pa.array(TEXTS.tolist()).dictionary_encode(),
     "column of a frame": lambda: pd.DataFrame({"y": TEXTS}),
     "zarr": lambda: stored(TEXTS, Path()),
-    "dask": lambda: dask_array(TEXTS, Path()),
+    "dask": lambda: lazily(TEXTS, Path()),
     "dask series": lambda: dask_frame(TEXTS, Path()),
 }
 
@@ -413,11 +387,9 @@ def test_changes_of_a_private_memory_map_are_kept(tmp_path):
 PARTS = list(gen_batches(N, 35))
 
 
-@pytest.mark.parametrize("kind", [np.asarray, Torch, Eager, Cuda, Exchanged, np.ndarray.tolist])
+@pytest.mark.parametrize("kind", [np.asarray, Torch, eager, Cuda, Exchanged, np.ndarray.tolist])
 def test_tensors_and_images(kind):
     batches = ([kind(X[part]), kind(Y[part]), kind(WEIGHTS[part])] for part in PARTS)
-    if kind is np.ndarray.tolist:
-        batches = map(tuple, batches)
     same(accumulate(batches), accumulate(X, Y, sample_weight=WEIGHTS))
     images = RNG.integers(0, 255, (N, 2, 3, 3), np.uint8)
     expected = accumulate(images.reshape(N, -1), Y)

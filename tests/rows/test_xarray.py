@@ -106,16 +106,12 @@ def test_scores_are_on_the_grid(kind):
 
 
 @EITHER
-def test_samples_and_features(kind):
+def test_features_may_be_the_first_of_two_dimensions(kind):
     X, y = scene()
-    flat, labels = pixels(X), y.values.ravel()
-    table = xr.DataArray(flat, {"row": np.arange(len(flat))}, ("row", "band"))
-    table = table.chunk(row=50) if kind == "dask" else table
-    fitted = GaussianNB().fit(table, xr.DataArray(labels, dims="row"))
-    found = fitted.predict(table.T, **BAND)
-    assert found.dims == ("row",)
-    np.testing.assert_array_equal(found, GaussianNB().fit(flat, labels).predict(flat))
-    np.testing.assert_array_equal(fitted.predict(table), found)
+    table = held(xr.DataArray(pixels(X), {"row": np.arange(y.size)}, ("row", "band")), kind)
+    fitted = GaussianNB().fit(table, xr.DataArray(y.values.ravel(), dims="row"))
+    assert fitted.predict(table.T, **BAND).dims == ("row",)
+    np.testing.assert_array_equal(fitted.predict(table.T, **BAND), fitted.predict(table))
 
 
 @EITHER
@@ -147,41 +143,30 @@ def test_the_fill_value_is_missing(kind):
     assert (classes[2:] == model.predict(X[:, 2:], **BAND)).all()
 
 
-def test_errors_name_the_position():
-    X, y = scene()
-    X = X.astype(float)
-    X[1, 4, 7] = np.nan
-    with pytest.raises(InvalidDataError, match=r"^X: \(y=4, x=7\): .*row 63, column 1"):
-        accumulate(X, y, **BAND)
-
-
 @EITHER
 def test_labels_on_another_grid_are_an_error(kind):
     X, y = scene()
-    X = held(X, kind)
-    wrong = {
-        "shifted": y.assign_coords(x=y.x + 5),
-        "smaller": y[1:],
-        "smaller without coordinates": y.drop_vars(["x", "y"])[1:],
-        "other dimensions": y.rename(x="lon"),
-    }
-    for labels in wrong.values():
+    rows, bare = held(X, kind), y.drop_vars(["x", "y"])
+    for labels in (y.assign_coords(x=y.x + 5), y[1:], bare[1:], y.rename(x="lon")):
         with pytest.raises(InvalidDataError, match=r"y is not on the grid of X.*\('y', 'x'\)"):
-            accumulate(X, labels, **BAND)
-    np.testing.assert_array_equal(
-        accumulate(X, y.drop_vars(["x", "y"]), **BAND).means, accumulate(X, y, **BAND).means
-    )
+            accumulate(rows, labels, **BAND)
+    found, expected = accumulate(rows, bare, **BAND), accumulate(rows, y, **BAND)
+    np.testing.assert_array_equal(found.means, expected.means)
 
 
 def test_wrong_arrays_and_dimensions():
     X, y = scene()
-    for features in ("bands", None, 0):
-        with pytest.raises(InvalidParameterError, match=r"features=.*'band', 'y', 'x'"):
-            accumulate(X, y, features=features)
-    with pytest.raises(InvalidDataError, match=r"X is an xarray.Dataset of scene.*to_dataarray"):
-        accumulate(X.to_dataset(), y, **BAND)
-    with pytest.raises(InvalidParameterError, match="names the dimension of a DataArray"):
-        accumulate(pixels(X), y.values.ravel(), **BAND)
-    model = GaussianNB().fit(X, y, **BAND)
+    hole, dims = X.astype(float), r"features=.*'band', 'y', 'x'"
+    hole[1, 4, 7] = np.nan
+    for given, labels, features, message in (
+        (hole, y, "band", r"^X: \(y=4, x=7\): .*row 63, column 1"),
+        (X, y, "bands", dims),
+        (X, y, None, dims),
+        (X, y, 0, dims),
+        (X.to_dataset(), y, "band", r"X is an xarray.Dataset of scene.*to_dataarray"),
+        (pixels(X), y.values.ravel(), "band", "names the dimension of a DataArray"),
+    ):
+        with pytest.raises((InvalidDataError, InvalidParameterError), match=message):
+            accumulate(given, labels, features=features)
     with pytest.raises(InvalidParameterError, match=r"out=.*to_zarr"):
-        model.predict(X, **BAND, out="classes.zarr")
+        GaussianNB().fit(X, y, **BAND).predict(X, **BAND, out="classes.zarr")
