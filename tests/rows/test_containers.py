@@ -382,8 +382,6 @@ def test_changes_of_a_private_memory_map_are_kept(tmp_path):
     same(accumulate(rows, Y), accumulate(np.array(rows), Y))
 
 
-# --- batches ------------------------------------------------------------------------------------
-
 PARTS = list(gen_batches(N, 35))
 
 

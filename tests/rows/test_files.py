@@ -86,9 +86,6 @@ def path(request, tmp_path):
     return FILES[request.param](tmp_path / request.param)
 
 
-# --- every format, every use ----------------------------------------------------------------------
-
-
 def test_rows_of_every_format_are_read_anywhere(path):
     rows, y = open_store(path, label="y", features=ABC)
     assert (rows.shape, y.shape, len(rows), rows.ndim) == ((N, 3), (N,), N, 2)
@@ -103,9 +100,6 @@ def test_rows_of_every_format_are_read_anywhere(path):
     np.testing.assert_array_equal(rows[10:500:7], X[10:500:7])
     _ = rows[3:9]  # of a file that is open now
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(rows))[410:], X[410:])
-
-
-# --- columns --------------------------------------------------------------------------------------
 
 
 def test_columns_by_name(tmp_path):
@@ -161,9 +155,6 @@ def test_a_column_of_lists_is_all_features(tmp_path, kind, write):
     assert y[:].tolist() == NAMES.tolist()
     with pytest.raises(InvalidDataError, match="A column of lists is all features"):
         open_store(path, label="name")
-
-
-# --- types and missing values ---------------------------------------------------------------------
 
 
 NUMBERS = {
@@ -270,9 +261,6 @@ def test_options_of_pyarrow_read_other_dialects(tmp_path):
     assert open_store(path, label="y", drop="name", format="parquet")[0].shape == (N, 3)
 
 
-# --- errors ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
@@ -343,9 +331,6 @@ def test_files_elsewhere(tmp_path):
     np.testing.assert_array_equal(np.c_[rows[:], y[:]], np.c_[X, Y])
     with pytest.raises(SourceNotFoundError, match=r"memory://tables/none.csv does not exist"):
         open_store("memory://tables/none.csv", label="y")
-
-
-# --- writing --------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

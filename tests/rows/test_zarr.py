@@ -74,9 +74,6 @@ def test_the_chunk_is_named(tmp_path, way, damage):
             work()
 
 
-# --- chunks that are not there ----------------------------------------------------------------
-
-
 @pytest.mark.parametrize("way", ["zstd", "shards", "split features"])
 def test_missing_chunks_hold_the_fill_value(tmp_path, way):
     X, y = write(tmp_path / "rows", way, fill_value=0.5)
@@ -87,9 +84,6 @@ def test_missing_chunks_hold_the_fill_value(tmp_path, way):
     np.testing.assert_allclose(found.means, ClassMoments().update(filled, y).means, rtol=1e-12)
     shutil.make_archive(tmp_path / "packed", "zip", tmp_path / "rows")
     np.testing.assert_array_equal(open_store(tmp_path / "packed.zip")[0][...], filled)
-
-
-# --- any error of a store -----------------------------------------------------------------------
 
 
 class Broken:
@@ -118,8 +112,6 @@ def test_errors_of_any_kind_name_the_chunk(error):
     with pytest.raises(MemoryError, match="too much"):  # which is not the store's fault
         accumulate(Broken(MemoryError("too much")), np.arange(N_ROWS) % 2)
 
-
-# --- rows that cannot be used: array, chunk and row are named ------------------------------------
 
 ROW = 737
 GOOD = {
@@ -208,9 +200,6 @@ def test_open_store(tmp_path):
     ):
         with pytest.raises((SourceError, SourceNotFoundError), match=message):
             open_store(tmp_path / place, **options)
-
-
-# --- HDF5 -----------------------------------------------------------------------------------------
 
 
 def test_an_array_without_chunks_is_read_in_slabs_of_any_size(tmp_path):

@@ -29,9 +29,6 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-# --- places -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("place", ["it.npz", "it", "it.zip", "not/yet/there.npz", "x" * 255])
 def test_any_path(tmp_path, place):
     for path in (tmp_path / place, str(tmp_path / place), f"file://{tmp_path}/{place}"):
@@ -59,9 +56,6 @@ def test_what_cannot_be_loaded(tmp_path):
     ):
         with pytest.raises(error, match=message):
             streamgda.load(tmp_path / name)
-
-
-# --- nothing else is replaced -----------------------------------------------------------------
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names on this platform")
@@ -97,9 +91,6 @@ def test_where_nothing_can_be_written(tmp_path):
         NEW.save("/proc/nowhere/it.npz")
 
 
-# --- links and modes --------------------------------------------------------------------------
-
-
 @pytest.mark.skipif(os.name == "nt", reason="Windows lets few users make links")
 def test_links_stay_links(tmp_path):
     OLD.save(tmp_path / "there.npz")
@@ -130,9 +121,6 @@ def test_modes(tmp_path, umask):
         assert mode("new.npz") == 0o640
     finally:
         os.umask(before)
-
-
-# --- old or new, and nothing else -------------------------------------------------------------
 
 
 def test_a_file_is_on_the_disk_before_it_replaces_another(tmp_path, monkeypatch):
@@ -188,9 +176,6 @@ def test_another_thread_learns_after_the_state_is_written(name, tmp_path, monkey
     ((thread, alive),) = waited
     thread.join()
     assert alive
-
-
-# --- new files and directories of other kinds ---------------------------------------------------
 
 
 # --- URLs -------------------------------------------------------------------------------------
@@ -274,9 +259,6 @@ def test_commands_take_urls(command, memory):
     ):
         assert command(*words.split()).code == 0
     assert zarr.open("memory://lab/predicted")[:].tolist() == [3, -1, 3, -1]
-
-
-# --- positions in streams ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("offset", [5, "a", [1, {"b": None}], {"part": 3}, 0, False])

@@ -69,9 +69,6 @@ LABELS = {
 }
 
 
-# --- round trips ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", SAVED)
 def test_every_kind_comes_back_to_the_bit(name, tmp_path):
     SAVED[name].save(tmp_path / "it.npz")
@@ -123,9 +120,6 @@ def test_files_are_npz_without_times():
 def test_any_labels(labels):
     moments = some_moments(labels=labels)
     assert_same(ClassMoments.from_bytes(moments.to_bytes()), moments)
-
-
-# --- forgery: checksums are right -------------------------------------------------------------
 
 
 def forged(members, comment=b"0" * 8, **options):
@@ -241,9 +235,6 @@ def test_other_files_are_told_from_damaged_ones(given, message):
         ClassMoments.from_bytes(given)
 
 
-# --- estimators, and bytes ---------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("as_given", [list, tuple, np.array, np.float32, pd.Series])
 def test_priors_of_any_kind_are_saved(tmp_path, as_given):
     X, y = blobs()
@@ -290,8 +281,6 @@ def test_every_class_is_found_in_a_fresh_process(tmp_path):
     found = output("-c", code, *map(str, paths)).split()
     assert found == [type(saved).__name__ for saved in SAVED.values()]
 
-
-# --- readers that the documentation shows ------------------------------------------------------
 
 PAGE = (Path(__file__).parents[2] / "docs/recipes/saving.md").read_text()
 PYTHON = next(b for b in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "def read_" in b)
