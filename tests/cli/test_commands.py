@@ -1,13 +1,10 @@
 """Every command, over tables and zarr: what it writes is what Python computes, and says so."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 import warnings
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -101,7 +98,7 @@ def test_the_module_is_a_program_and_completes_words():
         assert found.decode().strip() == expected
 
 
-KINDS: list[tuple[str, str, dict[str, Any]]] = [
+KINDS = [
     ("qda", "QuadraticDiscriminantAnalysis", {"reg_param": 0.1}),
     ("qda", "QuadraticDiscriminantAnalysis", {"solver": "eigen", "shrinkage": "auto"}),
     ("lda", "LinearDiscriminantAnalysis", {}),

@@ -11,7 +11,6 @@ from samples import KINDS, blobs, held, refuses
 from streamgda import LinearDiscriminantAnalysis, accumulate
 from streamgda.errors import InvalidDataError, SourceError
 
-EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
 LEARN = pytest.mark.parametrize("method", ["fit", "partial_fit"])
 PREDICT = ["predict", "predict_proba", "score_samples", "mahalanobis", "transform"]
 
@@ -90,17 +89,6 @@ def test_what_cannot_be_learned(small_slabs, fitted, kind, method, name):
 def test_what_cannot_be_scored(small_slabs, fitted, kind, method, name):
     given, match = REFUSED[name]
     refuses(ValueError, match, fitted, method, held(given["X"], kind))
-
-
-@EVERY_KIND
-def test_rows_are_numbered_with_those_of_weight_zero(small_slabs, fitted, kind):
-    X, y = blobs()
-    weights = (np.arange(300) % 3 > 0) * 1.0
-    X[250, 3] = np.nan
-    rows = held(X, kind), held(y, kind), held(weights, kind)
-    refuses(InvalidDataError, "row 250, column 3", fitted, "fit", *rows)
-    X[250, 3], X[249, 3] = 0, np.nan  # which does not count, as its weight is zero
-    fitted.fit(held(X, kind), held(y, kind), held(weights, kind))
 
 
 @LEARN

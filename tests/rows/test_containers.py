@@ -3,8 +3,6 @@
 A new container is one line in `CONTAINERS`.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable
 from pathlib import Path

@@ -71,13 +71,10 @@ def test_exact_and_single_columns_keep_their_type(dtype):
 
 
 @EVERY
-@pytest.mark.parametrize(
-    ("values", "what"),
-    [(["x", "y"], "'b' "), ([datetime.date(2024, 1, 1)] * 2, "'b' "), ([b"x", b"y"], "'b' ")],
-)
-def test_columns_that_are_not_numbers_are_named(kind, values, what):
+@pytest.mark.parametrize("values", [["x", "y"], [datetime.date(2024, 1, 1)] * 2, [b"x", b"y"]])
+def test_columns_that_are_not_numbers_are_named(kind, values):
     frame = FRAMES[kind]({"a": [1.0, 2.0], "b": values})
-    with pytest.raises(InvalidDataError, match=rf"not real numbers: {what}|not numbers, in col"):
+    with pytest.raises(InvalidDataError, match=r"not real numbers: 'b' |not numbers, in col"):
         accumulate(frame, [0, 1])
     labels = frame.iloc[:, 1] if hasattr(frame, "iloc") else frame["b"]
     if values[0] != b"x":

@@ -132,7 +132,6 @@ def bad(name, value, values=None):
 
 BAD = {
     "NaN": (bad("X", np.nan), {}, "NaN: row 737, column 0 is nan"),
-    "infinity": (bad("X", [0, 1, 2, 3, -np.inf, 5]), {}, "infinity: row 737, column 4 is -inf"),
     "NaN as a label": (bad("y", np.nan), {}, r"y\[737\] is missing"),
     "half a label": (bad("y", 0.5), {}, r"y\[737\] is 0\.5"),
     "no date": (bad("y", np.datetime64("NaT", "D"), DATES), {}, r"y\[737\] is missing"),
@@ -142,7 +141,6 @@ BAD = {
         r"y\[737\] is 9, which is not one of the classes expected: \[0, 1, 2\]",
     ),
     "a negative weight": (bad("sample_weight", -1.0), {}, r"sample_weight\[737\] is -1"),
-    "NaN as a weight": (bad("sample_weight", np.nan), {}, r"sample_weight\[737\] is nan"),
 }
 
 
@@ -154,9 +152,7 @@ def test_bad_rows_in_stores(tmp_path, name):
         n: zarr.create_array(tmp_path / n, data=values, chunks=chunks[n])
         for n, values in given.items()
     }
-    chunk = {"X": rf"\(7, {2 if 'column 4' in message else 0}\)", "y": r"\(3,\)"}.get(
-        which, r"\(14,\)"
-    )
+    chunk = {"X": r"\(7, 0\)", "y": r"\(3,\)", "sample_weight": r"\(14,\)"}[which]
     where = rf"^{which} \(file://.*{which}\): chunk {chunk}: .*{message}"
     with pytest.raises(InvalidDataError, match=where) as refusal:
         accumulate(**held, **options)
