@@ -93,7 +93,7 @@ def accumulate(asked: Accumulation, rows: Rows) -> Moments:
     if sizes.size > _MANY_BLOCKS and of_block < _TINY_BYTES:  # before anything is computed
         warnings.warn(
             f"X has {sizes.size:,} blocks of about {readable(of_block)}, and each costs a task of "
-            f"about a millisecond: rechunk to blocks of {readable(_TINY_BYTES)} or more "
+            f"some milliseconds: rechunk to blocks of {readable(_TINY_BYTES)} or more "
             f"(X = X.rechunk({{0: 'auto', 1: -1}}))",
             da.PerformanceWarning,
             stacklevel=2,
