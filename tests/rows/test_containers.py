@@ -18,10 +18,9 @@ import pytest
 import zarr
 from dask import delayed
 from scipy import sparse
-from sklearn.linear_model import Ridge as SklearnRidge
 from sklearn.utils import gen_batches
 
-from streamgda import PCA, GaussianNB, Ridge, accumulate, open_store
+from streamgda import GaussianNB, accumulate, open_store
 from streamgda.errors import InvalidDataError, InvalidParameterError
 
 pa = pytest.importorskip("pyarrow")
@@ -325,16 +324,6 @@ class Use:
         found = accumulate(iter(batches), covariance_type="diag")
         assert found.feature_names == (NAMES if self.container.named else None)
         same(found, accumulate(X, TEXTS, sample_weight=WEIGHTS, covariance_type="diag"))
-
-    def heads(self):
-        """Ridge and PCA, which take dense slabs of sparse rows."""
-        rows, y = self.made(X, WEIGHTS)
-        ridge, expected = Ridge().fit(rows, y), SklearnRidge().fit(X, WEIGHTS)
-        np.testing.assert_allclose(ridge.coef_, expected.coef_, rtol=1e-9)
-        found, wanted = PCA(2).fit(rows), PCA(2).fit(X)
-        np.testing.assert_allclose(found.components_, wanted.components_, rtol=1e-9)
-        found, wanted = in_memory(found.transform(rows)), wanted.transform(X)
-        np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
 
 
 USES = [name for name in vars(Use) if not name.startswith("_") and name != "made"]

@@ -67,9 +67,6 @@ def test_rows_that_count_are_those_of_a_plain_loop(data):
     assert found.exact == expected.exact
 
 
-NULLS = np.array([1, None, 2], object)
-
-
 def test_classes_of_rows_that_do_not_count_are_none():
     rows, labels = np.array([[1.0], [2.0], [np.nan]]), ["a", "b", "c"]
     found = accumulate(rows, labels, sample_weight=[1, 0, 1], on_invalid="skip")
@@ -99,6 +96,9 @@ def test_other_keywords_are_errors_and_change_nothing(options, match):
         with pytest.raises(InvalidParameterError, match=match):
             learn(CLEAN, TRUTH, **options)
     assert fitted.class_count_.tolist() == before
+
+
+NULLS = np.array([1, None, 2], object)
 
 
 @pytest.mark.parametrize(

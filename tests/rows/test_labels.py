@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from streamgda import ClassMoments, GaussianNB, accumulate
 from streamgda.errors import InvalidDataError
-from streamgda.rows.labels import NONE, as_labels, code
+from streamgda.rows.labels import as_labels, code
 
 DAYS = np.array(["2024-05-02", "2024-05-01", "2024-05-02"], "M8[D]")
 NOON = datetime.datetime(2024, 5, 1, 12)
@@ -117,12 +117,6 @@ def test_refused(name):
         code(y)
     with pytest.raises(InvalidDataError):
         accumulate(np.ones((2 if name == "delayed" else len(y), 1)), y)
-
-
-def test_errors_count_rows_of_the_larger_array():
-    with pytest.raises(InvalidDataError, match=r"groups\[1001\] is 'a'") as error:
-        code([1, "a"], NONE, "groups", 1000)
-    assert (error.value.array, error.value.row) == ("groups", 1001)
 
 
 @given(st.lists(st.lists(st.integers(-5, 300), max_size=30), max_size=5), st.sampled_from("ifUO"))
