@@ -117,6 +117,7 @@ def test_wrong_weights(weights, match):
     rows, labels = np.arange(3.0)[:, None], [0, 1, 0]
     with pytest.raises(InvalidDataError, match=match):
         accumulate(rows, labels, sample_weight=weights)
+    assert accumulate(rows, labels, sample_weight=2).class_count.tolist() == [4, 2]
     if weights is NULLS:
         for kept in (weights, pd.Series([1, None, 2], dtype="Int64")):
             found = accumulate(rows, labels, sample_weight=kept, on_invalid="skip")

@@ -152,6 +152,14 @@ def test_a_column_of_lists_is_all_features(tmp_path, kind, write):
         open_store(path, label="name")
 
 
+@pytest.mark.parametrize(("row", "n_values"), [([1.0], 1), (None, 0)])
+def test_lists_of_other_lengths_are_an_error(tmp_path, row, n_values):
+    table = pa.table({"a": [[1.0, 2.0], [3.0, 4.0], row]})
+    rows, _ = open_store(feather(tmp_path / "rows.feather", table), y=None)
+    with pytest.raises(InvalidDataError, match=f"row 2 has {n_values} values"):
+        rows[:]
+
+
 NUMBERS = {
     "bytes": ([1, 2, 255], pa.uint8(), np.uint8),
     "booleans": ([True, False, True], pa.bool_(), np.uint8),

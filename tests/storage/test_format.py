@@ -35,7 +35,7 @@ from streamgda import (
     Ridge,
     SlidingWindow,
 )
-from streamgda.errors import FormatError
+from streamgda.errors import FormatError, InvalidParameterError
 from streamgda.storage.format import HEAD, read, write
 
 X, Y = blobs(60)
@@ -99,6 +99,12 @@ def test_arrays_of_any_kind():
         assert again[name].tobytes() == native.tobytes()
         assert again[name].flags.owndata
         assert again[name].flags.writeable
+
+
+def test_attributes_that_json_does_not_hold_are_refused():
+    for value in (np.nan, [np.inf], {1, 2}, np.float32(1)):
+        with pytest.raises(InvalidParameterError, match="cannot be saved as JSON"):
+            write(io.BytesIO(), "odds", {"a": value}, {})
 
 
 def test_files_are_npz_without_times():
