@@ -131,15 +131,11 @@ def bad(name, value, values=None):
 
 
 BAD = {
-    "NaN": (bad("X", np.nan), {}, "NaN: row 737, column 0 is nan"),
+    "NaN": (bad("X", [0, 1, 2, 3, np.nan, 5]), {}, "NaN: row 737, column 4 is nan"),
     "NaN as a label": (bad("y", np.nan), {}, r"y\[737\] is missing"),
     "half a label": (bad("y", 0.5), {}, r"y\[737\] is 0\.5"),
     "no date": (bad("y", np.datetime64("NaT", "D"), DATES), {}, r"y\[737\] is missing"),
-    "a label that is not expected": (
-        bad("y", 9),
-        {"classes": [2, 1, 0]},
-        r"y\[737\] is 9, which is not one of the classes expected: \[0, 1, 2\]",
-    ),
+    "another label": (bad("y", 9), {"classes": [2, 1, 0]}, r"y\[737\] is 9, which .*\[0, 1, 2\]"),
     "a negative weight": (bad("sample_weight", -1.0), {}, r"sample_weight\[737\] is -1"),
 }
 
@@ -152,7 +148,7 @@ def test_bad_rows_in_stores(tmp_path, name):
         n: zarr.create_array(tmp_path / n, data=values, chunks=chunks[n])
         for n, values in given.items()
     }
-    chunk = {"X": r"\(7, 0\)", "y": r"\(3,\)", "sample_weight": r"\(14,\)"}[which]
+    chunk = {"X": r"\(7, 2\)", "y": r"\(3,\)", "sample_weight": r"\(14,\)"}[which]
     where = rf"^{which} \(file://.*{which}\): chunk {chunk}: .*{message}"
     with pytest.raises(InvalidDataError, match=where) as refusal:
         accumulate(**held, **options)
