@@ -2,6 +2,7 @@
 
 import itertools
 
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
@@ -118,7 +119,11 @@ def test_groups_in_place_of_arrays(fitted, made):
     with pytest.raises(InvalidDataError, match=r"y is missing: X is a \w+ of more, rows; pass"):
         accumulate(group)
     scalar = zarr.array(3.0)
-    for X, y, match in ((scalar, CLASSES, "X has shape"), (zarr.array(ROWS), scalar, "have shape")):
+    for X, y, match in (
+        (scalar, CLASSES, "X has shape"),
+        (zarr.array(ROWS), scalar, "have shape"),
+        (da.from_array(ROWS), da.from_array(np.zeros(())), "have shape"),
+    ):
         with pytest.raises(InvalidDataError, match=rf"{match} \(\)"):
             accumulate(X, y)
 

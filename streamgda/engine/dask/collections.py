@@ -67,7 +67,7 @@ def beside(X: Any, source: RowSource) -> Any:
             f"same blocks; or {how_to_count('X')}"
         )
     y = _as_array(source, X.chunks[0])
-    unknown = unknown or np.isnan(y.shape[0])
+    unknown = unknown or np.isnan(y.shape[:1]).any()
     if not unknown or y.ndim != 1:
         check_lengths(RowSource(X, X.shape, X.dtype), RowSource(y, y.shape, y.dtype, source.name))
     if not unknown:
