@@ -59,7 +59,7 @@ CLASSIFIERS = {
     "lda": (LinearDiscriminantAnalysis("lsqr", 0.1), Y, [*PROBABILITIES, "mahalanobis"]),
     "qda": (QuadraticDiscriminantAnalysis(reg_param=0.1), Y, [*PROBABILITIES, "mahalanobis"]),
     "gda": (GaussianDiscriminantAnalysis("tied", shrinkage=0.2), Y, PROBABILITIES),
-    "nb": (GaussianNB(), Y, PROBABILITIES),
+    "nb": (GaussianNB(var_smoothing=1e-3), Y, PROBABILITIES),
 }
 HEADS = PLAIN | {
     f"{name} behind a map": (clone(estimator).set_params(feature_map=RELU), y, methods)
