@@ -198,7 +198,7 @@ class Sums(_State):
         free = self.count if self.weighted else np.maximum(self.count - 1, 0)
         alone = self.structure.group_sums(free) == 0  # Single rows do not vary.
         left = self.square_sums
-        impossible: np.ndarray = ~(left >= -rounding)  # It is true of NaN, too.
+        impossible = np.isnan(left) | (left < -rounding)
         self.structure.put_squares(self.packed, np.maximum(left, 0))
         self.packed[alone] = 0
         np.maximum(self.weight_squares, 0, out=self.weight_squares)

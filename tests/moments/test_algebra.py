@@ -498,3 +498,11 @@ def test_weighted_rows_of_constant_features_are_subtracted_one_part_after_the_ot
     for part in parts[:-1]:
         held = held - part
     assert_close(held, parts[-1], 1e-6)
+
+
+def test_constants_whose_squares_overflow_are_subtracted():
+    X, y, w = np.full((6, 1), 1e200), [0, 0, 1, 1, 0, 1], [0.5, 0.7, 0.3, 0.9, 1.1, 0.2]
+    held = ClassMoments("diag").update(X, y, w).declare([0, 1, 2])
+    left = held - ClassMoments("diag").update(X[:2], y[:2], w[:2])
+    np.testing.assert_allclose(left.class_count, [1.1, 1.4, 0])
+    assert np.array_equal(left.means[:2], X[:2])
