@@ -58,6 +58,13 @@ class Saved(ABC):
             state: Any = super().__getstate__()
             return state.copy()
 
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Take the attributes of a copy or a pickle; arrays that change get memory of their own.
+
+        Those of a pickle may be read-only, mapped from a file, or buffers of somebody else.
+        """
+        vars(self).update(_owned(dict(state)))
+
     def __copy__(self) -> Self:
         """Return a deep copy: states change in place, and a shallow one would change with them."""
         return deepcopy(self)
@@ -240,6 +247,25 @@ class Saved(ABC):
         `restore` turns these into FormatError. What is returned is valid, whatever the file holds:
         see `streamgda.storage.format`.
         """
+
+
+def _owned(value: Any) -> Any:
+    """Return a value whose arrays, and those of its parts, own their memory and can be written."""
+    if isinstance(value, np.ndarray):
+        own = type(value) is np.ndarray and value.flags.owndata and value.flags.writeable
+        return value if own else np.array(value)
+    if isinstance(value, Saved):  # It has taken its own state.
+        return value
+    if isinstance(value, dict):
+        return type(value)({key: _owned(part) for key, part in value.items()})
+    if isinstance(value, tuple) and hasattr(value, "_make"):
+        return value._make(map(_owned, value))
+    if type(value) in (list, tuple):
+        return type(value)(map(_owned, value))
+    if type(value).__module__.startswith("streamgda.") and hasattr(value, "__dict__"):
+        for name, part in vars(value).items():
+            vars(value)[name] = _owned(part)
+    return value
 
 
 Kind = TypeVar("Kind", bound=Saved)
