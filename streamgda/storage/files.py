@@ -219,8 +219,8 @@ def _at_url(
     try:
         files, name = file_system(url, storage_options)
         return getattr(files, method)(name, *values, **options)
-    except FileNotFoundError:
-        raise
     except Exception as error:  # The kind depends on the file system.
+        if isinstance(error, FileNotFoundError) and not values:
+            raise
         kind, done = (WriteError, "written") if values else (ReadError, "read")
         raise kind(f"{url} cannot be {done}: {error}") from cause_of(error)

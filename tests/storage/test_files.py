@@ -3,6 +3,7 @@
 import os
 import stat
 import threading
+import traceback
 
 import fsspec.implementations.memory
 import numpy as np
@@ -279,3 +280,21 @@ def test_offsets_that_json_does_not_give_back_are_refused(tmp_path, offset):
     with pytest.raises(InvalidParameterError, match=r"offset=.* cannot be saved: "):
         NEW.save(tmp_path / "it.npz", offset=offset)
     assert not names(tmp_path)
+
+
+@pytest.mark.parametrize("kind", [TimeoutError, FileNotFoundError])
+@pytest.mark.parametrize("step", ["cat_file", "pipe_file"])
+def test_errors_of_urls_hold_no_secret(monkeypatch, step, kind):
+    """What stands before the @ of a URL, and its query, may be a key."""
+    secret = "".join(["pl4", "nted"])  # The source is in tracebacks.
+    url = f"memory://key:{secret}@models/it.npz?sig={secret}"
+
+    def failing(*_, **__):
+        raise kind(f"no answer from {url}")
+
+    memory = fsspec.implementations.memory.MemoryFileSystem
+    monkeypatch.setattr(memory, step, failing)
+    use = NEW.save if step == "pipe_file" else streamgda.load
+    with pytest.raises(StreamGDAError) as raised:
+        use(url)
+    assert secret not in "".join(traceback.format_exception(raised.value))
