@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -177,37 +176,6 @@ def ulps(value: np.ndarray, exact: object) -> float:
     return distance
 
 
-def exact_scores(
-    X: np.ndarray, y: np.ndarray, rows: np.ndarray, covariance_type: str
-) -> tuple[np.ndarray, np.ndarray]:
-    """Squared distances in fractions, rounded once, and joint log-likelihoods, (n_rows, K) each."""
-    m = exact_moments(X, y)
-    S = exact_covariance(X, y, covariance_type)
-    K, d = len(m.classes), len(m.means[0])
-    squares, constants = np.empty((len(rows), K)), np.empty(K)
-    for k in range(K):
-        matrix = np.full(d, Fraction(0)) + (S if is_tied(covariance_type) else S[k])
-        if not is_matrix(covariance_type):
-            matrix = np.diag(matrix)
-        centred = np.array([[Fraction(v) for v in row] for row in rows.tolist()]) - m.means[k]
-        solved, determinant = _eliminated(matrix, centred.T)
-        squares[:, k] = (centred.T * solved).sum(axis=0)
-        constants[k] = math.log(m.count[k] / sum(m.count)) - math.log(determinant) / 2
-    return squares, constants - d / 2 * math.log(2 * math.pi) - squares / 2
-
-
-def _eliminated(matrix: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, Fraction]:
-    """Solve equations in fractions by Gauss-Jordan elimination; return the determinant, too."""
-    both, determinant = np.hstack([matrix, right]) + Fraction(0), Fraction(1)
-    for i in range(len(both)):
-        determinant *= both[i, i]
-        both[i] /= both[i, i]
-        for j in range(len(both)):
-            if j != i:
-                both[j] -= both[j, i] * both[i]
-    return both[:, len(matrix) :], determinant
-
-
 # --- regularisation ---------------------------------------------------------------------------
 
 
@@ -222,30 +190,16 @@ def regularised_covariances(
     shrinkage: float = 0.0,
     reg_param: float = 0.0,
     var_smoothing: float = 0.0,
-    standardize: bool = False,
 ) -> np.ndarray:
     """One matrix per class whatever the type, (K, d, d), regularised in the order of arguments.
 
     pooling: ``((1-l) S_k + l S_w) / ((1-l) n_k + l n)`` on scatters (nothing to do where tied);
     shrinkage: ``(1-a) S + a tr(S)/d I``; reg_param: ``(1-r) S + r I``; var_smoothing: that
     fraction of the largest variance of a feature over all rows is added to every variance.
-    standardize: all of it on features scaled by their deviations within classes.
     """
     m = moments(X, y, weights)
     n = m.count - ddof
     within, n_all = m.scatter.sum(axis=0), n.sum()
-    if standardize:
-        scale = np.sqrt(np.diag(within) / m.count.sum())
-        S = regularised_covariances(
-            *(X / scale, y, covariance_type),
-            weights=weights,
-            ddof=ddof,
-            pooling=pooling,
-            shrinkage=shrinkage,
-            reg_param=reg_param,
-            var_smoothing=var_smoothing,
-        )
-        return S * np.outer(scale, scale)
     out = []
     for k in range(len(m.classes)):
         if is_tied(covariance_type):
@@ -323,24 +277,6 @@ def squared_mahalanobis(X: np.ndarray, means: np.ndarray, covariances: np.ndarra
     return out
 
 
-def relative_mahalanobis(
-    X: np.ndarray,
-    y: np.ndarray,
-    rows: np.ndarray,
-    covariance_type: str = "full",
-    *,
-    weights: np.ndarray | None = None,
-    **regularisation: float,
-) -> np.ndarray:
-    """Distances of `rows` to the classes of (X, y), less those to all of X as one class, (n, K)."""
-
-    def distances(labels: np.ndarray) -> np.ndarray:
-        S = regularised_covariances(X, labels, covariance_type, weights=weights, **regularisation)
-        return squared_mahalanobis(rows, moments(X, labels, weights).means, S)
-
-    return distances(y) - distances(np.zeros(len(X), int))
-
-
 def joint_log_likelihood(
     X: np.ndarray, means: np.ndarray, covariances: np.ndarray, priors: np.ndarray
 ) -> np.ndarray:
@@ -385,28 +321,6 @@ def gaussian_classifier(
     return m.classes[joint.argmax(axis=1)], joint
 
 
-def leave_one_out(
-    X: np.ndarray,
-    y: np.ndarray,
-    left_out: np.ndarray,
-    covariance_type: str = "full",
-    *,
-    weights: np.ndarray | None = None,
-    **parameters: object,
-) -> np.ndarray:
-    """Posteriors of rows of the fit, each from a fit to all others; zero for absent classes."""
-    classes = np.unique(y)
-    out = np.zeros((len(left_out), len(classes)))
-    for i, row in enumerate(left_out):
-        kept = np.arange(len(y)) != row
-        w = None if weights is None else weights[kept]
-        labels = np.unique(y[kept])
-        fitted = X[kept], y[kept], X[row : row + 1], covariance_type
-        joint = gaussian_classifier(*fitted, weights=w, **parameters)[1]
-        out[i, np.isin(classes, labels)] = posterior(joint)[0]
-    return out
-
-
 # --- separability -----------------------------------------------------------------------------
 
 
@@ -423,28 +337,6 @@ def separability(means: np.ndarray, covariances: np.ndarray, method: str) -> np.
     }[method]
     classes = list(zip(means, covariances, strict=True))
     return np.array([[formula(*p, *q) if p is not q else 0.0 for q in classes] for p in classes])
-
-
-def held_out_ratio(
-    X: np.ndarray,
-    y: np.ndarray,
-    folds: np.ndarray,
-    covariance_type: str = "full",
-    **regularisation: float,
-) -> float:
-    """Mean log-density of rows given their class less that of all rows, by the other folds."""
-    total = 0.0
-    for fold in np.unique(folds):
-        held, train = folds == fold, folds != fold
-        for labels, sign in ((y, 1), (np.zeros_like(y), -1)):
-            m = moments(X[train], labels[train])
-            of_training = X[train], labels[train], covariance_type
-            S = regularised_covariances(*of_training, **regularisation)
-            joint = joint_log_likelihood(X[held], m.means, S, np.ones(len(m.classes)))
-            total += (
-                sign * joint[np.arange(held.sum()), np.searchsorted(m.classes, labels[held])].sum()
-            )
-    return total / len(y)
 
 
 def bhattacharyya(m: np.ndarray, S: np.ndarray, n: np.ndarray, T: np.ndarray) -> float:
@@ -557,32 +449,6 @@ def rows_that_count(
     return numbers, skipped
 
 
-# --- temperatures -----------------------------------------------------------------------------
-
-
-def tempered_log_likelihood(
-    joint: np.ndarray, truth: np.ndarray, weights: np.ndarray, temperature: float
-) -> float:
-    """Log-likelihood of the true classes, from joint log-likelihoods (n, K) divided by it."""
-    scores = joint / temperature
-    scores = scores - scores.max(axis=1, keepdims=True)
-    own = scores[np.arange(len(truth)), truth]
-    return float(weights @ (own - np.log(np.exp(scores).sum(axis=1))))
-
-
-def temperature(joint: np.ndarray, truth: np.ndarray, weights: np.ndarray) -> float:
-    """Temperature of the largest log-likelihood, by golden sections of its logarithm."""
-    low, high, share = math.log(2.0**-4), math.log(2.0**12), (math.sqrt(5) - 1) / 2
-
-    def at(log: float) -> float:
-        return tempered_log_likelihood(joint, truth, weights, math.exp(log))
-
-    while high - low > 1e-6:
-        left, right = high - share * (high - low), low + share * (high - low)
-        low, high = (low, right) if at(left) > at(right) else (left, high)
-    return math.exp((low + high) / 2)
-
-
 # --- rows with gaps ---------------------------------------------------------------------------
 
 
@@ -598,20 +464,6 @@ def marginal_joint(
         spread = np.linalg.slogdet(2 * np.pi * block)[1]
         joint.append(math.log(prior) - (spread + distance) / 2)
     return np.array(joint)
-
-
-def imputed(
-    x: np.ndarray, means: np.ndarray, covariances: np.ndarray, priors: np.ndarray
-) -> np.ndarray:
-    """The row with the means of the missing features given the others."""
-    o, joint = ~np.isnan(x), marginal_joint(x, means, covariances, priors)
-    shares = np.exp(joint - joint.max())
-    shares /= shares.sum()
-    out = np.where(o, x, 0.0)
-    for share, mean, covariance in zip(shares, means, covariances, strict=True):
-        gap = np.linalg.solve(covariance[np.ix_(o, o)], x[o] - mean[o])
-        out[~o] += share * (mean[~o] + covariance[np.ix_(~o, o)] @ gap)
-    return out
 
 
 # --- maps of rows -------------------------------------------------------------------------------
@@ -652,38 +504,3 @@ def ridge(
     targets = np.concatenate([root * y.reshape(len(y), -1), np.zeros((d, y[0].size))])
     solution: np.ndarray = np.linalg.lstsq(penalised, targets, rcond=None)[0]
     return solution.T.reshape(*y.shape[1:], d)
-
-
-def exact_ridge(X: np.ndarray, y: np.ndarray, alpha: float = 0.0) -> list[Fraction]:
-    """Coefficients through the origin, in fractions; the smallest if many fit as well."""
-    rows = [[Fraction(x) for x in row] for row in X.tolist()]
-    columns = [*zip(*rows, strict=True)]
-    K = [[_dot(a, b) + Fraction(alpha) * (a is b) for b in columns] for a in columns]
-    products = [_dot(a, [Fraction(value) for value in y.tolist()]) for a in columns]
-    basis = [K[j] for j in _reduced(K)[1]]  # of the space in which the smallest lie
-    images = [[_dot(row, b) for row in K] for b in basis]
-    system = [[*(_dot(a, b) for b in images), _dot(a, products)] for a in basis]
-    parts = [row[-1] for row in _reduced(system)[0][: len(basis)]]
-    return [_dot(parts, along) for along in zip(*basis, strict=True)]
-
-
-def _dot(a: Iterable[Fraction], b: Iterable[Fraction]) -> Fraction:
-    return sum((x * y for x, y in zip(a, b, strict=True)), Fraction(0))
-
-
-def _reduced(matrix: list[list[Fraction]]) -> tuple[list[list[Fraction]], list[int]]:
-    """Return the reduced row echelon form, and the numbers of its pivot columns."""
-    rows, pivots = [row[:] for row in matrix], list[int]()
-    for column in range(len(rows[0])):
-        first = len(pivots)
-        at = next((i for i in range(first, len(rows)) if rows[i][column]), None)
-        if at is None:
-            continue
-        rows[first], rows[at] = rows[at], rows[first]
-        pivot = rows[first][column]
-        rows[first] = [value / pivot for value in rows[first]]
-        for i, row in enumerate(rows):
-            if i != first and row[column]:
-                rows[i] = [a - row[column] * b for a, b in zip(row, rows[first], strict=True)]
-        pivots.append(column)
-    return rows, pivots

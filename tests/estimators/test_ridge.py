@@ -3,7 +3,6 @@
 import dask.array as da
 import dask.dataframe as dask_frames
 import naive
-import nist
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,6 +11,7 @@ from sklearn import linear_model
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.model_selection import GridSearchCV, GroupKFold, PredefinedSplit
+from statsmodels.datasets import longley
 
 from streamgda import ClassMoments, Ridge, RidgeClassifier, accumulate, load
 from streamgda.errors import (
@@ -79,17 +79,72 @@ def test_classifier_answers_are_those_of_scikit_learn(rows, intercept, class_wei
 
 # --- numbers --------------------------------------------------------------------------------------
 
-# Correct digits of the coefficients, at least; of rows whose condition number is squared.
-DIGITS = {"Norris": 11, "Pontius": 11, "Longley": 10, "Wampler2": 9}
-DIGITS |= {"Wampler1": 5.5, "Wampler3": 5.5, "Wampler4": 5.5, "Wampler5": 4.5}
+# NIST's Statistical Reference Datasets (https://www.itl.nist.gov/div898/strd/lls/lls.shtml).
+NORRIS = """
+0.2 337.4 118.2 884.6 10.1 226.5 666.3 996.3 448.6 777 558.2 0.4 0.6 775.5 666.9 338 447.5
+11.6 556 228.1 995.8 887.6 120.2 0.3 0.3 556.8 339.1 887.2 999 779 11.1 118.3 229.2 669.1
+448.9 0.5
+0.1 338.8 118.1 888 9.2 228.1 668.5 998.5 449.1 778.9 559.2 0.3 0.1 778.1 668.8 339.3 448.9
+10.8 557.7 228.3 998 888.8 119.6 0.3 0.6 557.6 339.3 888 998.5 778.9 10.2 117.6 228.9 668.4
+449.2 0.2
+"""
+PONTIUS = """
+.11019 .21956 .32949 .43899 .54803 .65694 .76562 .87487 .98292 1.09146 1.20001 1.30822 1.41599
+1.52399 1.63194 1.73947 1.84646 1.95392 2.06128 2.16844 .11052 .22018 .32939 .43886 .54798
+.65739 .76596 .87474 .983 1.0915 1.20004 1.30818 1.41613 1.52408 1.63159 1.73965 1.84696 1.95445
+2.06177 2.16829
+"""
+WAMPLER_NOISE = """
+759 -2048 2048 -2048 2523 -2048 2048 -2048 1838 -2048 2048 -2048 1838 -2048 2048 -2048 2523 -2048
+2048 -2048 759
+"""
+WAMPLER = np.arange(21.0)[:, None] ** np.arange(1, 6)
+LONGLEY = longley.load_pandas()
 
 
-@pytest.mark.parametrize("name", DIGITS)
+def numbers(text):
+    return np.array(text.split(), float)
+
+
+def wampler(noise, ratio=1.0):
+    """Rows whose coefficients are powers of the ratio."""
+    powers = ratio ** np.arange(6)
+    return WAMPLER, 1 + WAMPLER @ powers[1:] + noise * numbers(WAMPLER_NOISE), powers
+
+
+# Rows, targets and coefficients, whose digits are right at least: conditions are squared.
+CERTIFIED = {
+    "Norris": (
+        *(numbers(NORRIS)[:36, None], numbers(NORRIS)[36:]),
+        *([-0.262323073774029, 1.00211681802045], 11),
+    ),
+    "Pontius": (
+        np.tile(np.arange(1, 21) * 150_000.0, 2)[:, None] ** [1, 2],
+        numbers(PONTIUS),
+        *([0.673565789473684e-03, 0.732059160401003e-06, -0.316081871345029e-14], 11),
+    ),
+    "Longley": (
+        *(LONGLEY.exog.to_numpy(), LONGLEY.endog.to_numpy()),
+        [
+            *(-3482258.63459582, 15.0618722713733, -0.358191792925910e-01, -2.02022980381683),
+            *(-1.03322686717359, -0.511041056535807e-01, 1829.15146461355),
+        ],
+        10,
+    ),
+    "Wampler1": (*wampler(0), 5.5),
+    "Wampler2": (*wampler(0, 0.1), 9),
+    "Wampler3": (*wampler(1), 5.5),
+    "Wampler4": (*wampler(100), 5.5),
+    "Wampler5": (*wampler(10_000), 4.5),
+}
+
+
+@pytest.mark.parametrize("name", CERTIFIED)
 def test_certified_results(name):
-    rows = nist.SETS[name]
-    mine = Ridge(0.0).fit(rows.X, rows.y)
+    rows, targets, coefficients, digits = CERTIFIED[name]
+    mine = Ridge(0.0).fit(rows, targets)
     found = [mine.intercept_, *mine.coef_]
-    np.testing.assert_allclose(found, rows.coefficients, rtol=10.0 ** -DIGITS[name])
+    np.testing.assert_allclose(found, coefficients, rtol=10.0**-digits)
 
 
 def test_offsets_cost_no_digits():
