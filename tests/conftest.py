@@ -3,15 +3,14 @@
 import contextlib
 import math
 import os
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import dask
 import numba
 import pytest
+import stops
 from distributed import Client, LocalCluster
 from distributed.utils import get_mp_context
 from hypothesis import HealthCheck, settings
@@ -20,10 +19,6 @@ from threadpoolctl import threadpool_limits
 from streamgda.cli import main
 from streamgda.engine import plan, progress
 from streamgda.runtime import threads
-
-sys.path.insert(0, str(Path(__file__).parent))  # for `import naive` and the other helpers
-import stops
-from commands import Command, Ended
 
 # Kernels compile on first use, so there is no deadline. Examples are the same in every run;
 # `--hypothesis-profile=thorough` tries more of them.
@@ -70,8 +65,18 @@ def small_slabs(slabs_of: Callable[[int], None]) -> None:
     slabs_of(stops.SLAB * stops.X[0].nbytes)
 
 
+class Ended(NamedTuple):
+    """The exit code and output of a command."""
+
+    code: int
+    out: str
+    err: str
+
+
 @pytest.fixture
-def command(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+def command(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Ended]:
     """The command line in this process: the same entry point, but a second faster to start."""
     for name in ("FORCE_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)

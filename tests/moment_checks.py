@@ -4,7 +4,7 @@ import naive
 import numpy as np
 import pytest
 from hypothesis import strategies as st
-from states import bits
+from samples import bits
 
 from streamgda import ClassMoments
 

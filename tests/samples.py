@@ -1,4 +1,6 @@
-"""Rows and estimators that several test files use."""
+"""Rows, estimators and checks that several test files use."""
+
+import tracemalloc
 
 import dask.array as da
 import naive
@@ -114,15 +116,18 @@ def assert_equal_to_rounding(found, expected, X, rtol=1e-12):
     np.testing.assert_array_equal(found.predict(X), expected.predict(X))
 
 
+def bits(state):
+    """Attributes and arrays of a saved object, as text and bytes that no later change can reach."""
+    attributes, arrays = state_of(state)
+    return repr(attributes), {n: (a.dtype.str, a.shape, a.tobytes()) for n, a in arrays.items()}
+
+
 def snapshot(estimator):
     """The whole state of the estimator, to show changes; what follows from it may be computed."""
     computed = ("_lock", "_derived", "_model", "_told")
     state = {name: value for name, value in vars(estimator).items() if name not in computed}
     held = {name: (id(value), repr(value)) for name, value in state.items()}
-    if "moments_" in held:
-        attributes, arrays = state_of(estimator.moments_)
-        held["state"] = attributes, {name: array.tobytes() for name, array in arrays.items()}
-    return held
+    return held | {"state": bits(estimator.moments_) if "moments_" in held else None}
 
 
 def refuses(error, match, estimator, method, *arguments, **keywords):
@@ -136,6 +141,22 @@ def refuses(error, match, estimator, method, *arguments, **keywords):
     with pytest.raises(error, match=match):
         call()
     assert snapshot(estimator) == before
+
+
+def assert_peak_below(limit, call, attempts=3):
+    """Call a function; fail if Python and NumPy hold as much memory as `limit` meanwhile.
+
+    What other threads and first imports allocate counts as well, so it may take some attempts.
+    """
+    peaks = []
+    while not peaks or (peaks[-1] >= limit and len(peaks) < attempts):
+        tracemalloc.start()
+        try:
+            call()
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert peaks[-1] < limit, f"peaks of {peaks} bytes"
 
 
 # Before 1.9, scikit-learn's LDA by svd divides by n - K and its QDA by n - 1.

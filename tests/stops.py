@@ -1,16 +1,13 @@
 """Rows and labels, and passes over them that stop half-way."""
 
-import numpy as np
 import pytest
 from samples import blobs
 
 from streamgda import accumulate
-from streamgda.errors import MemoryBudgetError
 
 N_ROWS = 300
 SLAB = 30
 X, Y = blobs(N_ROWS, 4)
-WEIGHTS = np.random.default_rng(1).uniform(0, 2, N_ROWS)
 
 
 class Rows:
@@ -28,21 +25,13 @@ class Rows:
         return self.array[rows]
 
 
-def stopped(path, at=150, error=KeyboardInterrupt, X=X, y=Y, **options):
-    """A checkpoint of the rows before the given one."""
-    with pytest.raises(error):
-        accumulate(Rows(X, at, error("stop")), y, checkpoint=path, **options)
-    assert path.exists()
+def stop_after(n_rows, *data, **options):
+    """Return the message when accumulation is interrupted after this many rows."""
 
+    def stop(done, total):
+        if done > n_rows:
+            raise KeyboardInterrupt
 
-def least_memory(rows, **options):
-    """The least budget, to the byte, that accumulation accepts."""
-    too_little, enough = 0, 1 << 22
-    while enough - too_little > 1:
-        middle = (too_little + enough) // 2
-        try:
-            accumulate(rows, Y, max_memory=middle, **options)
-            enough = middle
-        except MemoryBudgetError:
-            too_little = middle
-    return enough
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        accumulate(*data, progress=stop, **options)
+    return getattr(stopped.value, "__notes__", [""])[0]

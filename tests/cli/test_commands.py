@@ -10,19 +10,23 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
-from commands import NAMES, PROGRAM, interrupt_at, rows
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix, log_loss
 
 import streamgda
 from streamgda.cli.app import EXAMPLES
 from streamgda.datasets import convert
 from streamgda.engine.plan import slabs_of
+from streamgda.rows.source import RowSource
 
 pa = pytest.importorskip("pyarrow")
 import pyarrow.csv as pc  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
-X, Y = rows()
+NAMES = np.array(["eggs", "ham", "spam & [bold]beans"])
+CENTRES = np.array([[0.0, 0, 0], [3, 1, 0], [0, 3, 2]])
+RANDOM = np.random.default_rng(0)
+CODES = RANDOM.integers(0, 3, 240)
+X, Y = CENTRES[CODES] + RANDOM.normal(size=(240, 3)), NAMES[CODES]
 COLUMNS = ["length", "width", "height"]
 FRAME = pd.DataFrame(X, columns=COLUMNS)
 TABLE = pa.table({"id": range(240), **dict(zip(COLUMNS, X.T, strict=True)), "kind": Y})
@@ -94,7 +98,8 @@ def test_the_module_is_a_program_and_completes_words():
         (["--version"], os.environ, f"streamgda {streamgda.__version__}"),
         ([], completed, "lda"),
     ):
-        found = subprocess.check_output([sys.executable, "-c", PROGRAM, *more], env=environment)
+        program = [sys.executable, "-c", "from streamgda.cli import main; main()"]
+        found = subprocess.check_output([*program, *more], env=environment)
         assert found.decode().strip() == expected
 
 
@@ -171,7 +176,7 @@ def test_invalid_and_unlabelled_rows_are_left_out(command, done, tmp_path):
 
 
 def test_rows_are_added_to_moments(done, data, tmp_path):
-    more, more_y = rows(90, seed=1)
+    more, more_y = X[:90] + 1, Y[90:180]
     convert(more, more_y, tmp_path / "more.zarr")
     kept = tmp_path / "moments.npz"
     done("fit", data / "rows.zarr", "--out", tmp_path / "a", "--moments-out", kept)
@@ -184,11 +189,18 @@ def test_rows_are_added_to_moments(done, data, tmp_path):
 
 
 def test_interrupted_commands_resume_or_leave_nothing(command, done, data, tmp_path, monkeypatch):
+    read = RowSource.mapped
+
+    def interrupted(source, start, stop):
+        if start == 150 and len(source.shape) == 2:
+            raise KeyboardInterrupt
+        return read(source, start, stop)
+
     fit = "fit", data / "rows.zarr", "--kind", "gnb", "--checkpoint", tmp_path / "kept"
     predict = "predict", data / "rows.zarr", "--model", data / "qda.zip"
     with monkeypatch.context() as patch, slabs_of(50 * 24):
         patch.setattr("streamgda.engine.outputs._EVERY", 0.0)
-        interrupt_at(patch, 150)
+        patch.setattr(RowSource, "mapped", interrupted)
         for words, out in ((fit, "m"), (predict, "p.zarr"), (predict, "p.csv")):
             assert command(*words, "--out", tmp_path / out).code == 130
     assert {path.name for path in tmp_path.iterdir()} == {"kept", "p.zarr"}

@@ -6,9 +6,9 @@ import pandas as pd
 import polars as pl
 import pytest
 import zarr
-from allocations import assert_peak_below
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from samples import assert_peak_below
 from scipy import sparse
 
 from streamgda import open_store

@@ -4,11 +4,9 @@ import dask.array as da
 import numpy as np
 import pytest
 import zarr
-from dask_rows import stop_after
-from samples import held, make
+from samples import bits, held, make
 from sklearn.preprocessing import StandardScaler
-from states import bits
-from stops import N_ROWS, SLAB, WEIGHTS, Rows, X, Y, least_memory, stopped
+from stops import N_ROWS, SLAB, Rows, X, Y, stop_after
 
 from streamgda import (
     ClassMoments,
@@ -30,10 +28,31 @@ from streamgda.storage.opening import mark_of
 
 pytestmark = pytest.mark.usefixtures("small_slabs")
 
+WEIGHTS = np.random.default_rng(1).uniform(0, 2, N_ROWS)
 BYTES = (10 * (X - X.min())).astype(np.uint8)
 GAPS = np.where(np.arange(N_ROWS)[:, None] % 7 == np.arange(4), np.nan, X)
 SITES = np.array(["east", "north", "south"])[np.arange(N_ROWS) % 3]
 NAMES = np.array(["ant", "bee", "a long name"])[Y]
+
+
+def stopped(path, at=150, error=KeyboardInterrupt, X=X, y=Y, **options):
+    """A checkpoint of the rows before the given one."""
+    with pytest.raises(error):
+        accumulate(Rows(X, at, error("stop")), y, checkpoint=path, **options)
+    assert path.exists()
+
+
+def least_memory(rows, **options):
+    """The least budget, to the byte, that accumulation accepts."""
+    too_little, enough = 0, 1 << 22
+    while enough - too_little > 1:
+        middle = (too_little + enough) // 2
+        try:
+            accumulate(rows, Y, max_memory=middle, **options)
+            enough = middle
+        except MemoryBudgetError:
+            too_little = middle
+    return enough
 
 
 # --- passes over rows -----------------------------------------------------------------------------

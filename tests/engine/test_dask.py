@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
-from dask_rows import CHUNKS, N_ROWS, NAMES, in_blocks, in_partitions, stop_after
 from distributed import Client, LocalCluster
 from grids import in_turn
 from samples import (
@@ -18,13 +17,14 @@ from samples import (
     METHODS,
     assert_equal_to_rounding,
     assert_same_bits,
+    bits,
     blobs,
     bytes_of,
     held,
     make,
     results,
 )
-from states import bits
+from stops import stop_after
 
 from streamgda import ClassMoments, GaussianNB, accumulate
 from streamgda.errors import (
@@ -35,7 +35,27 @@ from streamgda.errors import (
 )
 from streamgda.storage.opening import mark_of
 
+N_ROWS = 300
+NAMES = np.array(["ant", "bee", "a rather long name"])
+CHUNKS = {
+    "one": (300,),
+    "three": (100, 100, 100),
+    "uneven": (7, 1, 192, 100),
+    "thirty": (10,) * 30,
+    "a hundred": (3,) * 100,
+    "empty ones": (0, 150, 0, 0, 150, 0),
+}
 HUNDRED = (3,) * 100  # blocks: a round and a part of another
+
+
+def in_blocks(chunks, *arrays):
+    return [da.from_array(array, (CHUNKS[chunks], *array.shape[1:])) for array in arrays]
+
+
+def in_partitions(*batches):
+    """Delayed objects that give the batches."""
+    make = dask.delayed(lambda batch: batch, pure=False)
+    return [make(batch) for batch in batches]
 
 
 @pytest.fixture

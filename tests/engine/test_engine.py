@@ -15,8 +15,7 @@ import pytest
 import zarr
 from grids import in_turn
 from moment_checks import assert_close, assert_moments
-from samples import METHODS, assert_same_bits, blobs, bytes_of, held, make, results
-from states import bits
+from samples import METHODS, assert_same_bits, bits, blobs, bytes_of, held, make, results
 
 from streamgda import ClassMoments, GaussianNB, GroupedMoments, accumulate, engine
 from streamgda.engine import progress

@@ -7,9 +7,8 @@ from functools import partial
 import numpy as np
 import pytest
 import zarr
-from allocations import assert_peak_below
 from naive import COVARIANCE_TYPES
-from samples import blobs
+from samples import assert_peak_below, blobs
 
 from streamgda import (
     ClassMoments,

@@ -23,10 +23,10 @@ from moment_checks import (
     sample,
     together,
 )
+from samples import bits
 from scipy.sparse import csr_array
 from sklearn import decomposition
 from sklearn.datasets import load_digits
-from states import bits
 
 from streamgda import ClassMoments, GroupedMoments, PairwiseMoments, accumulate
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError

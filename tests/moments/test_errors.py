@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from grids import pairs
 from moment_checks import SIZES, TYPES, assert_moments, refused, sample
-from states import bits
+from samples import bits
 
 from streamgda import ClassMoments
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError

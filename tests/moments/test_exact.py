@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from moment_checks import SIZES, TYPES
-from states import bits
+from samples import bits
 
 from streamgda import ClassMoments
 

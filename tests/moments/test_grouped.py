@@ -15,7 +15,7 @@ from moment_checks import (
     sample,
     together,
 )
-from states import bits
+from samples import bits
 
 from streamgda import ClassMoments, GroupedMoments
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from grids import pairs
 from moment_checks import DTYPES, SIZES, TYPES, assert_moments, sample
-from states import bits
+from samples import bits
 
 from streamgda import ClassMoments
 from streamgda.errors import InvalidParameterError, PrecisionWarning

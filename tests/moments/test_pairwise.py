@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from moment_checks import assert_moments
-from samples import KINDS, blobs, held
-from states import bits
+from samples import KINDS, bits, blobs, held
 
 from streamgda import (
     PairwiseMoments,

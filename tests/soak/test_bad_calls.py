@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import zarr
-from samples import blobs
+from samples import bits, blobs
 from sklearn.base import BaseEstimator
-from states import bits
 
 import streamgda as gda
 from streamgda import datasets, plots

@@ -8,8 +8,8 @@ from functools import partial
 
 import numpy as np
 import pytest
+from samples import bits
 from soak.driver import blas_threads, interrupted
-from states import bits
 
 from streamgda import (
     ClassMoments,

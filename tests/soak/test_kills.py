@@ -19,8 +19,8 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from samples import bits
 from soak.driver import in_a_fork
-from states import bits
 
 from streamgda import ClassMoments, GaussianNB, accumulate, load
 from streamgda.datasets import convert

@@ -18,8 +18,7 @@ import pandas as pd
 import pytest
 from moment_checks import assert_same, some_moments
 from processes import output
-from samples import blobs
-from states import bits
+from samples import bits, blobs
 
 import streamgda
 from streamgda import (

@@ -5,8 +5,7 @@ import pickle
 import joblib
 import numpy as np
 import pytest
-from samples import blobs, results
-from states import bits
+from samples import bits, blobs, results
 
 from streamgda import (
     PCA,
