@@ -124,7 +124,7 @@ def bits(state):
 
 def snapshot(estimator):
     """The whole state of the estimator, to show changes; what follows from it may be computed."""
-    computed = ("_lock", "_derived", "_model", "_told")
+    computed = ("_lock", "_derived", "_models")
     state = {name: value for name, value in vars(estimator).items() if name not in computed}
     held = {name: (id(value), repr(value)) for name, value in state.items()}
     return held | {"state": bits(estimator.moments_) if "moments_" in held else None}

@@ -49,7 +49,8 @@ from streamgda.storage.format import check_whole, pack_labels, unpack_labels
 from streamgda.storage.saved import Saved, State, arrays_within, nested, restore
 
 _LEARNED = {"moments_", "n_features_in_", "feature_names_in_"}
-_LEARNED |= {"_binarised_at", "_declared", "_found", "_model", "_reported"}
+_LEARNED |= {"_binarised_at", "_declared", "_found", "_models"}
+_FINDING = {"shrinkage", "covariance_estimator"}  # Parameters of what `_find` finds.
 _READING = {"features", "nodata", "unlabelled", "on_invalid"}  # of `Reading`, in methods that learn
 _AT_ONCE = 1 << 30  # Rows of fewer bytes are scored without a plan.
 _MAPPED_BYTES = 1 << 24  # Rows behind a feature map are scored by so many bytes at a time.
@@ -239,10 +240,10 @@ class MomentEstimator(Saved, BaseEstimator):
     - ``_summed(rows)``: what is summed of rows, such as targets beside features;
     - ``_find(rows)``: what needs all rows at once in `fit` (kept as `_found`, dropped by
       `partial_fit`, `forget` and `set_params`); ``_needs_all_rows()`` names the parameter;
-    - ``_check_fit(model)``: raises errors that `fit` and `from_moments` have, and predictions of a
-      stream do not.
+    - ``_check_fit(model)``: raises the errors and gives the warnings of `fit` and `from_moments`;
+      ``_check_stream(model)`` those of a model of rows that were added, merged or loaded.
 
-    Methods that predict take one model, `_to_score`, and map one of its methods over rows, `_map`.
+    Methods that predict take one model, `_scored`, and map one of its methods over rows, `_map`.
 
     Attributes
     ----------
@@ -255,9 +256,8 @@ class MomentEstimator(Saved, BaseEstimator):
     feature_map: Any = None
     _n_targets = 0  # last columns of the moments, beside those of the features
     _declared: np.ndarray | None = None
-    _model: tuple[int, Scored]  # changes of the moments, and the model of them
+    _models: dict[int, Scored]  # The model, by the `changes` of the moments that it is of.
     _found: Any = None
-    _reported = False  # True if constant features were reported before this was loaded.
     _repr_html_ = BaseEstimator._repr_html_  # This is the diagram of scikit-learn.
 
     # --- what subclasses define ---------------------------------------------------------------
@@ -288,7 +288,10 @@ class MomentEstimator(Saved, BaseEstimator):
         return None
 
     def _check_fit(self, model: Any) -> None:
-        """Raise an error for a model that `fit` does not accept."""
+        """Raise an error for a model that `fit` does not accept, and warn of what it leaves out."""
+
+    def _check_stream(self, model: Any) -> None:
+        """Raise an error for a model that cannot predict, and warn of what it leaves out."""
 
     def _maps(self) -> Lifting | None:
         """Return the feature map of the moments; raise an error for one without a pickle."""
@@ -351,7 +354,7 @@ class MomentEstimator(Saved, BaseEstimator):
         if new.moments_.n_features is None:
             raise InvalidDataError(NO_ROWS)
         new._found = new._find(rows) if new._needs_all_rows() else None
-        new._check_fit(new._scored().model)
+        new._scored(new._check_fit)
         self.__dict__ = new.__dict__
         return self
 
@@ -492,7 +495,7 @@ class MomentEstimator(Saved, BaseEstimator):
                 f"remove any; call fit with all of them, or use a number, or shrinkage='oas'"
             )
         if not reset:
-            new.__dict__.pop("_model", None)
+            new.__dict__.pop("_models", None)
             self._check_same_kind()
         return new
 
@@ -603,7 +606,7 @@ class MomentEstimator(Saved, BaseEstimator):
             if moments.n_features is None:
                 raise InvalidDataError(NO_ROWS)
             estimator._adopt(moments)
-        estimator._check_fit(estimator.model_)
+        estimator._scored(estimator._check_fit)
         return estimator
 
     def _adopt(self, moments: ClassMoments) -> None:
@@ -620,27 +623,27 @@ class MomentEstimator(Saved, BaseEstimator):
         """The model of the moments and the parameters as they are."""
         return self._scored().model
 
-    def _scored(self) -> Scored:
-        """Return the model of the moments and the parameters as they are, computed once."""
+    def _scored(self, check: Callable[[Any], None] | None = None) -> Scored:
+        """Return the model of the moments and the parameters as they are, computed once.
+
+        It is checked, by default as that of a stream.
+        """
         state = self.__dict__  # Another thread may replace it.
         if "moments_" not in state:
             check_is_fitted(self)
-        moments = state["moments_"]
-        changes, scored = state.get("_model", (None, None))
-        if changes != moments.changes:
-            state.setdefault("_told", {})  # shared with the copy
+        moments, models = state["moments_"], state.setdefault("_models", {})
+        scored = models.get(moments.changes)
+        if scored is None:
             with moments._lock:  # Another thread may be adding rows.
                 changes = moments.changes
                 try:
                     scored = self._copied(state)._compute_model()
+                    (check or self._check_stream)(scored.model)
                 except StreamGDAError as error:  # Attributes that follow from it are missing.
                     raise as_attribute_error(error) from None
-            state["_model"] = changes, scored
+            models.clear()
+            models[changes] = scored  # It is lost if a parameter was set meanwhile.
         return scored
-
-    def _to_score(self) -> Scored:
-        """Return the model for a prediction."""
-        return self._scored()
 
     def _compute_model(self) -> Scored:
         """Return the model, and the map of the rows that it scores."""
@@ -687,16 +690,15 @@ class MomentEstimator(Saved, BaseEstimator):
         >>> nb.set_params(priors=[0.9, 0.1]).class_prior_
         array([0.9, 0.1])
         """
-        super().set_params(**params)
-        if not params.keys().isdisjoint(("shrinkage", "covariance_estimator")):
-            self._found = None
-        return self
+        return super().set_params(**params)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute; the model is computed anew, also after ``estimator.alpha = 2``."""
         state = self.__dict__  # That of another estimator, if `__dict__` is set, keeps its model.
         super().__setattr__(name, value)
-        state.pop("_model", None)
+        state.pop("_models", None)
+        if name in _FINDING:
+            state.pop("_found", None)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "moments_" in vars(self)
@@ -712,17 +714,10 @@ class MomentEstimator(Saved, BaseEstimator):
     def __getstate__(self) -> Any:
         """Return the attributes for copies and pickles, with a copy of the moments."""
         state = dict(super(Saved, self).__getstate__())
-        state.pop("_model", None)
+        state.pop("_models", None)
         if "moments_" in state:
             state["moments_"] = state["moments_"].copy()
         return state
-
-    def _warn_once(self, category: type[Warning], about: Any, message: str) -> None:
-        """Warn of a property of the model, unless the last warning was of the same."""
-        told = self.__dict__.setdefault("_told", {})
-        if told.get(category.__name__) != about:
-            told[category.__name__] = about
-            warn(message, category)
 
     # --- predictions --------------------------------------------------------------------------
 
@@ -767,7 +762,7 @@ class MomentEstimator(Saved, BaseEstimator):
         **about
             Of results with columns: their number, `columns`, and the `classes` that they are of.
         """
-        model, feature_map = self._to_score() if scored is None else scored
+        model, feature_map = self._scored() if scored is None else scored
         feature_map = feature_map if of_features else None
         answer = Answer(model, method, options, feature_map, codes=codes)
         if not reading and of_features and self._is_plain(X):
@@ -879,7 +874,7 @@ class MomentEstimator(Saved, BaseEstimator):
         estimator._check_parameters()
         estimator._restore(attributes)
         joined_maps(estimator._maps(), moments)
-        estimator.moments_, estimator._reported = moments, True
+        estimator.moments_ = moments
         width = check_whole("n_features_in", attributes["n_features_in"], 1)
         if moments._n_features_in not in (None, width + estimator._n_targets):
             raise ValueError("its moments are of another number of features")

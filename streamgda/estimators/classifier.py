@@ -20,7 +20,7 @@ from streamgda.errors import (
     SingularCovarianceWarning,
     UnsupportedError,
 )
-from streamgda.estimators.base import MomentEstimator, Reading, Scored, validated_rows
+from streamgda.estimators.base import MomentEstimator, Reading, validated_rows, warn
 from streamgda.models.covariance import (
     NO_ROWS,
     Covariances,
@@ -82,7 +82,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
 
     def _by_class(self, name: str, method: str, X: Any, reading: Any, **options: Any) -> Any:
         """Return what a method of the model says of rows and classes; see `_map`."""
-        scored = self._to_score()
+        scored = self._scored()
         options |= {"columns": scored.model.classes.size, "classes": scored.model.classes}
         return self._map(name, method, X, reading, scored, **options)
 
@@ -114,7 +114,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         >>> nb.predict([[0, 1], [1, 0]])
         array(['ant', 'bee'], dtype='<U3')
         """
-        scored = self._to_score()
+        scored = self._scored()
         return self._map("predict", "predict", X, reading, scored, labels=scored.model.classes)
 
     def predict_proba(self, X: Any, **reading: Unpack[Reading]) -> Any:
@@ -343,7 +343,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         >>> log_loss(y[1300:], nb.predict_proba(X[1300:])) < before / 2
         True
         """
-        scored = self._to_score()
+        scored = self._scored()
         classes = scored.model.classes
         joint = self._map("calibrate", "joint", X, reading, scored, columns=classes.size)
         joint = np.asarray(as_source(joint).whole())
@@ -603,16 +603,6 @@ class GaussianClassifier(MomentClassifier):
                 f"all {constant.size} features are constant over all rows, "
                 f"{summary.count.sum():g} sample(s); they do not distinguish the classes"
             )
-        if constant.any() and not self._reported and moments.feature_map is None:
-            names = moments.feature_names or range(constant.size)
-            listed = [str(names[j]) for j in np.flatnonzero(constant)]
-            listed[10:] = ["..."] if len(listed) > 10 else []
-            self._warn_once(
-                ConstantFeatureWarning,
-                np.flatnonzero(constant).tolist(),
-                f"{constant.sum()} of {constant.size} features are constant over all rows and are "
-                f"left out of the density: {', '.join(listed)}",
-            )
         covariances = self._covariances(summary, features)
         roots = self._roots(covariances.values)
         alive = summary.count > 0
@@ -678,20 +668,26 @@ class GaussianClassifier(MomentClassifier):
                 f"priors above zero of classes without rows: {model.classes[never].tolist()}. Give "
                 f"their priors as zero, or rows of theirs"
             )
-
-    def _to_score(self) -> Scored:
-        """Return the model for a prediction; warn of classes that it leaves out."""
-        scored = super()._to_score()
-        if scored.model.alive.size < np.count_nonzero(scored.model.count):
-            without, message = self._singular(scored.model)
-            if not scored.model.alive.size:
-                raise SingularCovarianceError(message, without)
-            self._warn_once(
-                SingularCovarianceWarning,
-                without,
-                f"predictions leave out classes that have no invertible covariance yet: {message}",
+        constant = np.setdiff1d(np.arange(model.n_features), model.features)
+        if constant.size and self.moments_.feature_map is None:
+            names = self.moments_.feature_names or range(model.n_features)
+            listed = [str(names[j]) for j in constant]
+            listed[10:] = ["..."] if len(listed) > 10 else []
+            warn(
+                f"{constant.size} of {model.n_features} features are constant over all rows and "
+                f"are left out of the density: {', '.join(listed)}",
+                ConstantFeatureWarning,
             )
-        return scored
+
+    def _check_stream(self, model: Gaussians) -> None:
+        if model.alive.size < np.count_nonzero(model.count):
+            without, message = self._singular(model)
+            if not model.alive.size:
+                raise SingularCovarianceError(message, without)
+            warn(
+                f"predictions leave out classes that have no invertible covariance yet: {message}",
+                SingularCovarianceWarning,
+            )
 
     @property
     def constant_features_(self) -> np.ndarray:
@@ -752,7 +748,7 @@ class GaussianClassifier(MomentClassifier):
         reject = as_number("reject", reject, "a number from 0 to below 1", 0, BELOW_ONE)
         if not reject:
             return super().predict(X, **reading)
-        scored = self._to_score()
+        scored = self._scored()
         labels = with_label(scored.model.classes, "reject_label", reject_label)
         given: Any = {"labels": labels, "options": {"reject": reject, "labels": labels}}
         return self._map("predict", "predict_or_reject", X, reading, scored, **given)
@@ -790,7 +786,7 @@ class GaussianClassifier(MomentClassifier):
         """
         if y is None:
             return self._by_class("mahalanobis", "distances", X, reading)
-        scored = self._to_score()
+        scored = self._scored()
         codes = self._codes_of(X, y, scored.model.classes)
         return self._map("mahalanobis", "own_distances", X, reading, scored, codes=codes)
 

@@ -10,7 +10,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.errors import CollinearityWarning, InvalidDataError, UnsupportedError
-from streamgda.estimators.base import Reading
+from streamgda.estimators.base import Reading, warn
 from streamgda.estimators.classifier import GaussianClassifier
 from streamgda.models.covariance import (
     Regularisation,
@@ -78,7 +78,7 @@ class DiscriminantAnalysis(GaussianClassifier):
         >>> lda.decision_function([[2.0], [5.0], [7.0]]).round(3)
         array([-12.5,   2.5,  12.5])
         """
-        scored = self._to_score()
+        scored = self._scored()
         classes = scored.model.classes
         if classes.size <= 2:
             return self._map("decision_function", "log_odds", X, reading, scored)
@@ -456,10 +456,7 @@ class LinearDiscriminantAnalysis(
     def _priors_of(self, summary: Summary) -> np.ndarray:
         priors = super()._priors_of(summary)
         total = priors.sum()
-        if abs(total - 1) <= 1e-5:
-            return priors
-        self._warn_once(UserWarning, total, "The priors do not sum to 1. Renormalizing")
-        return np.asarray(priors / total)
+        return priors if abs(total - 1) <= 1e-5 else np.asarray(priors / total)
 
     def _make_model(self, moments: ClassMoments, found: Any) -> Gaussians:
         count = moments.class_count
@@ -472,6 +469,18 @@ class LinearDiscriminantAnalysis(
         self._check_components(model)
         return model
 
+    def _check_fit(self, model: Gaussians) -> None:
+        super()._check_fit(model)
+        d, dropped = model.features.size, model.features.size - model.rank
+        if self.priors is not None and abs(np.sum(self.priors) - 1) > 1e-5:
+            warn("The priors do not sum to 1. Renormalizing")
+        if dropped:
+            warn(
+                f"{dropped} of {d} directions of the features do not vary within the classes, as "
+                f"features are collinear or there are few rows, and are dropped",
+                CollinearityWarning,
+            )
+
     def _roots(self, covariances: np.ndarray) -> Roots:
         if self.solver == "eigen":
             return super()._roots(covariances)
@@ -481,12 +490,6 @@ class LinearDiscriminantAnalysis(
         if roots.ranks[0] == d:
             return roots
         root, logs = pseudo_root(covariances[0], tol, scaled)
-        self._warn_once(
-            CollinearityWarning,
-            d - len(root),
-            f"{d - len(root)} of {d} directions of the features do not vary within the classes, as "
-            f"features are collinear or there are few rows, and are dropped",
-        )
         return Roots(root[None], np.array([logs]), np.array([len(root)]))
 
     def _without_formula(self, model: Gaussians) -> str | None:
@@ -589,7 +592,7 @@ class LinearDiscriminantAnalysis(
                [7.2 ],
                [7.57]])
         """
-        scored = self._to_score()
+        scored = self._scored()
         model = scored.model
         if self.solver == "lsqr":
             raise UnsupportedError(

@@ -694,7 +694,7 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
         >>> model.decision_function([[4.5], [7.0]]).round(3)
         array([0.   , 0.862])
         """
-        name, scored = "decision_function", self._to_score()
+        name, scored = "decision_function", self._scored()
         classes = scored.model.classes
         if classes.size == 2:
             return self._map(name, "target", X, reading, scored=scored)

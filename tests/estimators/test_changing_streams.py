@@ -235,3 +235,17 @@ def test_labels_belong_to_the_scores_while_classes_come(kind):
     finally:
         done.set()
         sys.setswitchinterval(interval)
+
+
+def test_a_parameter_that_is_set_while_the_model_is_computed_counts():
+    class Priors(list):
+        def __array__(self, dtype=None, copy=None):
+            qda.shrinkage = 0.5  # as another thread may
+            return np.array([*self], dtype)
+
+    X, y = blobs(100, 3)
+    qda = QuadraticDiscriminantAnalysis(solver="eigen", shrinkage=0.0).fit(X, y)
+    qda.priors = Priors([0.2, 0.3, 0.5])
+    qda.predict(X)
+    assert qda.shrinkage == 0.5
+    assert (qda.shrinkage_ == 0.5).all()

@@ -314,7 +314,8 @@ def test_auto_shrinkage_keeps_what_it_found_until_rows_change(kind):
         auto(kind).partial_fit(X, Y)
     with pytest.raises(UnsupportedError, match="call fit"):
         kind.from_moments(fitted.moments_, **fitted.get_params())
-    assert fitted.set_params(shrinkage=0.1).shrinkage_[0] == 0.1
+    fitted.shrinkage = 0.1
+    assert fitted.shrinkage_[0] == 0.1
     assert np.array_equal(fitted.predict_proba(X), clone(fitted).fit(X, Y).predict_proba(X))
     fitted.partial_fit(X, Y)
     with pytest.raises(UnsupportedError, match="call fit"):
