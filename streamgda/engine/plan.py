@@ -127,8 +127,8 @@ def _wanted(rows: RowSource, out_row_bytes: int) -> tuple[int, int]:
     in_place = rows.read_as_views and not out_row_bytes
     n_rows = most_rows(max(rows.row_bytes, out_row_bytes), in_place)
     unit = rows.chunk_rows
-    if rows.columns:
-        n_rows = min(n_rows, max(1, _SLAB_CHUNKS // rows.columns) * unit)
+    if rows.chunks:
+        n_rows = min(n_rows, max(1, _SLAB_CHUNKS // rows.chunks_across) * unit)
         best = max(1, n_rows // unit)
     else:  # not in chunks: a number that can be halved, so that chunks of the scores fit in slabs
         step = 1 << max(0, (n_rows // unit).bit_length() - 7)
@@ -139,7 +139,7 @@ def _wanted(rows: RowSource, out_row_bytes: int) -> tuple[int, int]:
 def _in_flight(rows: Rows, n_rows: int, extra: int, scratch: int) -> int:
     """Return the bytes of slabs in flight, `extra` ones for each row, and temporary arrays."""
     X, sources = rows.X, rows.sources
-    scratch = min(max(_SCRATCH_BYTES, scratch), cast_bytes(n_rows, X.row_elements))
+    scratch = min(max(_SCRATCH_BYTES, scratch), cast_bytes(n_rows, math.prod(X.shape[1:])))
     found = sum(source.reading_bytes(n_rows) for source in sources)
     if n_rows >= X.n_rows:  # nothing is read any more when the only slab is processed
         held = n_rows * sum(s.row_bytes for s in sources if s.reading_bytes(n_rows))

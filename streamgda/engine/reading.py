@@ -8,11 +8,12 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from streamgda.engine.progress import Progress, reporter
-from streamgda.rows import Rows
+from streamgda.rows import Rows, side_by_side
 from streamgda.rows.counting import Slab
 from streamgda.rows.source import as_source, placing
-from streamgda.rows.targets import RowsWithTargets
 
 
 def on_dask() -> Any:
@@ -54,12 +55,17 @@ def with_targets(rows: Rows) -> Rows:
     Parameters
     ----------
     rows : Rows
-        Rows whose `y` is a source of targets; see `streamgda.rows.targets.targets_of`.
+        Rows whose `y` is a source of targets; see `streamgda.rows.targets_of`.
     """
     X, y = as_source(rows.X), rows.y
     if "dask" in (X.executor, y.executor):
         return replace(rows, X=as_source(on_dask().with_targets(X, y)), y=None)
-    return replace(rows, X=RowsWithTargets.beside(X, y), y=None)
+
+    def joined(X: Any, first_row: int) -> np.ndarray:
+        return side_by_side(X, y.read(first_row, first_row + len(X)))
+
+    columns = X.shape[1] + math.prod(y.shape[1:])
+    return replace(rows, X=X.map(joined, np.float64, columns), y=None)
 
 
 @contextlib.contextmanager

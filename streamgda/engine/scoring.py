@@ -13,6 +13,7 @@ from streamgda.engine.plan import plan_rows
 from streamgda.engine.reading import on_dask, reading
 from streamgda.rows import Rows
 from streamgda.rows.counting import Slab, is_plain
+from streamgda.rows.opening import table_files
 from streamgda.rows.source import RowSource, as_slab, as_source, check_rows
 from streamgda.rows.xarray import LabelledRows, wrapped
 from streamgda.runtime import threads
@@ -69,7 +70,7 @@ def score(function: Callable[..., np.ndarray], X: Any, out: Any = None, **option
 
 def _score_source(asked: Scoring, rows: RowSource, out: Any) -> Any:
     """Score rows in this process; a slab is written while the next one is scored."""
-    keys = rows.keys(asked.keys) if asked.keys else None
+    keys = table_files(out).keys_of(rows, asked.keys) if asked.keys else None
     held = asked.held + (rows.n_rows * asked.row_bytes if out is None else 0)
     output = Output(out, rows, asked)
     slab_rows = plan_rows(

@@ -792,9 +792,9 @@ class GaussianClassifier(MomentClassifier):
 
     def _codes_of(self, X: Any, y: Any, classes: np.ndarray) -> np.ndarray:
         """Return the codes of the classes of rows."""
-        source = as_source(Rows.of(X).X)
-        codes = _codes(as_labels(as_source(source.laid_out(y, "y"), "y").whole()), classes)
-        check_lengths(source, as_source(codes, "y"))
+        rows = Rows.of(X, y).opened()
+        codes = _codes(as_labels(rows.y.whole()), classes)
+        check_lengths(rows.X, as_source(codes, "y"))
         return codes
 
     def p_values(self, X: Any, **reading: Unpack[Reading]) -> Any:

@@ -37,10 +37,9 @@ from streamgda.models.covariance import NO_ROWS
 from streamgda.models.ridge import Columns, RidgeModel
 from streamgda.moments import ClassMoments, GroupedMoments
 from streamgda.moments.feature_maps import Lifting
-from streamgda.rows import Rows
+from streamgda.rows import Rows, targets_of
 from streamgda.rows.names import feature_numbers
 from streamgda.rows.source import as_source
-from streamgda.rows.targets import targets_of
 from streamgda.runtime.parameters import as_flag, as_numbers, check_type, refuse, shown
 from streamgda.storage.format import check_array, check_whole
 from streamgda.storage.saved import State, synchronized

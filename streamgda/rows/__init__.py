@@ -6,6 +6,7 @@ A new container takes one file with a subclass of `RowSource`, and one line in `
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -15,7 +16,15 @@ import numpy as np
 from streamgda.errors import InvalidDataError
 from streamgda.rows.arrays import ArrayRows
 from streamgda.rows.batches import Batches, Partitions
-from streamgda.rows.counting import CHECK_SUMS, LEARNING, RowRule, Slab, is_plain, row_rule
+from streamgda.rows.counting import (
+    CHECK_SUMS,
+    LEARNING,
+    RowRule,
+    Slab,
+    as_matrix,
+    is_plain,
+    row_rule,
+)
 from streamgda.rows.dask import DaskRows
 from streamgda.rows.frames import FrameRows
 from streamgda.rows.source import (
@@ -25,15 +34,21 @@ from streamgda.rows.source import (
     as_numpy,
     as_slab,
     as_source,
-    beside,
+    check_lengths,
     check_rows,
     refuse_others,
 )
 from streamgda.rows.sparse import SparseRows
-from streamgda.rows.xarray import ArrayLabelledRows, DaskLabelledRows, along, is_labelled
+from streamgda.rows.xarray import (
+    ArrayLabelledRows,
+    DaskLabelledRows,
+    LabelledRows,
+    along,
+    is_labelled,
+)
 from streamgda.rows.zarr import StoredRows
 from streamgda.runtime import threads
-from streamgda.runtime.parameters import refuse
+from streamgda.runtime.parameters import refuse, shown
 
 _PLANNED_BYTES = 1 << 30  # Smaller arrays in memory are summed at once.
 _COPIED_BYTES = 1 << 26  # Other rows in memory are summed at once if they are smaller.
@@ -48,7 +63,6 @@ ADAPTERS[:] = (
     SparseRows,
     ArrayRows,
 )
-FIELDS = ("X", "y", "groups", "weight")  # `Rows` and `Slab` have these fields.
 Wanted = Callable[[int, Any], bool]
 
 
@@ -60,7 +74,7 @@ class Rows:
     ----------
     X : ndarray, array-like in memory, or RowSource
     y, groups, weight : array-like, RowSource or None
-        In sources, each has the order of the rows.
+        In the order of the rows.
     rule : RowRule
         Which rows count.
     """
@@ -114,9 +128,9 @@ class Rows:
         return replace(
             self,
             X=X,
-            y=beside(X, self.y, "y"),
-            groups=beside(X, self.groups, "groups"),
-            weight=beside(X, weight, "sample_weight"),
+            y=_beside(X, self.y, "y"),
+            groups=_beside(X, self.groups, "groups"),
+            weight=_beside(X, weight, "sample_weight"),
         )
 
     def checked(self) -> Self:
@@ -141,25 +155,21 @@ class Rows:
         if is_plain(X):
             return X if X.nbytes <= _PLANNED_BYTES else None
         X = SparseRows.of(X, "X") if SparseRows.accepts(X) else X
-        if not isinstance(X, RowSource) or not 0 < X.copied_bytes <= _COPIED_BYTES:
-            return None
-        return X.whole()
+        if not isinstance(X, RowSource) or isinstance(X, ArrayRows) or not X.in_memory:
+            return None  # Rows of a DataArray have places, which errors of a plan name.
+        return X.whole() if 0 < X.n_rows * X.row_bytes <= _COPIED_BYTES else None
 
     def dense(self) -> Self:
         """Return the rows such that slabs of sparse ones are dense."""
         X = SparseRows.of(self.X, "X") if SparseRows.accepts(self.X) else self.X
-        return replace(self, X=replace(X, dense=True)) if isinstance(X, SparseRows) else self
+        if not isinstance(X, SparseRows):
+            return self
+        return replace(self, X=X.map(lambda rows, _: rows.toarray(), X.dtype, X.shape[1]))
 
     @property
     def executor(self) -> str:
         """The executor of a pass over the sources: this process, or dask."""
         return "dask" if any(s.executor == "dask" for s in self.sources) else "process"
-
-    def each(self, function: Callable[[Any], Any]) -> Self:
-        """Return what a function makes of the rows and of what is beside them."""
-        fields = {name: getattr(self, name) for name in FIELDS}
-        made = {name: function(value) for name, value in fields.items() if value is not None}
-        return replace(self, **made)
 
     def read(self, start: int, stop: int, wanted: Wanted | None = None) -> Slab:
         """Return rows ``start:stop``; without any if they are not `wanted`, see `slabs`."""
@@ -170,7 +180,7 @@ class Rows:
         )
         if wanted is not None and not wanted(start, y):
             stop = start
-        X = None if self.X is None else self.X.mapped(start, stop)
+        X = None if self.X is None else self.X.read(start, stop)
         return Slab(X, y, groups, weight, start)
 
     def slabs(self, n_rows: int, first: int = 0, wanted: Wanted | None = None) -> Generator[Slab]:
@@ -197,24 +207,35 @@ class Rows:
 
 
 def _recognised(values: Any, name: str) -> Any:
-    """Return rows of arrays as they are, those of other containers as a source.
+    """Return arrays and lists as they are, other containers of rows as a source.
 
-    What is beside the rows becomes an array or a source if it is in memory. Otherwise it is as
-    given, until it is laid out in the order of the rows; so is a weight of all rows.
+    Labels in a DataArray stay as they are until they are laid out in the order of the rows; so does
+    one weight of all rows.
     """
     if values is None or type(values) is np.ndarray:
         return values
+    if isinstance(values, RowSource):  # Columns that were opened as labels may be weights.
+        return values if values.name == name else replace(values, name=name)
     refuse_others(values, name)
-    if isinstance(values, list | tuple | RowSource):
+    if isinstance(values, list | tuple):
+        return values
+    if name != "X" and (np.isscalar(values) or is_labelled(values)):
         return values
     if isinstance(values, np.ndarray):
         return as_slab(values, name)
-    if name != "X" and (np.isscalar(values) or hasattr(values, "chunks") or is_labelled(values)):
-        return values
     adapter = adapter_of(values, name)
     if adapter in (ArrayRows, SparseRows):
         return as_numpy(values) if name == "X" else as_slab(values, name)
-    return adapter.of(values, name) if name == "X" or adapter.in_memory else values
+    return adapter.of(values, name)
+
+
+def _beside(X: RowSource, values: Any, name: str) -> Any:
+    """Return a source of labels, groups or weights in the order of the rows; None for None."""
+    if values is None:
+        return None
+    source = as_source(X.laid_out(values, name) if isinstance(X, LabelledRows) else values, name)
+    here = source.executor == "dask" and X.executor != "dask" and not X.chunks
+    return as_source(source.whole(), name) if here else source  # X is read here, and in no chunks.
 
 
 def as_batches(
@@ -247,3 +268,57 @@ def as_batches(
             "(X, y, weight)"
         )
     return batches
+
+
+# --- targets -------------------------------------------------------------------------------------
+
+
+def target_columns(y: Any) -> np.ndarray:
+    """Return targets as columns of float64, shape (n_rows, n_targets).
+
+    Raises
+    ------
+    InvalidDataError
+        For targets that are not real numbers.
+    """
+    y = np.asarray(y)
+    try:
+        if y.dtype.kind not in "biufO":
+            raise TypeError(f"its dtype is {y.dtype}")
+        columns = math.prod(y.shape[1:])  # Without rows, -1 would be ambiguous.
+        return y.reshape(len(y), columns).astype(np.float64, copy=False)
+    except (TypeError, ValueError, OverflowError) as error:
+        kind = "Complex data not supported" if y.dtype.kind == "c" else "y holds no real numbers"
+        raise InvalidDataError(
+            f"{kind}, but {shown(y.ravel()[:1].tolist()[0])}: {error}. Targets are numbers; labels "
+            f"are learned by classifiers, such as RidgeClassifier"
+        ) from None
+
+
+def side_by_side(X: Any, y: Any) -> np.ndarray:
+    """Return rows and their targets as one array of float64."""
+    X, y = as_matrix(X), target_columns(y)
+    out = np.empty((len(X), X.shape[1] + y.shape[1]))
+    out[:, : X.shape[1]], out[:, X.shape[1] :] = X, y
+    return out
+
+
+def targets_of(X: RowSource, y: Any) -> RowSource:
+    """Return a source of targets in the order of the rows.
+
+    Raises
+    ------
+    InvalidDataError
+        For targets of another number than the rows, that are not columns, or not numbers.
+    """
+    y = _beside(X, y, "y")
+    if len(y.shape) not in (1, 2) or not math.prod(y.shape[1:]):
+        raise InvalidDataError(
+            f"y has shape {y.shape}; expected a column of targets, (n_rows,), or several, "
+            f"(n_rows, n_targets)"
+        )
+    if not (math.isnan(X.n_rows) or math.isnan(y.n_rows)):
+        check_lengths(X, replace(y, shape=y.shape[:1], name="targets"))
+    if y.in_memory:
+        target_columns(y.read(0, 1))
+    return y

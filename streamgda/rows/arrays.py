@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import mmap
 from dataclasses import dataclass
 from typing import Any, Self
@@ -10,7 +9,6 @@ from typing import Any, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError
-from streamgda.rows.counting import is_plain
 from streamgda.rows.labels import CodedLabels
 from streamgda.rows.source import RowSource, as_slab
 
@@ -19,7 +17,7 @@ from streamgda.rows.source import RowSource, as_slab
 class ArrayRows(RowSource):
     """Rows of an array in memory, or of a memory map."""
 
-    in_memory = True
+    in_memory = read_as_views = True
 
     @classmethod
     def accepts(cls, X: Any) -> bool:
@@ -39,16 +37,6 @@ class ArrayRows(RowSource):
         _drop_pages(self.values)
         rows = self.values[start:stop]
         return rows if isinstance(rows, CodedLabels) else np.asarray(rows)
-
-    @property
-    def read_as_views(self) -> bool:
-        """True unless rows are transformed."""
-        return self.mapping is None
-
-    @property
-    def copied_bytes(self) -> float:
-        """Bytes of the array, infinity if they are in a memory map."""
-        return float(self.values.nbytes) if is_plain(self.values) else math.inf
 
 
 def _drop_pages(values: Any) -> None:

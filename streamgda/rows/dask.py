@@ -34,13 +34,12 @@ class DaskRows(RowSource):
             if name != "X" and X.ndim == 2 and X.shape[1] == 1:
                 X = X[X.columns[0]]
             return cls(X, (math.nan, *X.shape[1:]), None, name)  # type: ignore[arg-type]
-        sizes = X.chunks[0] if X.chunks else ()
-        chunk_rows = 1 if any(math.isnan(n) for n in sizes) else max([1, *sizes])
-        return cls(X, tuple(X.shape), X.dtype, name, chunk_rows, math.prod(X.numblocks[1:]))
+        chunks = () if math.isnan(math.prod(X.shape)) else tuple(map(max, X.chunks))
+        return cls(X, tuple(X.shape), X.dtype, name, chunks)
 
-    def whole(self) -> np.ndarray:
-        """Return all rows, whose number may be unknown."""
-        return as_slab(self.values)
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Return some rows; all of them if their number is unknown."""
+        return as_slab(self.values if math.isnan(self.n_rows) else self.values[start:stop])
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:

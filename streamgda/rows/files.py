@@ -26,6 +26,7 @@ from streamgda.errors import (
 )
 from streamgda.rows.formats import format_of
 from streamgda.rows.source import RowSource
+from streamgda.runtime.parameters import shown
 from streamgda.storage.files import aside, file_system
 
 _BATCH_BYTES = 1 << 22  # Rows are decoded by so many bytes, or by whole row groups.
@@ -231,22 +232,17 @@ class TableRows(RowSource):
         named = f", column {names[column]!r}" if names and column is not None else ""
         return f"{self.name}: {file}{named}"
 
-    def keys(self, names: Sequence[str]) -> Self:
-        """Return other columns of the same rows, as they are stored."""
-        _check_names(self.values, "keys", names)
-        # Numbers would lose zeros and digits of texts.
-        texts = dict.fromkeys(names, pa.string()) if self.values.is_text else {}
-        own: dict[str, Any] = {"values": self.values.with_types(texts), "dtype": None}
-        return replace(self, **own, shape=(self.n_rows, len(names)), fields=tuple(names))
-
-    def reading_bytes(self, n_rows: int) -> int:
-        """Return the bytes of two slabs of `n_rows`, and of twice the largest row group."""
-        table, held = self.values, _HELD_BYTES
+    @classmethod
+    def of_columns(
+        cls, table: Table, fields: tuple[str, ...], width: tuple[int, ...], dtype: Any, name: str
+    ) -> Self:
+        """Return columns of a table; reading them holds twice the largest row group."""
+        rows, held = cls(table, (table.n_rows, *width), dtype, name, fields=fields), _HELD_BYTES
         if not table.is_text:
-            held += 2 * max(map(max, filter(None, table.groups)), default=0) * self.row_bytes
+            held += 2 * max(map(max, filter(None, table.groups)), default=0) * rows.row_bytes
         if table.is_remote:  # a file in pieces and as a whole, and the one before it
             held += 3 * max(table.filesystem.size(f.path) for f in table.fragments)
-        return held + 2 * n_rows * self.row_bytes
+        return replace(rows, held_bytes=held)
 
     def read(self, start: int, stop: int) -> Any:
         """Return features or labels as an array, keys as a table of pyarrow."""
@@ -371,7 +367,29 @@ def open_table(
     if label is None:
         return X, None
     dtype = _labels(pa.array([], table.schema.field(label).type)).dtype
-    return X, TableRows(table, X.shape[:1], dtype, "y", fields=(label,))
+    return X, TableRows.of_columns(table, (label,), (), dtype, "y")
+
+
+def keys_of(rows: RowSource, names: Sequence[str]) -> TableRows:
+    """Return other columns of the same rows, as they are stored, to be copied beside scores.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the rows are not those of a table.
+    """
+    if not isinstance(rows, TableRows):
+        raise InvalidParameterError(
+            f"keys={shown(names)} names columns of the table that is scored, and {rows.place()} is "
+            f"no table in a file; open one with open_store"
+        )
+    table = rows.values
+    _check_names(table, "keys", names)
+    # Numbers would lose zeros and digits of texts.
+    texts = dict.fromkeys(names, pa.string()) if table.is_text else {}
+    return TableRows.of_columns(
+        table.with_types(texts), tuple(names), (len(names),), None, rows.name
+    )
 
 
 def _feature_rows(table: Table, names: Sequence[str]) -> TableRows:
@@ -400,7 +418,7 @@ def _feature_rows(table: Table, names: Sequence[str]) -> TableRows:
     dtype = np.result_type(*dtypes)
     if dtype.kind != "f" and table.has_nulls(names):
         dtype = np.dtype(np.float64)  # Integers have no NaN.
-    return TableRows(table, (table.n_rows, width), dtype, "X", fields=tuple(names))
+    return TableRows.of_columns(table, tuple(names), (width,), dtype, "X")
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -446,7 +464,7 @@ def writing_table(
     names = [name] if asked.columns is None else [f"{name}_{label}" for label in classes]
     kind = pa.from_numpy_dtype(dtype)
     fields = [pa.field(f"predicted_{n}" if n in asked.keys else n, kind) for n in names]
-    keys: Any = rows.keys(asked.keys) if asked.keys else None
+    keys = keys_of(rows, asked.keys) if asked.keys else None
     if keys is not None:
         fields = [*map(keys.values.schema.field, keys.fields), *fields]
     schema = pa.schema(fields)

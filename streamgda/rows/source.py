@@ -5,41 +5,18 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, Self
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NoReturn, Self
 
 import numpy as np
 
-from streamgda.errors import (
-    InvalidDataError,
-    InvalidParameterError,
-)
-from streamgda.runtime.parameters import shown
+from streamgda.errors import InvalidDataError
 from streamgda.storage.opening import refuse_half_written
 
 _PLURALS = {"y": "labels", "sample_weight": "weights"}
 _OBJECT_BYTES = 64  # A label that is a Python object takes about so many bytes.
 _CHUNK_TASK_BYTES = 1 << 12  # Reading a chunk takes so much, however small it is.
-
-
-class Transformation(NamedTuple):
-    """A transformation of rows.
-
-    Attributes
-    ----------
-    function : callable
-        Called as ``function(rows, first_row)`` with the number of the first of these rows;
-        returns an array with one entry for each row.
-    dtype : numpy.dtype
-        Data type of the result.
-    columns : int or None
-        Width of the result; None if it is one-dimensional.
-    """
-
-    function: Callable[..., np.ndarray]
-    dtype: np.dtype
-    columns: int | None
 
 
 @dataclass(frozen=True)
@@ -48,8 +25,8 @@ class RowSource:
 
     An adapter for a container is a subclass in a separate file, named in `ADAPTERS` of
     `streamgda.rows`. `accepts` recognises a container, `of` returns a source with its shape, data
-    type and `chunk_rows`, and `read` reads rows. It overrides `feature_names` and `place`, which
-    names the store, and the chunk of a row, in errors, if the container has names or chunks.
+    type and `chunks`, and `read` reads rows. It overrides `feature_names` and `place`, which names
+    the store, and the chunk of a row, in errors, if the container has names or chunks.
 
     Attributes
     ----------
@@ -61,30 +38,26 @@ class RowSource:
         None if columns have different types.
     name : str
         Name of the array in error messages.
-    chunk_rows : int
-        Rows that are stored together: reading fewer decodes as many.
-    columns : int
-        Chunks side by side, for rows that are split along the features too; none for rows that
-        are not stored in chunks.
-    mapping : Mapping, optional
-        Transformation that is applied to rows when they are read. All other attributes describe
-        the rows before it.
+    chunks : tuple of int
+        Shape of a chunk: reading less decodes as much. Empty for rows that are not in chunks.
+    held_bytes : int
+        Bytes that reading holds besides, however few rows are read.
     """
 
     values: Any
     shape: tuple[int, ...]
     dtype: np.dtype | None
     name: str = "X"
-    chunk_rows: int = 1
-    columns: int = 0
-    mapping: Transformation | None = None
+    chunks: tuple[int, ...] = ()
+    held_bytes: int = 0
 
     def __post_init__(self) -> None:
         """Refuse scores that are half-written: the only place where any rows pass."""
         refuse_half_written(self.values, self.name)
 
-    # True if this process holds the rows.
+    # True if this process holds the rows; and if reading them takes neither time nor memory.
     in_memory: ClassVar[bool] = False
+    read_as_views: ClassVar[bool] = False
     # The executor of a pass over the rows: this process, or dask, which evaluates them.
     executor: ClassVar[Literal["process", "dask"]] = "process"
 
@@ -101,7 +74,7 @@ class RowSource:
         raise NotImplementedError
 
     def read(self, start: int, stop: int) -> Any:
-        """Return rows ``start:stop``, before any mapping; `stop` may be beyond the last row.
+        """Return rows ``start:stop``; `stop` may be beyond the last row.
 
         Raises
         ------
@@ -114,23 +87,6 @@ class RowSource:
     def feature_names(self) -> tuple[str, ...] | None:
         """Names of the features, if the container has them and all are strings."""
         return None
-
-    def keys(self, names: Sequence[str]) -> RowSource:
-        """Return a source of other columns of the same rows, which are copied beside their scores.
-
-        Raises
-        ------
-        InvalidParameterError
-            If the rows are not those of a table.
-        """
-        raise InvalidParameterError(
-            f"keys={shown(names)} names columns of the table that is scored, and {self.place()} is "
-            f"no table in a file; open one with open_store"
-        )
-
-    def laid_out(self, values: Any, name: str) -> Any:
-        """Return labels or weights, given in the shape of the container, in the order of rows."""
-        return values
 
     def place(self, row: int | None = None, column: int | None = None) -> str:
         """Return the name, with the store; and with the chunk or block that holds a row."""
@@ -150,22 +106,18 @@ class RowSource:
             itemsize = 8
         else:  # Objects and variable-width strings are stored outside of the array.
             itemsize = self.dtype.itemsize + (_OBJECT_BYTES if self.dtype.kind in "OT" else 0)
-        return itemsize * self.row_elements
+        return itemsize * math.prod(self.shape[1:])
 
     @property
-    def row_elements(self) -> int:
-        """Numbers in a row."""
-        return math.prod(self.shape[1:])
+    def chunk_rows(self) -> int:
+        """Rows that are stored together."""
+        return max(1, min(self.chunks[0], self.n_rows)) if self.chunks else 1
 
     @property
-    def copied_bytes(self) -> float:
-        """Bytes of the rows as an array if this process holds them, otherwise infinity."""
-        return float(self.n_rows * self.row_bytes) if self.in_memory else math.inf
-
-    @property
-    def read_as_views(self) -> bool:
-        """True if reading costs neither time nor memory."""
-        return False
+    def chunks_across(self) -> int:
+        """Chunks side by side, none for rows that are not in chunks."""
+        pairs = zip(self.shape[1:], self.chunks[1:], strict=False)
+        return math.prod(max(1, -(-size // n)) for size, n in pairs) if self.chunks else 0
 
     def reading_bytes(self, n_rows: int) -> int:
         """Return the bytes in flight while `n_rows` are processed and as many are read ahead."""
@@ -176,29 +128,67 @@ class RowSource:
             return 2 * copies
         size = self.chunk_rows
         lines = min(-(-n_rows // size) + (n_rows % size > 0), -(-self.n_rows // size))
-        tasks = _CHUNK_TASK_BYTES * lines * self.columns
-        return copies + 2 * self.row_bytes * size * lines + tasks
-
-    def mapped(self, start: int, stop: int) -> Any:
-        """Return rows ``start:stop`` as `mapping` transforms them, if there is one."""
-        rows = self.read(start, stop)
-        return rows if self.mapping is None else self.mapping.function(rows, start)
+        tasks = _CHUNK_TASK_BYTES * lines * self.chunks_across
+        return self.held_bytes + copies + 2 * self.row_bytes * size * lines + tasks
 
     def whole(self) -> Any:
         """Return all rows."""
-        return self.mapped(0, self.n_rows)
+        return self.read(0, self.n_rows)
 
     def map(
-        self, function: Callable[..., np.ndarray], dtype: Any, columns: int | None = None
-    ) -> Self:
-        """Return a source of the same rows that transforms them when they are read.
+        self, function: Callable[..., Any], dtype: Any, columns: int | None = None
+    ) -> MappedRows:
+        """Return a source of what a function makes of the rows when they are read.
 
         Parameters
         ----------
-        function, dtype, columns
-            See `Transformation`.
+        function : callable
+            Called as ``function(rows, first_row)`` with the number of the first of these rows;
+            returns an array with one entry for each row.
+        dtype : numpy.dtype
+            Data type of the result.
+        columns : int or None
+            Width of the result; None if it is one-dimensional.
         """
-        return replace(self, mapping=Transformation(function, np.dtype(dtype), columns))
+        shape = self.shape[:1] if columns is None else (self.n_rows, columns)
+        about = self.name, self.chunks, self.held_bytes
+        return MappedRows(self.values, shape, np.dtype(dtype), *about, self, function)
+
+
+@dataclass(frozen=True)
+class MappedRows(RowSource):
+    """What a function makes of other rows when they are read; see `RowSource.map`."""
+
+    rows: Any = None
+    function: Any = None
+
+    @property
+    def in_memory(self) -> bool:  # type: ignore[override]
+        """True if this process holds the rows."""
+        return self.rows.in_memory
+
+    @property
+    def executor(self) -> Any:  # type: ignore[override]
+        """The executor of a pass over the rows."""
+        return self.rows.executor
+
+    def read(self, start: int, stop: int) -> Any:
+        """Return what the function makes of rows ``start:stop``."""
+        return self.function(self.rows.read(start, stop), start)
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns, which are those of the rows if there are as many."""
+        return self.rows.feature_names if self.shape == self.rows.shape else None
+
+    def place(self, row: int | None = None, column: int | None = None) -> str:
+        """Return the place of the rows."""
+        return self.rows.place(row, column)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row before and after the function."""
+        return self.rows.row_bytes + super().row_bytes
 
 
 # --- any container --------------------------------------------------------------------------------
@@ -315,17 +305,6 @@ def as_source(X: Any, name: str = "X") -> RowSource:
         If it is a group or a dictionary of arrays.
     """
     return X if isinstance(X, RowSource) else adapter_of(X, name).of(X, name)
-
-
-def beside(X: RowSource, values: Any, name: str) -> Any:
-    """Return a source of labels, groups or weights in the order of the rows; None for None."""
-    if values is None:
-        return None
-    source = as_source(X.laid_out(values, name), name)
-    if source.executor == "dask" and X.executor != "dask" and not X.columns:
-        source = as_source(source.values.compute(), name)  # X is read here, and has no chunks.
-    # Columns that were opened as labels may be weights.
-    return source if source.name == name else replace(source, name=name)
 
 
 def as_array(values: Any, name: str = "X") -> Any:

@@ -140,17 +140,9 @@ class CompressedRows:
 
 @dataclass(frozen=True)
 class SparseRows(RowSource):
-    """Rows of a sparse matrix or array, read as `CompressedRows`, or as dense slabs.
+    """Rows of a sparse matrix or array, read as `CompressedRows`."""
 
-    Attributes
-    ----------
-    dense : bool
-        Slabs are arrays, for moments and models that need the zeros.
-    """
-
-    in_memory = True
-
-    dense: bool = False
+    in_memory = read_as_views = True
 
     @classmethod
     def accepts(cls, X: Any) -> bool:
@@ -164,23 +156,10 @@ class SparseRows(RowSource):
         return cls(rows, rows.shape, rows.dtype, name)
 
     @property
-    def read_as_views(self) -> bool:
-        """True if reading costs neither time nor memory."""
-        return not self.dense and self.mapping is None
-
-    @property
-    def row_elements(self) -> int:
-        """Entries of a row that are stored, on average; of dense slabs, the features."""
-        return self.shape[1] if self.dense else int(self.values.row_elements)
-
-    @property
     def row_bytes(self) -> int:
         """Bytes of a row, on average."""
-        if self.dense:
-            return super().row_bytes
         return -(-self.values.nbytes // max(1, len(self.values)))
 
-    def read(self, start: int, stop: int) -> Any:
-        """Return rows as `CompressedRows`, or as an array."""
-        rows = self.values[start:stop]
-        return rows.toarray() if self.dense else rows
+    def read(self, start: int, stop: int) -> CompressedRows:
+        """Return rows as `CompressedRows`."""
+        return self.values[start:stop]

@@ -6,7 +6,6 @@ methods.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -95,7 +94,7 @@ class LabelledRows(RowSource):
         return array if self.features is None else array.isel({self.features: 0}, drop=True)
 
     def laid_out(self, values: Any, name: str) -> Any:
-        """Return labels, groups or weights in the order of the rows.
+        """Return labels, groups or weights in the order of the rows if they are a DataArray.
 
         Those that lack a dimension are the same all along it.
 
@@ -144,11 +143,6 @@ class LabelledRows(RowSource):
 @dataclass(frozen=True)
 class ArrayLabelledRows(LabelledRows, ArrayRows):
     """Rows of a DataArray in memory."""
-
-    @property
-    def copied_bytes(self) -> float:
-        """Infinity: labels have to be laid out in the order of the rows."""
-        return math.inf
 
     def place(self, row: int | None = None, column: int | None = None) -> str:
         """Return the name, and the position of a row on the grid."""

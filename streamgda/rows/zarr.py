@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,19 +36,14 @@ class StoredRows(RowSource):
 
     @classmethod
     def of(cls, X: Any, name: str) -> Self:
-        """Return a source with the geometry of the chunks; raise `SourceError` for a group."""
+        """Return a source with the shape of the chunks; raise `SourceError` for a group."""
         if is_group(X):
             raise SourceError(
                 f"{name} is a {type(X).__name__} of arrays; expected an array. Pass one of its "
                 f"entries: {', '.join(sorted(map(str, X))) or 'it has none':.500}"
             )
         shape, dtype = tuple(X.shape or ()), np.dtype(X.dtype)  # of empty HDF5, the shape is None
-        if not X.chunks:  # Contiguous HDF5 has none.
-            return cls(X, shape, dtype, name)
-        n_rows = max([1, *shape[:1]])
-        pairs = zip(shape[1:], X.chunks[1:], strict=True)
-        columns = math.prod(max(1, -(-size // chunk)) for size, chunk in pairs)
-        return cls(X, shape, dtype, name, min(X.chunks[0], n_rows), columns)
+        return cls(X, shape, dtype, name, X.chunks or ())  # Contiguous HDF5 has none.
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -73,9 +67,9 @@ class StoredRows(RowSource):
         """Return the name, with the path of the array or the type of the store, and the chunk."""
         where = getattr(self.values, "store_path", None)
         title = f"{self.name} ({type(self.values).__name__ if where is None else named(where)})"
-        if row is None or not self.values.chunks:
+        if row is None or not self.chunks:
             return title
-        chunk = (row // self.chunk_rows, *((column or 0) // n for n in self.values.chunks[1:]))
+        chunk = (row // self.chunks[0], *((column or 0) // n for n in self.chunks[1:]))
         return f"{title}: chunk {chunk}"
 
     def read(self, start: int, stop: int) -> np.ndarray:
@@ -90,7 +84,7 @@ class StoredRows(RowSource):
 
     def _explained(self, error: Exception, start: int, stop: int) -> ReadError:
         """Return an error that names the first chunk that cannot be read, if one fails again."""
-        stop, chunks = min(stop, self.n_rows), self.values.chunks
+        stop, chunks = min(stop, self.n_rows), self.chunks
         where = f"rows {start} to {stop - 1}"
         if chunks:
             lines = range(start // chunks[0], -(-stop // chunks[0]))
@@ -100,7 +94,7 @@ class StoredRows(RowSource):
                 lines = half if failed else lines[len(half) :]
             others = (range(-(-n // c)) for n, c in zip(self.shape[1:], chunks[1:], strict=True))
             for chunk in product(lines, *others):
-                whole = chunk if self.columns > 1 else chunk[:1]
+                whole = chunk if self.chunks_across > 1 else chunk[:1]
                 again = self._failure([range(number, number + 1) for number in whole])
                 if again is not None:
                     rows = range(self.n_rows)[chunk[0] * chunks[0] : (chunk[0] + 1) * chunks[0]]
@@ -110,7 +104,7 @@ class StoredRows(RowSource):
 
     def _failure(self, some: Sequence[range]) -> Exception | None:
         """Return the error of reading some chunks along each axis; None if they can be read."""
-        pairs = zip(some, self.values.chunks, strict=False)
+        pairs = zip(some, self.chunks, strict=False)
         index = tuple(slice(n.start * size, n.stop * size) for n, size in pairs)
         try:
             with many_requests(self.values):

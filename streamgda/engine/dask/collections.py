@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import dask
@@ -14,24 +13,23 @@ import numpy as np
 from dask.highlevelgraph import HighLevelGraph
 
 from streamgda.errors import InvalidDataError, sendable
-from streamgda.rows import FIELDS, Rows
+from streamgda.rows import Rows, side_by_side, target_columns
 from streamgda.rows.labels import CodedLabels
 from streamgda.rows.source import (
+    MappedRows,
     RowSource,
-    Transformation,
     as_source,
     check_lengths,
     how_to_count,
     refuse_shape,
 )
-from streamgda.rows.targets import side_by_side, target_columns
 from streamgda.runtime import threads
 
 
 def aligned(rows: Rows) -> dict[str, Any]:
     """Return sources as dask arrays with the row blocks of the rows, by the fields of `Rows`."""
     X = as_rows(rows.X)
-    others = {name: getattr(rows, name) for name in FIELDS[1:]}
+    others = {"y": rows.y, "groups": rows.groups, "weight": rows.weight}
     return {"X": X} | {name: beside(X, each) for name, each in others.items() if each is not None}
 
 
@@ -43,13 +41,14 @@ def as_rows(source: RowSource) -> Any:
     InvalidDataError
         If they are not two-dimensional.
     """
+    if isinstance(source, MappedRows):
+        return map_blocks(source, as_rows(source.rows))
     X = _as_array(source)
     if X.ndim != 2:
         refuse_shape(X.shape)
     if np.isnan(X.shape[1]):
         raise InvalidDataError("X has an unknown number of features; call X.compute_chunk_sizes()")
-    X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
-    return X if source.mapping is None else map_blocks(source.mapping, X)
+    return X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
 
 
 def beside(X: Any, source: RowSource) -> Any:
@@ -104,7 +103,6 @@ class _Sliced:
     """A source, as dask slices it where the rows are needed."""
 
     def __init__(self, source: RowSource) -> None:
-        source = replace(source, mapping=None)  # It is applied to the blocks.
         self.source, self.shape, self.ndim = source, source.shape, len(source.shape)
         self.dtype = source.dtype
 
@@ -163,19 +161,18 @@ def _values(part: Any, columns: list[Any] | None) -> np.ndarray:
 # --- rows that are transformed ------------------------------------------------------------------
 
 
-def map_blocks(mapping: Transformation, X: Any) -> Any:
-    """Transform the rows of a dask array lazily, block by block.
+def map_blocks(mapped: MappedRows, X: Any) -> Any:
+    """Apply the function of mapped rows to a dask array lazily, block by block.
 
     Returns
     -------
     dask.array.Array, shape (n_rows,) or (n_rows, n_columns)
     """
-    function, dtype, columns = mapping
-    held = dask.delayed(function, pure=False, traverse=False)  # one node, for all blocks
-    shape = (0,) if columns is None else (0, columns)
-    options: dict[str, Any] = {"dtype": dtype, "meta": np.empty(shape, dtype)}
-    width = {"drop_axis": 1} if columns is None else {"chunks": (X.chunks[0], (columns,))}
-    return da.map_blocks(_apply, X, held, **width, **options)
+    held = dask.delayed(mapped.function, pure=False, traverse=False)  # one node, for all blocks
+    width, dtype = mapped.shape[1:], mapped.dtype
+    options: dict[str, Any] = {"dtype": dtype, "meta": np.empty((0, *width), dtype)}
+    options |= {"chunks": (X.chunks[0], width)} if width else {"drop_axis": 1}
+    return da.map_blocks(_apply, X, held, **options)
 
 
 def _apply(
