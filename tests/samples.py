@@ -19,7 +19,6 @@ from streamgda import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
 )
-from streamgda.storage.saved import state_of
 
 
 def blobs(
@@ -116,10 +115,24 @@ def assert_equal_to_rounding(found, expected, X, rtol=1e-12):
     np.testing.assert_array_equal(found.predict(X), expected.predict(X))
 
 
-def bits(state):
-    """Attributes and arrays of a saved object, as text and bytes that no later change can reach."""
-    attributes, arrays = state_of(state)
-    return repr(attributes), {n: (a.dtype.str, a.shape, a.tobytes()) for n, a in arrays.items()}
+def state_of(saved, state=None, path=""):
+    """The values of the state of an object as nested dicts, and its arrays by their paths."""
+    values, arrays = {}, {}
+    for name, value in (saved._state() if state is None else state).items():
+        if isinstance(value, dict):
+            values[name], within = state_of(saved, value, f"{path}{name}/")
+            arrays |= within
+        elif isinstance(value, np.ndarray):
+            arrays[path + name] = value
+        else:
+            values[name] = value
+    return values, arrays
+
+
+def bits(saved):
+    """Values and arrays of a saved object, as text and bytes that no later change can reach."""
+    values, arrays = state_of(saved)
+    return repr(values), {n: (a.dtype.str, a.shape, a.tobytes()) for n, a in arrays.items()}
 
 
 def snapshot(estimator):

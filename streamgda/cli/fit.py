@@ -51,7 +51,6 @@ def fit(
     """
     import streamgda  # noqa: PLC0415  (see `options`)
     from streamgda.storage.files import check_place  # noqa: PLC0415
-    from streamgda.storage.saved import description_of  # noqa: PLC0415
 
     if data is None and moments_in is None:
         raise typer.BadParameter("give DATA to read, or --moments-in", param_hint="DATA")
@@ -94,4 +93,4 @@ def fit(
     if not (needs_rows and data):
         estimator = estimator.from_moments(moments, **estimator.get_params())
     estimator.save(out)
-    screen.show({"out": out, "data": data} | figures | description_of(estimator), json)
+    screen.show({"out": out, "data": data} | figures | estimator._description(), json)

@@ -28,7 +28,7 @@ def describe(path: str) -> dict[str, Any]:
     from streamgda.rows.names import names_of  # noqa: PLC0415
     from streamgda.rows.opening import table_files  # noqa: PLC0415
     from streamgda.storage.opening import mark_of, open_node  # noqa: PLC0415
-    from streamgda.storage.saved import description_of, load  # noqa: PLC0415
+    from streamgda.storage.saved import load  # noqa: PLC0415
 
     if is_table(path):
         table = table_files(path).Table.of(path)
@@ -36,7 +36,7 @@ def describe(path: str) -> dict[str, Any]:
         found = {"kind": "table", "rows": table.n_rows, "files": len(table.groups)}
         return found | {"columns": columns}
     try:
-        return description_of(load(path))
+        return load(path)._description()
     except (FormatError, SourceNotFoundError) as error:  # A folder at a URL is no file there.
         try:
             node = open_node(path)

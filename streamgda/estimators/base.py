@@ -45,8 +45,8 @@ from streamgda.rows.source import RowSource, as_source, check_lengths, refuse_sh
 from streamgda.rows.sparse import CompressedRows, SparseRows
 from streamgda.runtime.interruption import Lock
 from streamgda.runtime.parameters import LEAST, as_number, as_numbers, check_type, refuse, shown
-from streamgda.storage.format import check_whole, pack_labels, unpack_labels
-from streamgda.storage.saved import Saved, State, arrays_within, nested, restore
+from streamgda.storage.format import State, check_whole, pack_labels, unpack_labels
+from streamgda.storage.saved import Saved
 
 _LEARNED = {"moments_", "n_features_in_", "feature_names_in_"}
 _LEARNED |= {"_binarised_at", "_declared", "_found", "_models"}
@@ -844,52 +844,59 @@ class MomentEstimator(Saved, BaseEstimator):
 
     # --- saving -------------------------------------------------------------------------------
 
+    def _description(self) -> dict[str, Any]:
+        held = getattr(self, "moments_", None)
+        params, defaults = (each.get_params(deep=False) for each in (self, type(self)()))
+        changed = {k: v for k, v in params.items() if repr(v) != repr(defaults[k])}
+        own = {"features": getattr(self, "n_features_in_", None), "parameters": changed}
+        return {} if held is None else held._description() | super()._description() | own
+
     def _state(self) -> State:
         check_is_fitted(self)
         self._check_parameters()
         params = self.get_params(deep=False)
         params.pop("feature_map", None)  # That of the moments.
-        names, parts = names_in(self), nested({"moments": self.moments_})
-        attributes: dict[str, Any] = {
-            "estimator": type(self).__name__,
+        names = names_in(self)
+        state: State = {
             "params": {name: plain(name, value) for name, value in params.items()},
             "names": names and [*names],
             "n_features_in": self.n_features_in_,
-            **parts[0],
+            "moments": self.moments_._state(),
         }
         if self._declared is not None:
-            attributes["declared"] = pack_labels(self._declared)
-        found = {} if self._found is None else {"found": np.asarray(self._found)}
-        return attributes, {**parts[1], **found}
+            state["declared"] = pack_labels(self._declared)
+        if self._found is not None:
+            state["found"] = np.asarray(self._found)
+        return state
 
     @classmethod
-    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        moments = restore(ClassMoments, attributes["moments"], arrays_within(arrays, "moments"))
-        params = dict(attributes["params"])
+    def _from_state(cls, state: Mapping[str, Any]) -> Self:
+        moments = ClassMoments._from_state(state["moments"])
+        params = dict(state["params"])
         for name, value in params.items():
             if isinstance(value, Mapping):
                 params[name] = dict(zip(value["labels"], value["weights"], strict=True))
         estimator = cls(**params)
         estimator.feature_map = moments.feature_map
         estimator._check_parameters()
-        estimator._restore(attributes)
+        estimator._restore(state)
         joined_maps(estimator._maps(), moments)
         estimator.moments_ = moments
-        width = check_whole("n_features_in", attributes["n_features_in"], 1)
+        width = check_whole("n_features_in", state["n_features_in"], 1)
         if moments._n_features_in not in (None, width + estimator._n_targets):
             raise ValueError("its moments are of another number of features")
         estimator.n_features_in_ = width
-        names = restored_names({"feature_names": attributes["names"]}, width)
+        names = restored_names({"feature_names": state["names"]}, width)
         if names is not None:
             estimator.feature_names_in_ = np.array(names, object)
-        if "declared" in attributes:
-            estimator._declared = unpack_labels(attributes["declared"])
-        if "found" in arrays:
-            estimator._found = estimator._checked_found(arrays["found"])
+        if "declared" in state:
+            estimator._declared = unpack_labels(state["declared"])
+        if "found" in state:
+            estimator._found = estimator._checked_found(state["found"])
         return estimator
 
-    def _restore(self, attributes: Mapping[str, Any]) -> None:
-        """Take what a subclass has added to the attributes of a file."""
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        """Take what a subclass has added to the state."""
 
     def _checked_found(self, found: np.ndarray) -> Any:
         """Return what `fit` found, from a file; raise ValueError for what it cannot have found."""

@@ -25,15 +25,8 @@ from streamgda.runtime.parameters import (
     as_numbers,
     check_type,
 )
-from streamgda.storage.format import check_whole, pack_labels, unpack_labels
-from streamgda.storage.saved import (
-    Saved,
-    State,
-    description_of,
-    nested,
-    restore_nested,
-    synchronized,
-)
+from streamgda.storage.format import State, check_whole, pack_labels, unpack_labels
+from streamgda.storage.saved import Saved, synchronized
 
 
 class DriftMonitor(Saved):
@@ -108,8 +101,6 @@ class DriftMonitor(Saved):
     >>> [report.alarms for report in monitor.update(*rows(500, 0.5))]
     [[(1, 'means')]]
     """
-
-    _kind = "drift"
 
     def __init__(
         self,
@@ -233,14 +224,11 @@ class DriftMonitor(Saved):
     # --- saving -------------------------------------------------------------------------------
 
     def _description(self) -> dict[str, Any]:
-        own = {"kind": "drift monitor", "window": self.window, "watched": self.n_rows}
-        return {**description_of(self.reference), **own}
+        own = {"kind": "DriftMonitor", "window": self.window, "watched": self.n_rows}
+        return {**self.reference._description(), **own}
 
     def _state(self) -> State:
-        parts = {"reference": self.reference, "open": self._open}
-        if self.last_window is not None:
-            parts["last_window"] = self.last_window
-        states, arrays = nested(parts)
+        parts = {"reference": self.reference, "open": self._open, "last_window": self.last_window}
         samples = [(np.array([label]), df, v) for (label, (df,)), v in self._samples.items()]
         own = {
             "samples": [
@@ -250,18 +238,18 @@ class DriftMonitor(Saved):
             "labelled": self._labelled,
             "rows": self.n_rows,
         }
-        return {**{name: getattr(self, name) for name in _PARAMETERS}, **own, **states}, arrays
+        states = {name: part._state() for name, part in parts.items() if part is not None}
+        return {**{name: getattr(self, name) for name in _PARAMETERS}, **own, **states}
 
     @classmethod
-    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        states = {name: attributes[name] for name in _MOMENTS & attributes.keys()}
-        parts = restore_nested(ClassMoments, states, arrays)
-        options = {name: attributes[name] for name in _PARAMETERS}
+    def _from_state(cls, state: Mapping[str, Any]) -> Self:
+        parts = {n: ClassMoments._from_state(state[n]) for n in _MOMENTS & state.keys()}
+        options = {name: state[name] for name in _PARAMETERS}
         monitor = cls(parts["reference"], **options)
         monitor._open, monitor.last_window = parts["open"], parts.get("last_window")
-        monitor._labelled = attributes["labelled"] is True
-        monitor.n_rows = check_whole("rows", attributes["rows"], 0)
-        for each in attributes["samples"]:
+        monitor._labelled = state["labelled"] is True
+        monitor.n_rows = check_whole("rows", state["rows"], 0)
+        for each in state["samples"]:
             (label,) = as_objects(unpack_labels(each["label"]))
             values = as_numbers("statistics", each["statistics"], "numbers >= 0", finite=True)
             if values.ndim != 1 or (values < 0).any():

@@ -41,8 +41,8 @@ from streamgda.rows import Rows, targets_of
 from streamgda.rows.names import feature_numbers
 from streamgda.rows.source import as_source
 from streamgda.runtime.parameters import as_flag, as_numbers, check_type, refuse, shown
-from streamgda.storage.format import check_array, check_whole
-from streamgda.storage.saved import State, synchronized
+from streamgda.storage.format import State, check_array, check_whole
+from streamgda.storage.saved import synchronized
 
 
 class PenalisedLeastSquares(MomentEstimator):
@@ -556,12 +556,11 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
     # --- saving -------------------------------------------------------------------------------
 
     def _state(self) -> State:
-        attributes, arrays = super()._state()
-        return {**attributes, "targets": self._targets}, arrays
+        return super()._state() | {"targets": self._targets}
 
-    def _restore(self, attributes: Mapping[str, Any]) -> None:
-        if attributes["targets"] is not None:
-            self._targets = check_whole("targets", attributes["targets"], 1)
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        if state["targets"] is not None:
+            self._targets = check_whole("targets", state["targets"], 1)
 
 
 class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from numbers import Real
 from typing import Any, NamedTuple, Self
 
@@ -46,11 +47,12 @@ from streamgda.runtime.parameters import (
     refuse,
 )
 from streamgda.storage.format import (
+    State,
     check_whole,
     pack_labels,
     unpack_labels,
 )
-from streamgda.storage.saved import State, synchronized
+from streamgda.storage.saved import synchronized
 
 _INT64 = np.dtype(np.int64)
 _BLOCK_ELEMENTS = 1 << 20  # So many elements of matrices are unpacked at a time.
@@ -130,8 +132,6 @@ class ClassMoments(Moments):
     # Methods that change the moments hold their lock. Whatever exception arrives, the change is
     # complete or has not been made: the state is replaced by assignments without calls between
     # them, which no exception separates (see `runtime.interruption`).
-
-    _kind = "moments"
 
     def __init__(self, covariance_type: str = "full", *, feature_map: Any = None) -> None:
         super().__init__()
@@ -1103,47 +1103,37 @@ class ClassMoments(Moments):
     # --- saving -------------------------------------------------------------------------------
 
     def _state(self) -> State:
-        attributes: dict[str, Any] = {
+        state: State = {
             "covariance_type": self.covariance_type,
             "classes": pack_labels(self._classes),
             "n_skipped": self._n_skipped,
         }
-        attributes |= saved_names(self._feature_names)
+        state |= saved_names(self._feature_names)
         if self._lifting is not None:
-            attributes["feature_map"] = self._lifting.as_json()
-        if self._sums is None:
-            return attributes, {}
-        if isinstance(self._sums, ExactSums):
-            attributes["reach"] = self._sums.reach
-        else:
-            attributes["weighted"] = self._sums.weighted
-        arrays = self._sums.arrays()
-        arrays["scatter"] = arrays.pop("packed")
-        return attributes, arrays
+            state["feature_map"] = self._lifting.as_json()
+        if self._sums is not None:
+            state |= vars(self._sums)
+            del state["structure"]
+            state["scatter"] = state.pop("packed")
+        return state
 
     @classmethod
-    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        structure = structure_of(attributes["covariance_type"])
-        classes = unpack_labels(attributes["classes"])
-        moments = cls(structure.name, feature_map=Lifting.from_json(attributes.get("feature_map")))
-        moments._n_skipped = check_whole("n_skipped", attributes.get("n_skipped", 0), 0)
-        if not arrays and not classes.size:
+    def _from_state(cls, state: Mapping[str, Any]) -> Self:
+        structure = structure_of(state["covariance_type"])
+        classes = unpack_labels(state["classes"])
+        moments = cls(structure.name, feature_map=Lifting.from_json(state.get("feature_map")))
+        moments._n_skipped = check_whole("n_skipped", state.get("n_skipped", 0), 0)
+        if "scatter" not in state and not classes.size:
             return moments
-        arrays = {name: np.require(a, requirements=("C", "W")) for name, a in arrays.items()}
-        arrays["packed"] = arrays.pop("scatter")
-        sums: Sums | ExactSums
-        if "reach" in attributes:
-            sums = ExactSums(structure, attributes["reach"], **arrays)
-        else:
-            if type(attributes["weighted"]) is not bool:
-                raise ValueError("weighted is neither true nor false")
-            sums = Sums(structure, **arrays, weighted=attributes["weighted"])
+        kind = ExactSums if "reach" in state else Sums
+        own = {field.name for field in fields(kind)} & state.keys()
+        sums = kind(structure, packed=state["scatter"], **{name: state[name] for name in own})
         sums.check(classes.size)
         if not sums.n_features:
             raise ValueError("there are no features")
         loaded = moments._with_sums(classes, sums)
-        _, width = restored_map(attributes, sums.n_features)
-        loaded._feature_names = restored_names(attributes, width)
+        _, width = restored_map(state, sums.n_features)
+        loaded._feature_names = restored_names(state, width)
         return loaded
 
 

@@ -31,8 +31,8 @@ from streamgda.rows.labels import (
 )
 from streamgda.rows.names import Names
 from streamgda.runtime.parameters import check_type, shown
-from streamgda.storage.format import pack_labels, unpack_labels
-from streamgda.storage.saved import State, arrays_within, nested, synchronized
+from streamgda.storage.format import State, pack_labels, unpack_labels
+from streamgda.storage.saved import synchronized
 
 _SHIFT = 32  # The index of the group stands above that of the class by so many bits.
 _GROUPS_EXPECTED = 10
@@ -179,7 +179,6 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
            [8.]])
     """
 
-    _kind = "grouped"
     __eq__ = object.__eq__  # A mapping would compare its values, which are copies.
     __hash__ = object.__hash__
 
@@ -248,7 +247,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
     def _description(self) -> dict[str, Any]:
         counts = zip(as_objects(self.groups), self.counts.sum(axis=1).tolist(), strict=True)
         rows = {str(group): n for group, n in counts}
-        return {**super()._description(), "kind": "moments of groups", "rows_by_group": rows}
+        return {**super()._description(), "rows_by_group": rows}
 
     # --- the mapping --------------------------------------------------------------------------
 
@@ -540,23 +539,19 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
 
     def _state(self) -> State:
         held = self._held
-        states, arrays = nested({"cells": held.cells})
-        labels = {
+        return {
             "covariance_type": self.covariance_type,
             "groups": pack_labels(held.groups),
             "classes": pack_labels(held.classes),
+            "cells": held.cells._state(),
         }
-        return labels | states, arrays
 
     @classmethod
-    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        groups = unpack_labels(attributes["groups"])
-        classes = unpack_labels(attributes["classes"])
-        own = arrays_within(arrays, "cells")
-        if len(own) < len(arrays):
-            raise ValueError(f"its arrays {sorted(arrays)} are not those of cells")
-        cells = ClassMoments._from_state(attributes["cells"], own)
-        grouped = cls(attributes["covariance_type"])
+    def _from_state(cls, state: Mapping[str, Any]) -> Self:
+        groups = unpack_labels(state["groups"])
+        classes = unpack_labels(state["classes"])
+        cells = ClassMoments._from_state(state["cells"])
+        grouped = cls(state["covariance_type"])
         if cells.covariance_type != grouped._structure.kind:
             raise ValueError(f"its cells are of covariance_type={cells.covariance_type!r}")
         numbers = cells.classes

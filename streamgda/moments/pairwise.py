@@ -13,20 +13,19 @@ from streamgda.errors import InvalidDataError, MergeError
 from streamgda.moments.base import Moments, held_sums
 from streamgda.moments.class_moments import ClassMoments
 from streamgda.moments.covariance_types import STRUCTURES
-from streamgda.moments.sums import OVERFLOW, Sums
+from streamgda.moments.sums import OVERFLOW, InPlace, Sums
 from streamgda.rows import labels as label_codes
 from streamgda.rows.counting import RowRule, Slab, as_matrix, check_lengths
 from streamgda.rows.names import named_rows, restored_names, saved_names
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import BELOW_ONE, LEAST, as_number
 from streamgda.storage.format import (
+    State,
     check_array,
-    check_count,
-    check_squares,
     pack_labels,
     unpack_labels,
 )
-from streamgda.storage.saved import State, synchronized
+from streamgda.storage.saved import synchronized
 
 
 def means_of_existing(X: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -82,7 +81,7 @@ _NO_CLASSES = np.empty(0, np.int64)
 
 
 @dataclass(eq=False)
-class PairSums:
+class PairSums(InPlace):
     """Weights, means and centred products of all pairs of features.
 
     Attributes
@@ -167,10 +166,9 @@ class PairSums:
         if not d:
             raise ValueError("there are no features")
         check_array("origin", self.origin, (d,), "f8")
-        check_count(self.count, n_classes, "f8")
+        check_array("count", self.count, (n_classes,), "f8", least=0)
         for name, least in {"pairs": 0.0, "means": -np.inf, "products": -np.inf}.items():
             check_array(name, getattr(self, name), (n_classes, d, d), "f8", least=least)
-        check_squares("products", np.einsum("kii->ki", self.products))
         if (self.pairs > self.count[:, None, None] * (1 + 1e-9)).any():
             raise ValueError("there are more pairs than rows")
 
@@ -211,7 +209,6 @@ class PairwiseMoments(Moments):
     array([0, 1])
     """
 
-    _kind = "pairwise"
     _sums: PairSums | None = None
 
     @property
@@ -424,20 +421,16 @@ class PairwiseMoments(Moments):
     # --- saving -------------------------------------------------------------------------------
 
     def _state(self) -> State:
-        attributes = {"classes": pack_labels(self._classes)}
-        arrays = {} if self._sums is None else self._sums.arrays()
-        return attributes | saved_names(self._feature_names), arrays
+        sums = {} if self._sums is None else {"sums": vars(self._sums)}
+        return {"classes": pack_labels(self._classes), **saved_names(self._feature_names), **sums}
 
     @classmethod
-    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+    def _from_state(cls, state: Mapping[str, Any]) -> Self:
         moments = cls()
-        classes = unpack_labels(attributes["classes"])
-        if arrays or classes.size:
-            sums = PairSums(**arrays)
+        classes = unpack_labels(state["classes"])
+        if "sums" in state or classes.size:
+            sums = PairSums(**state["sums"])
             sums.check(classes.size)
             moments._classes, moments._sums = classes, sums
-            moments._feature_names = restored_names(attributes, sums.n_features)
+            moments._feature_names = restored_names(state, sums.n_features)
         return moments
-
-    def _description(self) -> dict[str, Any]:
-        return {**super()._description(), "kind": "pairwise moments"}

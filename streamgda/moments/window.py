@@ -6,15 +6,12 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, Self
 
-import numpy as np
-
-from streamgda.errors import MergeError
 from streamgda.moments.class_moments import ClassMoments
 from streamgda.moments.feature_maps import Lifting
 from streamgda.runtime.interruption import Lock
 from streamgda.runtime.parameters import as_integer, check_type
-from streamgda.storage.format import check_whole
-from streamgda.storage.saved import Saved, State, nested, restore_nested
+from streamgda.storage.format import State, check_whole
+from streamgda.storage.saved import Saved
 
 
 class SlidingWindow(Saved):
@@ -52,8 +49,6 @@ class SlidingWindow(Saved):
            [9.]]))
     """
 
-    _kind = "window"
-
     def __init__(
         self, n_blocks: int, covariance_type: str = "full", *, feature_map: Any = None
     ) -> None:
@@ -90,7 +85,7 @@ class SlidingWindow(Saved):
 
     def _description(self) -> dict[str, Any]:
         blocks = f"{len(self)} of {self.n_blocks}"
-        return {**self._total._description(), "kind": "sliding window", "blocks": blocks}
+        return {**self._total._description(), "kind": "SlidingWindow", "blocks": blocks}
 
     def __repr__(self) -> str:
         return f"SlidingWindow: {len(self)} of {self.n_blocks} blocks, {self._total!r}"
@@ -182,32 +177,27 @@ class SlidingWindow(Saved):
     # --- saving -------------------------------------------------------------------------------
 
     def _state(self) -> State:
-        states, arrays = nested({str(i): m for i, m in enumerate(self._older + self._newer)})
         lifting = self._total._lifting
         return {
             "n_blocks": self.n_blocks,
             "covariance_type": self.covariance_type,
             "feature_map": None if lifting is None else lifting.as_json(),
             "older": len(self._older),
-            "moments": [*states.values()],
-        }, arrays
+            "moments": {str(i): m._state() for i, m in enumerate(self._older + self._newer)},
+        }
 
     @classmethod
-    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
-        lifting = Lifting.from_json(attributes["feature_map"])
-        window = cls(attributes["n_blocks"], attributes["covariance_type"], feature_map=lifting)
-        states = {str(i): state for i, state in enumerate(attributes["moments"])}
-        held = [*restore_nested(ClassMoments, states, arrays).values()]
-        n_older = check_whole("older", attributes["older"], 0, max(0, len(held) - 1))
+    def _from_state(cls, state: Mapping[str, Any]) -> Self:
+        lifting = Lifting.from_json(state["feature_map"])
+        window = cls(state["n_blocks"], state["covariance_type"], feature_map=lifting)
+        held = [ClassMoments._from_state(block) for block in state["moments"].values()]
+        n_older = check_whole("older", state["older"], 0, max(0, len(held) - 1))
         if len(held) > window.n_blocks:
             raise ValueError(f"it holds {len(held)} blocks of {window.n_blocks}")
         window._older = held[:n_older]
-        try:
-            for part, whole in pairwise(window._older):
-                whole._check_mergeable(part)
-                whole._check_contains(part)
-            for block in held[n_older:]:
-                window._append(block)
-        except MergeError as error:
-            raise ValueError(f"its blocks do not fit each other: {error}") from None
+        for part, whole in pairwise(window._older):
+            whole._check_mergeable(part)
+            whole._check_contains(part)
+        for block in held[n_older:]:
+            window._append(block)
         return window

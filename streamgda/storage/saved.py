@@ -7,6 +7,7 @@ which imports them.
 from __future__ import annotations
 
 import io
+import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -14,39 +15,24 @@ from contextlib import nullcontext
 from copy import deepcopy
 from functools import wraps
 from importlib import import_module
-from typing import Any, BinaryIO, ClassVar, Self, TypeVar, cast
+from typing import Any, BinaryIO, Self, TypeVar, cast
 
 import numpy as np
 
-from streamgda.errors import FormatError
+from streamgda.errors import FormatError, InvalidParameterError
 from streamgda.runtime.display import html_table
+from streamgda.runtime.parameters import shown
 from streamgda.storage import files
-from streamgda.storage.format import check_offset, read, write
-
-State = tuple[dict[str, Any], dict[str, np.ndarray]]  # attributes (as JSON) and arrays
-
-# Contents that do not fit each other raise these when an object is built from them.
-_DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-
-_ESTIMATOR = "estimator"  # the kind of estimators, whose files name their classes
-_CLASSES = {  # of the other kinds
-    "drift": "DriftMonitor",
-    "grouped": "GroupedMoments",
-    "moments": "ClassMoments",
-    "pairwise": "PairwiseMoments",
-    "window": "SlidingWindow",
-}
+from streamgda.storage.format import State, read, write
 
 
 class Saved(ABC):
     """Base of objects that can be written to a file or as bytes, and read again.
 
-    Subclasses define `_kind`, `_state` and `_from_state`. Only this module and subclasses call
-    these; other modules call `state_of` and `restore`.
+    Subclasses define `_state` and `_from_state`, which only this module and subclasses call.
     """
 
-    _kind: ClassVar[str] = _ESTIMATOR  # identifies saved objects
-    offset_: Any = None  # that this object was saved with, if it was loaded
+    offset_: Any = None  # This object was saved with it, if it was loaded.
 
     def _locked(self) -> Any:
         """Return a context in which no other thread changes this object."""
@@ -57,13 +43,6 @@ class Saved(ABC):
         with self._locked():
             state: Any = super().__getstate__()
             return state.copy()
-
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        """Take the attributes of a copy or a pickle; arrays that change get memory of their own.
-
-        Those of a pickle may be read-only, mapped from a file, or buffers of somebody else.
-        """
-        vars(self).update(_owned(dict(state)))
 
     def __copy__(self) -> Self:
         """Return a deep copy: states change in place, and a shallow one would change with them."""
@@ -108,13 +87,11 @@ class Saved(ABC):
         >>> loaded.class_count, loaded.offset_
         (array([2]), 2)
         """
-        check_offset(offset)
+        own = {} if offset is None else {"position": _kept_by_json(offset)}
         with self._locked():
-            attributes, arrays = self._state()
-            if offset is not None:
-                attributes = attributes | {"offset": offset}
+            state = self._state() | own
             with files.replacing(path, storage_options) as file:
-                write(file, self._kind, attributes, arrays)
+                write(file, type(self).__name__, state)
 
     @classmethod
     def load(cls, path: Any, *, storage_options: Mapping[str, Any] | None = None) -> Self:
@@ -172,7 +149,7 @@ class Saved(ABC):
         """
         file = io.BytesIO()
         with self._locked():
-            write(file, self._kind, *self._state())
+            write(file, type(self).__name__, self._state())
         return file.getvalue()
 
     @classmethod
@@ -210,21 +187,7 @@ class Saved(ABC):
 
     def _description(self) -> dict[str, Any]:
         """Return what is known of this object, for JSON; `repr` and `streamgda info` show it."""
-        if self._kind != _ESTIMATOR:
-            return {"kind": self._kind}
-        estimator: Any = self
-        defaults = type(estimator)().get_params(deep=False)
-        params = estimator.get_params(deep=False)
-        held = getattr(estimator, "moments_", None)
-        if held is None:
-            held = getattr(estimator, "model_", None)
-        return {
-            **({} if held is None else description_of(held)),
-            "kind": self._kind,
-            "estimator": type(self).__name__,
-            "parameters": {k: _shown(v) for k, v in params.items() if v != defaults[k]},
-            "features": getattr(estimator, "n_features_in_", None),
-        }
+        return {"kind": type(self).__name__}
 
     def _repr_html_(self) -> str:
         """Return the description as HTML, for notebooks."""
@@ -236,39 +199,18 @@ class Saved(ABC):
 
     @abstractmethod
     def _state(self) -> State:
-        """Return attributes (for JSON) and arrays, from which `_from_state` builds an equal."""
+        """Return arrays and values that JSON can hold, from which `_from_state` builds an equal."""
 
     @classmethod
     @abstractmethod
-    def _from_state(cls, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+    def _from_state(cls, state: Mapping[str, Any]) -> Self:
         """Build an object from the result of `_state`.
 
-        Contents that do not fit each other raise LookupError, TypeError, ValueError and the like;
-        `restore` turns these into FormatError. What is returned is valid, whatever the file holds:
-        see `streamgda.storage.format`.
+        Contents that do not fit each other raise any error, which `load` turns into a FormatError.
+        What is returned is valid, whatever the file holds: see `streamgda.storage.format`.
         """
 
 
-def _owned(value: Any) -> Any:
-    """Return a value whose arrays, and those of its parts, own their memory and can be written."""
-    if isinstance(value, np.ndarray):
-        own = type(value) is np.ndarray and value.flags.owndata and value.flags.writeable
-        return value if own else np.array(value)
-    if isinstance(value, Saved):  # It has taken its own state.
-        return value
-    if isinstance(value, dict):
-        return type(value)({key: _owned(part) for key, part in value.items()})
-    if isinstance(value, tuple) and hasattr(value, "_make"):
-        return value._make(map(_owned, value))
-    if type(value) in (list, tuple):
-        return type(value)(map(_owned, value))
-    if type(value).__module__.startswith("streamgda.") and hasattr(value, "__dict__"):
-        for name, part in vars(value).items():
-            vars(value)[name] = _owned(part)
-    return value
-
-
-Kind = TypeVar("Kind", bound=Saved)
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -287,16 +229,6 @@ def synchronized(function: Function) -> Function:
             return function(*arguments, **options)
 
     return call  # type: ignore[return-value]
-
-
-def state_of(saved: Saved) -> State:
-    """Return attributes (for JSON) and arrays from which `restore` builds an equal object."""
-    return saved._state()
-
-
-def description_of(saved: Saved) -> dict[str, Any]:
-    """Return what is known of an object, for JSON."""
-    return saved._description()
 
 
 def load(path: Any, *, storage_options: Mapping[str, Any] | None = None) -> Any:
@@ -338,23 +270,24 @@ def load(path: Any, *, storage_options: Mapping[str, Any] | None = None) -> Any:
         return _read(file, path)
 
 
-def _read(file: BinaryIO, name: Any, kind: Any = None) -> Any:
-    """Return the object in a file, of a class or of any; errors have the name of the file."""
+def _read(file: BinaryIO, name: Any, base: type[Saved] = Saved) -> Any:
+    """Return the object in a file, of a class or a subclass; errors have the name of the file."""
     try:
-        found, attributes, arrays = read(file)
-        if kind is None:
-            kind = Saved if found == _ESTIMATOR else class_named(_CLASSES.get(found, found), Saved)
-        if found != kind._kind:
-            raise FormatError(f"it holds {found!r:.100}, expected {kind._kind!r}")
-        saved: Any = restore(kind, attributes, arrays)
+        kind, state = read(file)
+        with np.errstate(all="ignore"):  # The checks find such values.
+            saved: Any = _class_named(kind, base)._from_state(state)
+    except MemoryError:
+        raise
     except FormatError as error:
         raise FormatError(f"{name}: {error}") from None
-    if attributes.get("offset") is not None:
-        saved.offset_ = attributes["offset"]
+    except Exception as error:  # zipfile, NumPy and the classes raise any kind for such contents.
+        raise FormatError(f"{name}: it is damaged or incomplete: {error!r:.500}") from None
+    if "position" in state:
+        saved.offset_ = state["position"]
     return saved
 
 
-def class_named(name: str, base: type[Kind]) -> type[Kind]:
+def _class_named(name: str, base: type[Saved]) -> type[Saved]:
     """Return a public class by its name, which has to be that of `base` or of a subclass of it."""
     package = import_module("streamgda")
     found = getattr(package, name) if name in package.__all__ else None
@@ -368,26 +301,18 @@ def class_named(name: str, base: type[Kind]) -> type[Kind]:
     return found
 
 
-def restore(
-    kind: type[Kind], attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-) -> Kind:
-    """Build an object of a class, or of a subclass, from the result of `state_of`.
-
-    Raises
-    ------
-    FormatError
-        If the attributes and arrays do not fit each other.
-    """
+def _kept_by_json(offset: Any) -> Any:
+    """Return an offset; raise `InvalidParameterError` unless JSON can hold it and gives it back."""
     try:
-        if kind._kind == _ESTIMATOR:
-            kind = class_named(attributes["estimator"], kind)
-        with np.errstate(all="ignore"):  # The checks find such values.
-            return kind._from_state(attributes, arrays)
-    except FormatError:
-        raise
-    except _DAMAGE as error:
-        what = f"it lacks {error}" if isinstance(error, KeyError) else f"{error!s:.500}"
-        raise FormatError(f"the saved {kind._kind} is damaged: {what}") from None
+        same = json.loads(json.dumps(offset, allow_nan=False)) == offset
+    except (TypeError, ValueError, RecursionError):
+        same = False
+    if same:
+        return offset
+    raise InvalidParameterError(
+        f"offset={shown(offset)} cannot be saved: give a value that JSON holds and gives back, "
+        f"such as a number, a string, or a dict of them"
+    )
 
 
 def _shown(value: Any) -> Any:
@@ -395,27 +320,3 @@ def _shown(value: Any) -> Any:
     finite = not isinstance(value, float) or math.isfinite(value)
     plain = value is None or isinstance(value, bool | int | float | str | list)
     return value if plain and finite else " ".join(str(value).split())
-
-
-def nested(parts: Mapping[str, Saved]) -> State:
-    """Return the attributes of several objects by name, and their arrays as ``name/array``."""
-    states = {name: state_of(part) for name, part in parts.items()}
-    arrays = {
-        f"{name}/{key}": array for name, (_, own) in states.items() for key, array in own.items()
-    }
-    return {name: attributes for name, (attributes, _) in states.items()}, arrays
-
-
-def arrays_within(arrays: Mapping[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
-    """Return the arrays of the part that `nested` saved under a name."""
-    start = f"{name}/"
-    return {key.removeprefix(start): a for key, a in arrays.items() if key.startswith(start)}
-
-
-def restore_nested(
-    kind: type[Kind], attributes: Mapping[str, Mapping[str, Any]], arrays: Mapping[str, np.ndarray]
-) -> dict[str, Kind]:
-    """Build the objects that `nested` saved, by name; parameters as of `restore`."""
-    return {
-        name: restore(kind, own, arrays_within(arrays, name)) for name, own in attributes.items()
-    }

@@ -311,17 +311,17 @@ def test_convert_writes_zarr(done, store, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "saved"),
+    "saved",
     [
-        ("moments", streamgda.accumulate(X, Y)),
-        ("sliding window", streamgda.SlidingWindow(3).update(X, Y)),
-        ("estimator", streamgda.QuadraticDiscriminantAnalysis(reg_param=0.1).fit(X, Y)),
+        streamgda.accumulate(X, Y),
+        streamgda.SlidingWindow(3).update(X, Y),
+        streamgda.QuadraticDiscriminantAnalysis(reg_param=0.1).fit(X, Y),
     ],
 )
-def test_info_describes_saved_objects(done, tmp_path, kind, saved):
+def test_info_describes_saved_objects(done, tmp_path, saved):
     saved.save(tmp_path / "it")
     told, shown = json.loads(done("info", tmp_path / "it", "--json")), done("info", tmp_path / "it")
-    assert (told["kind"], told["features"], told["rows"]) == (kind, 3, 240)
+    assert (told["kind"], told["features"], told["rows"]) == (type(saved).__name__, 3, 240)
     for name in NAMES:
         assert {"label": name, "rows": int((name == Y).sum())} in told["classes"]
         assert str((name == Y).sum()) in shown

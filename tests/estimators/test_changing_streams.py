@@ -19,6 +19,7 @@ from samples import (
     held,
     make,
     snapshot,
+    state_of,
 )
 
 from streamgda import (
@@ -30,7 +31,6 @@ from streamgda import (
     SlidingWindow,
 )
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
-from streamgda.storage.saved import state_of
 
 
 def assert_same_moments(found, expected, rtol=0.0):

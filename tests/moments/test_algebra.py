@@ -23,14 +23,13 @@ from moment_checks import (
     sample,
     together,
 )
-from samples import bits
+from samples import bits, state_of
 from scipy.sparse import csr_array
 from sklearn import decomposition
 from sklearn.datasets import load_digits
 
 from streamgda import ClassMoments, GroupedMoments, PairwiseMoments, accumulate
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
-from streamgda.storage.saved import state_of
 
 EVERY_TYPE = pytest.mark.parametrize("covariance_type", TYPES)
 EVERY_DTYPE = pytest.mark.parametrize("dtype", ["float64", "uint8"])

@@ -17,7 +17,6 @@ from streamgda import (
     accumulate,
 )
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.storage.saved import restore, state_of
 
 NODATA = -9999
 RNG = np.random.default_rng(5)
@@ -153,5 +152,5 @@ def test_empty_batches_and_windows_are_no_rows():
 def test_the_count_goes_where_the_rows_go():
     found = accumulate(X, y, **COUNTING)
     assert (found + found).n_skipped == 2 * SKIPPED
-    assert restore(ClassMoments, *state_of(found)).n_skipped == SKIPPED
+    assert ClassMoments.from_bytes(found.to_bytes()).n_skipped == SKIPPED
     assert found.copy().n_skipped == SKIPPED

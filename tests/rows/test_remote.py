@@ -12,13 +12,12 @@ import pyarrow as pa
 import pytest
 import zarr
 from pyarrow import parquet as pq
-from samples import assert_same_bits, blobs
+from samples import assert_same_bits, blobs, state_of
 from servers import Server, serving
 
 import streamgda
 from streamgda import ClassMoments, GaussianNB, accumulate, open_store
 from streamgda.errors import SourceError, SourceNotFoundError, WriteError
-from streamgda.storage.saved import state_of
 
 obstore = pytest.importorskip("obstore")
 s3fs = pytest.importorskip("s3fs")

@@ -10,7 +10,6 @@ import subprocess
 import tracemalloc
 import warnings
 import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -85,13 +84,15 @@ def test_arrays_of_any_kind():
         "big-endian": np.array([1.5, 2.5], ">f8"),
         "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
         "strided": np.arange(12)[::-3],
-        "inner/of/groups": np.array([np.nan, -0.0, np.inf]),
+        "odd": np.array([np.nan, -0.0, np.inf]),
         "large": np.arange(3.0 * (1 << 19)).reshape(3, -1),
     }
-    attributes, file = {"text": "ä\ud800", "nested": {"a": [1, 2.5, None]}}, io.BytesIO()
-    write(file, "odds", attributes, arrays)
-    kind, found, again = read(io.BytesIO(file.getvalue()))
-    assert (kind, found, again.keys()) == ("odds", attributes, arrays.keys())
+    values, file = {"text": "ä\ud800", "nested": {"a": [1, 2.5, None]}}, io.BytesIO()
+    write(file, "odds", {**values, "groups": {"a": {"of": arrays}, "b": {}}})
+    kind, found = read(io.BytesIO(file.getvalue()))
+    again = found["groups"]["a"].pop("of")
+    assert (kind, found) == ("odds", {**values, "groups": {"a": {}, "b": {}}})
+    assert again.keys() == arrays.keys()
     for name, array in arrays.items():
         native = array.astype(array.dtype.newbyteorder("="))
         np.testing.assert_array_equal(again[name], native, strict=True)
@@ -103,7 +104,7 @@ def test_arrays_of_any_kind():
 def test_attributes_that_json_does_not_hold_are_refused():
     for value in (np.nan, [np.inf], {1, 2}, np.float32(1)):
         with pytest.raises(InvalidParameterError, match="cannot be saved as JSON"):
-            write(io.BytesIO(), "odds", {"a": value}, {})
+            write(io.BytesIO(), "odds", {"a": value})
 
 
 def test_files_are_npz_without_times():
@@ -112,7 +113,7 @@ def test_files_are_npz_without_times():
         assert {member.date_time for member in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
     with np.load(io.BytesIO(BYTES["exact moments"])) as file:
         np.testing.assert_array_equal(file["total"], SAVED["exact moments"]._sums.total)
-        assert json.loads(file[HEAD])["kind"] == "moments"
+        assert json.loads(file[HEAD])["kind"] == "ClassMoments"
 
 
 @pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS.keys())
@@ -121,18 +122,13 @@ def test_any_labels(labels):
     assert_same(ClassMoments.from_bytes(moments.to_bytes()), moments)
 
 
-def forged(members, comment=b"0" * 8, **options):
+def forged(members, **options):
     """A file of these members with right checksums."""
     file = io.BytesIO()
     with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(file, "w", **options) as archive:
         for name, content in members:
             archive.writestr(name, content)
-        archive.comment = comment
-    return signed(file.getvalue())
-
-
-def signed(data):
-    return data[:-8] + f"{zlib.crc32(data[:-8]):08x}".encode()
+    return file.getvalue()
 
 
 def members_of(data):
@@ -165,19 +161,17 @@ def claims_to_be_long(data):
     at = data.index(b"count.npy")
     again = data.index(b"count.npy", data.index(b"PK\1\2"))
     long[at - 12 : at - 4] = long[again - 26 : again - 18] = size
-    return signed(bytes(long))
+    return bytes(long)
 
 
 MEMBERS = members_of(BYTES["moments"])
 FORGED = {
     "no members": forged([(HEAD, "")]),
-    "no format": forged([(HEAD, "{}")]),
+    "no version": forged([(HEAD, "{}")]),
     "deeply nested": forged([(HEAD, "[" * 100_000)]),
-    "NaN": forged([(HEAD, '{"format": NaN}')]),
     "long number": forged([(HEAD, '{"version": ' + "9" * 10_000 + "}")]),
-    "another format": with_head(BYTES["moments"], lambda head: head | {"format": "other"}),
     "unknown kind": with_head(BYTES["moments"], lambda head: head | {"kind": "other"}),
-    "kind of no text": with_head(BYTES["moments"], lambda head: head | {"kind": ["moments"]}),
+    "kind of no text": with_head(BYTES["moments"], lambda head: head | {"kind": ["ClassMoments"]}),
     "no attributes": with_head(BYTES["moments"], lambda head: head | {"attributes": None}),
     "no arrays": with_head(BYTES["moments"], lambda head: head | {"arrays": {}}),
     "arrays of another kind": with_head(BYTES["moments"], lambda head: head | {"arrays": 3}),
@@ -218,7 +212,7 @@ OTHER = [
     (b"", "it is not a file that streamgda saved"),
     (b"hello" * 100, "it is not a file that streamgda saved"),
     (pickle.dumps(3), "it is not a file that streamgda saved"),
-    (BYTES["GaussianNB"], "it holds 'estimator', expected 'moments'"),
+    (BYTES["GaussianNB"], "it is of class 'GaussianNB', which is not ClassMoments"),
     (BYTES["moments"][:-100], "it is damaged or incomplete"),
     (with_head(BYTES["moments"], lambda head: head | {"version": 99}), "it has version 99 of the"),
 ]
@@ -250,7 +244,7 @@ def test_estimators_that_are_not_known_are_refused(tmp_path):
     assert type(GaussianNB.load(tmp_path / "nb")) is GaussianNB
     for load, name, message in (
         (streamgda.load, "other", "is of class 'Other', which is not in this version"),
-        (GaussianNB.load, "moments", "holds 'moments', expected 'estimator'"),
+        (GaussianNB.load, "moments", "of class 'ClassMoments', which is not GaussianNB"),
         (BernoulliNB.load, "nb", r"not BernoulliNB .*: GaussianNB\.load and"),
     ):
         with pytest.raises(FormatError, match=message):
@@ -290,22 +284,17 @@ def test_plain_python(tmp_path, dtype):
     for saved in (GaussianNB().fit(X.astype(dtype), y), ClassMoments().update(X.astype(dtype), y)):
         saved.save(tmp_path / "it.npz", offset=3)
         head, arrays = names["read_saved"](tmp_path / "it.npz")
-        assert head["attributes"]["offset"] == 3
+        assert (head["kind"], head["attributes"]["position"]) == (type(saved).__name__, 3)
         expected = np.load(tmp_path / "it.npz")
         for name, numbers in arrays.items():
             assert numbers.tolist() == expected[name].ravel().tolist()
-        data = bytearray((tmp_path / "it.npz").read_bytes())
-        data[len(data) // 2] ^= 1
-        (tmp_path / "it.npz").write_bytes(data)
-        with pytest.raises(ValueError, match="is damaged"):
-            names["read_saved"](tmp_path / "it.npz")
 
 
 CHECK = """
 found <- sapply(1:3, covariance)
 write.table(format(means, digits = 17), quote = FALSE, row.names = FALSE, col.names = FALSE)
 write.table(format(t(found), digits = 17), quote = FALSE, row.names = FALSE, col.names = FALSE)
-cat(saved$head$kind, saved$head$attributes$offset, count, "\\n")
+cat(saved$head$kind, saved$head$attributes$position, count, "\\n")
 """
 
 
@@ -326,4 +315,4 @@ def test_r(tmp_path):
     means, covariances = np.loadtxt(rows[:3]), np.loadtxt(rows[3:])
     np.testing.assert_allclose(means, model.means_, rtol=1e-15)
     np.testing.assert_allclose(covariances.reshape(3, 4, 4), model.covariance_, rtol=1e-12)
-    assert last.split() == ["estimator", "7", *map(str, model.class_count_)]
+    assert last.split() == [type(model).__name__, "7", *map(str, model.class_count_)]
