@@ -292,9 +292,7 @@ def _class_named(name: str, base: type[Saved]) -> type[Saved]:
     package = import_module("streamgda")
     found = getattr(package, name) if name in package.__all__ else None
     if not isinstance(found, type) or not issubclass(found, Saved):
-        raise FormatError(
-            f"it holds {name!r:.100}, which is not a class of this version of streamgda"
-        )
+        raise FormatError(f"it holds {name!r:.100}, which this version of streamgda does not have")
     if not issubclass(found, base):
         raise FormatError(f"it holds {name}; expected {base.__name__}")
     return found
