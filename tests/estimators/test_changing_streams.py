@@ -247,5 +247,5 @@ def test_a_parameter_that_is_set_while_the_model_is_computed_counts():
     qda = QuadraticDiscriminantAnalysis(solver="eigen", shrinkage=0.0).fit(X, y)
     qda.priors = Priors([0.2, 0.3, 0.5])
     qda.predict(X)
-    assert qda.shrinkage == 0.5
-    assert (qda.shrinkage_ == 0.5).all()
+    expected = QuadraticDiscriminantAnalysis(solver="eigen", shrinkage=0.5, priors=[0.2, 0.3, 0.5])
+    np.testing.assert_array_equal(qda.predict_proba(X), expected.fit(X, y).predict_proba(X))
