@@ -218,37 +218,13 @@ def regularised_covariances(
     return np.array(out)
 
 
-def ledoit_wolf(rows: np.ndarray, weights: np.ndarray | None = None) -> float:
-    """Return the shrinkage of the covariance of rows with mean zero, by its definition.
-
-    The mean squared distance of ``t t'`` from S over that of S from a sphere, over the rows.
-    """
-    w = np.ones(len(rows)) if weights is None else weights
-    n, d = w.sum(), rows.shape[1]
-    S = (w[:, None] * rows).T @ rows / n
-    spread = ((S - np.trace(S) / d * np.eye(d)) ** 2).sum()
-    noise = sum(v * ((np.outer(t, t) - S) ** 2).sum() for v, t in zip(w, rows, strict=True)) / n
-    return min(noise / effective(w) / spread, 1.0)
-
-
 def effective(weights: np.ndarray) -> float:
     """Return Kish's effective number of weighted rows."""
     return float(weights.sum() ** 2 / (weights**2).sum())
 
 
-def auto(rows: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, float]:
-    """Shrunk covariance of the rows of a class, and the amount: Ledoit and Wolf of scaled rows."""
-    m = moments(rows, np.zeros(len(rows)), weights)
-    S = m.scatter[0] / m.count[0]
-    scale = np.sqrt(np.where(np.diag(S) > 0, np.diag(S), 1.0))
-    amount = ledoit_wolf((rows - m.means[0]) / scale, weights)
-    scaled = S / np.outer(scale, scale)
-    target = np.trace(scaled) / len(S) * np.eye(len(S))
-    return ((1 - amount) * scaled + amount * target) * np.outer(scale, scale), amount
-
-
 def oas(rows: np.ndarray, weights: np.ndarray | None = None) -> float:
-    """The same by oracle approximating shrinkage, without the terms that fall with 2 / d."""
+    """Return the oracle approximating shrinkage of rows with mean zero, less its terms in 2 / d."""
     w = np.ones(len(rows)) if weights is None else weights
     n, d = w.sum(), rows.shape[1]
     S = (w[:, None] * rows).T @ rows / n

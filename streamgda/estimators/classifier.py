@@ -369,11 +369,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
     def sample(
         self, n_samples: int = 1, random_state: Any = None, y: Any = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Draw rows from the Gaussians of the classes.
-
-        This needs no inverse of a covariance: rows of a class with a singular covariance vary in
-        the directions in which the class does. (`fit` raises for such classes, `partial_fit` does
-        not.)
+        """Draw rows from the distributions of the classes, which are those of the model.
 
         Parameters
         ----------
@@ -394,7 +390,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         Raises
         ------
         InvalidParameterError
-            For a class that has no rows, or a number of samples below one.
+            For a class that has no density, or a number of samples below one.
 
         Examples
         --------
@@ -409,32 +405,24 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         self._refuse_map("sample draws rows, and a feature map has no inverse")
         n_samples = as_integer("n_samples", n_samples, "at least 1 row, an integer", 1)
         random = check_random_state(random_state)
-        held = self._copied(vars(self))
-        with held.moments_._lock:  # Another thread may be adding rows.
-            classes, count = held.classes_, held.class_count_
-            if y is None:
-                priors = held._priors_to_draw()
-                codes = random.choice(classes.size, n_samples, p=priors / priors.sum())
-            else:
-                labels = as_labels([y] if np.ndim(y) == 0 else y)
-                if np.ndim(y) and labels.size != n_samples:
-                    raise InvalidParameterError(
-                        f"y has {labels.size} labels for {n_samples} samples"
-                    )
-                codes = _codes(labels, classes, InvalidParameterError)
-                codes = np.broadcast_to(codes, n_samples)
-            if not count[codes].all():
-                label = classes[codes[count[codes] == 0][0]]
-                raise InvalidParameterError(f"cannot sample class {label!s}, which has no rows")
-            return held._draw(codes, random), classes[codes]
-
-    def _priors_to_draw(self) -> np.ndarray:
-        """Return the probabilities of the classes of samples."""
-        raise NotImplementedError
-
-    def _draw(self, codes: np.ndarray, random: np.random.RandomState) -> np.ndarray:
-        """Return a row of the class with each code."""
-        raise NotImplementedError
+        with self.moments_._lock:  # Another thread may be adding rows.
+            model, means = self._scored().model, self.moments_.means
+        has_density = np.isin(np.arange(model.classes.size), model.alive)
+        if y is None:
+            priors = model.priors * has_density
+            codes = random.choice(priors.size, n_samples, p=priors / priors.sum())
+        else:
+            labels = as_labels([y] if np.ndim(y) == 0 else y)
+            if np.ndim(y) and labels.size != n_samples:
+                raise InvalidParameterError(f"y has {labels.size} labels for {n_samples} samples")
+            codes = _codes(labels, model.classes, InvalidParameterError)
+            codes = np.broadcast_to(codes, n_samples)
+        if not has_density[codes].all():
+            label = model.classes[codes[~has_density[codes]][0]]
+            raise InvalidParameterError(f"cannot sample class {label!s}, which has no density")
+        X = means[codes]
+        X[:, model.features] = model.sample(codes, random)
+        return X, model.classes[codes]
 
     def to_sklearn(self) -> Any:
         """Return a fitted estimator of scikit-learn with the same predictions.
@@ -564,24 +552,20 @@ class GaussianClassifier(MomentClassifier):
                 f"{needed} needs all rows in memory, and these would take {readable(size)}; use "
                 f"shrinkage='oas', which follows from sums over the rows"
             )
-        opened = rows.opened()
-        weight = None if opened.weight is None else opened.weight.whole()
-        slab = Slab(opened.X.whole(), opened.y.whole(), weight=weight)
-        X, labels, weights, *_ = rows.rule.counted(slab)
-        X = np.asarray(X if self.moments_._lifting is None else lifted(X, self.moments_._lifting))
-        X = X if X.dtype.kind == "f" else X.astype(np.float64)
-        parts = [np.asarray(labels) == label for label in self.moments_.classes]
-        if self.covariance_estimator is None:
-            weights = weights if weights.size else np.ones(len(X))
-            return np.array([auto_amount(X[part], weights[part]) for part in parts])
         if rows.weight is not None:
             raise InvalidParameterError(
-                "covariance_estimator takes no sample_weight; leave out one of them"
+                f"{needed} takes no sample_weight; leave it out, or use shrinkage='oas'"
             )
+        opened = rows.opened()
+        X, labels, *_ = rows.rule.counted(Slab(opened.X.whole(), opened.y.whole()))
+        X = np.asarray(lifted(X, self.moments_._lifting), np.float64)
+        parts = [X[np.asarray(labels) == label] for label in self.moments_.classes]
+        if self.covariance_estimator is None:
+            return np.array([auto_amount(part) for part in parts])
         found = []
         for part in parts:
             estimator = clone(self.covariance_estimator, safe=False)
-            estimator.fit(X[part])
+            estimator.fit(part)
             covariance = np.atleast_2d(np.asarray(getattr(estimator, "covariance_", None), float))
             if covariance.shape != (X.shape[1],) * 2 or not np.isfinite(covariance).all():
                 raise InvalidParameterError(
@@ -660,7 +644,6 @@ class GaussianClassifier(MomentClassifier):
         super()._check_fit(model)
         if model.alive.size < np.count_nonzero(model.count):
             without, message = self._singular(model)
-            message += ". To sample such classes, call partial_fit(X, y) in place of fit"
             raise SingularCovarianceError(message, without)
         never = (model.priors > 0) & (model.count == 0)
         if self.priors is not None and never.any():
@@ -835,28 +818,6 @@ class GaussianClassifier(MomentClassifier):
                [0.    , 0.7738, 0.0155]])
         """
         return self._by_class("p_values", "p_values", X, reading)
-
-    def _priors_to_draw(self) -> np.ndarray:
-        return self._priors_of(Summary.of(self.moments_))
-
-    def _draw(self, codes: np.ndarray, random: np.random.RandomState) -> np.ndarray:
-        summary = Summary.of(self._moments_of_kind())
-        varying = np.flatnonzero(summary.variances > 0)
-        S = self._covariances(summary, varying).values
-        X = self.moments_.means[codes]
-        for k in np.unique(codes):
-            at, C = np.flatnonzero(codes == k), S[min(k, len(S) - 1)]
-            z = random.standard_normal((at.size, varying.size))
-            if C.ndim == 1:
-                X[np.ix_(at, varying)] += z * np.sqrt(C)
-                continue
-            # The symmetric root of the correlations, of any rank, has no signs to choose.
-            scales = np.sqrt(C.diagonal())
-            safe = np.where(scales > 0, scales, 1.0)
-            values, axes = np.linalg.eigh(C / safe[:, None] / safe)
-            values[values <= len(values) * np.finfo(float).eps * values[-1]] = 0.0
-            X[np.ix_(at, varying)] += z @ ((axes * np.sqrt(values)) @ axes.T * scales)
-        return X
 
     def _counterpart(self, model: Gaussians) -> tuple[Any, dict[str, Any]]:
         from sklearn import covariance, discriminant_analysis, naive_bayes  # noqa: PLC0415

@@ -274,13 +274,6 @@ class BernoulliNB(MomentClassifier):
         """Number of ones, or their weight, of each class and feature, (n_classes, n_features)."""
         return ones_of(self.moments_)
 
-    def _priors_to_draw(self) -> np.ndarray:
-        return np.asarray(self.model_.priors)
-
-    def _draw(self, codes: np.ndarray, random: np.random.RandomState) -> np.ndarray:
-        shares = np.exp(self.model_.log_one)[codes]
-        return (random.random_sample(shares.shape) < shares) * 1.0
-
     def _counterpart(self, model: Bernoullis) -> tuple[Any, dict[str, Any]]:
         from sklearn import naive_bayes  # noqa: PLC0415
 

@@ -124,6 +124,11 @@ class Bernoullis(ClassModel):
         return cls(classes, shares, log_one, log_zero, threshold, np.arange(d), d)
 
     @property
+    def alive(self) -> np.ndarray:
+        """Indices of the classes that have rows."""
+        return np.flatnonzero(~np.isnan(self.log_one[:, 0]))
+
+    @property
     def log_priors(self) -> np.ndarray:
         """Logarithms of the priors."""
         with np.errstate(divide="ignore"):
@@ -158,6 +163,11 @@ class Bernoullis(ClassModel):
             weights, intercepts = self._impossible
             scores[(X @ weights.T + intercepts).T > 0] = -np.inf
         return scores
+
+    def sample(self, codes: np.ndarray, random: np.random.RandomState) -> np.ndarray:
+        """Return a random row of the class with each code."""
+        shares = np.exp(self.log_one)[codes]
+        return np.asarray(random.random_sample(shares.shape) < shares, np.float64)
 
     def marginal(self, observed: np.ndarray) -> Self:
         """Return the model of rows of which only some features count, given by their indices."""

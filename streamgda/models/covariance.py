@@ -244,22 +244,14 @@ def _oas(S: np.ndarray, rows: np.ndarray, d: int) -> np.ndarray:
     return np.where(np.isnan(squares), 0.0, found)
 
 
-def auto_amount(rows: np.ndarray, weights: np.ndarray) -> float:
-    """Return Ledoit and Wolf's amount of shrinkage for rows, scaled to unit variance.
+def auto_amount(rows: np.ndarray) -> float:
+    """Return Ledoit and Wolf's amount of shrinkage for rows, scaled to unit variance."""
+    from sklearn.covariance import ledoit_wolf_shrinkage  # noqa: PLC0415
+    from sklearn.preprocessing import StandardScaler  # noqa: PLC0415
 
-    It is that of `sklearn.covariance.ledoit_wolf_shrinkage` (Journal of Multivariate Analysis 88,
-    2004, lemma 3.2 to 3.5), with the effective number of rows.
-    """
-    shares = weights / weights.sum()
-    t = rows - rows[0]  # Features that are constant have no rounding errors.
-    t -= shares @ t
-    scales = np.sqrt(shares @ t**2)
-    t /= np.where(scales > 0, scales, 1.0)
-    S, fourth = (t.T * shares) @ t, shares @ (t**2).sum(axis=1) ** 2
-    squares = np.vdot(S, S)
-    spread = squares - S.trace() ** 2 / len(S)
-    noise = (fourth - squares) * (shares @ shares)
-    return float(np.clip(noise / spread, 0, 1)) if spread > 0 else 0.0
+    if len(rows) < 2:
+        return 0.0
+    return float(ledoit_wolf_shrinkage(StandardScaler().fit_transform(rows - rows[0])))
 
 
 # --- inverses ---------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from scipy import special
 
 from streamgda.errors import UnsupportedError
 from streamgda.kernels.panels import diagonal_scores, largest, triangle_scores
-from streamgda.models.covariance import Summary
+from streamgda.models.covariance import Summary, inverse_roots
 from streamgda.models.scoring import ClassModel
 from streamgda.rows.counting import row_type
 from streamgda.rows.labels import find
@@ -343,43 +343,45 @@ class Gaussians(ClassModel):
                 weight += n
         return float(total), float(weight)
 
+    def sample(self, codes: np.ndarray, random: np.random.RandomState) -> np.ndarray:
+        """Return a random row of the class with each code, with the features of the densities."""
+        X = self.origin + self.centres[codes]
+        for place, k in enumerate(self.alive):
+            at, g = np.flatnonzero(codes == k), min(place, len(self.roots) - 1)
+            z = random.standard_normal((at.size, self.rank))
+            X[at] += z @ self._factors[g].T if self.roots.ndim == 3 else z / np.sqrt(self.roots[g])
+        return X
+
     # --- rows with gaps -----------------------------------------------------------------------
 
     def marginal(self, observed: np.ndarray) -> Self:
         """Return the model of rows of which only some features count, given by their indices."""
         at = np.flatnonzero(np.isin(self.features, observed))
         if self.roots.ndim == 2:
-            roots, logs = self.roots[:, at], -np.log(self.roots[:, at]).sum(axis=1)
-        elif self.rank < self.features.size:
-            raise UnsupportedError(
-                "on_missing='marginal' needs covariances with an inverse, and directions of "
-                "features that depend on each other are dropped; leave out such features"
-            )
+            covariances = 1 / self.roots[:, at]
         else:
-            roots, logs = threads.call_blas(at.size, _roots_of_products, self._factors[:, at])
+            factors = self._factors[:, at]
+            covariances = factors @ factors.swapaxes(1, 2)
+        roots = inverse_roots(covariances, 0.0)
         return replace(
             self,
             features=self.features[at],
             origin=self.origin[at],
             centres=np.ascontiguousarray(self.centres[:, at]),
-            roots=np.ascontiguousarray(np.tril(roots) if roots.ndim == 3 else roots),
-            log_determinants=logs,
+            roots=roots.values,
+            log_determinants=roots.log_determinants,
         )
 
     @cached_property
     def _factors(self) -> np.ndarray:
         """Matrices L with LL' the covariances."""
-        return threads.call_blas(self.roots.shape[-1], np.linalg.inv, self.roots)
+        if self.rank < self.features.size:
+            raise UnsupportedError(
+                "samples, and on_missing='marginal', need covariances with an inverse, and "
+                "directions of features that depend on others are dropped; leave out such features"
+            )
+        return threads.call_blas(self.rank, np.linalg.inv, self.roots)
 
 
 def _copied(scores: np.ndarray, out: np.ndarray) -> None:
     out[...] = scores.T
-
-
-def _roots_of_products(factors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the inverse Cholesky factors, and the log-determinants, of LL' for matrices L."""
-    upper: np.ndarray = np.linalg.qr(factors.swapaxes(1, 2), mode="r")  # type: ignore[assignment]
-    lower = upper.swapaxes(1, 2)
-    diagonal = np.einsum("gii->gi", lower)
-    logs = 2 * np.log(np.abs(diagonal)).sum(axis=1)
-    return np.linalg.inv(lower * np.sign(diagonal)[:, None, :]), logs

@@ -147,7 +147,7 @@ def test_what_has_no_marginal_says_so():
         lda.fit(rows, Y)
     gaps = rows[:1].copy()
     gaps[0, 0] = np.nan
-    with pytest.raises(UnsupportedError, match="directions of features that depend on each other"):
+    with pytest.raises(UnsupportedError, match="depend on others are dropped"):
         lda.predict(gaps, on_missing="marginal")
     qda = QuadraticDiscriminantAnalysis().fit(X, Y)
     with pytest.raises(InvalidParameterError, match=r"on_missing='guess'; expected 'raise' or"):

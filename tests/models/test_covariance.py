@@ -6,6 +6,7 @@ import pytest
 from moment_checks import matrices
 from samples import blobs
 from sklearn import covariance
+from sklearn.preprocessing import StandardScaler
 
 from streamgda import (
     ClassMoments,
@@ -132,22 +133,24 @@ def test_oas_is_that_of_rows_less_their_class_means(covariance_type, weighted):
         np.testing.assert_allclose(gda.shrinkage_, theirs, rtol=1e-10)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_auto_is_that_of_standardised_rows(weighted):
+def test_a_pooled_covariance_averages_those_that_auto_shrinks():
     X, y = blobs(90, 5)
     X *= np.logspace(-3, 3, 5)
     X[y == 1, 2] = 7.0  # constant within a class
-    weights = np.random.default_rng(0).uniform(0.5, 2, len(X)) if weighted else None
     qda = QuadraticDiscriminantAnalysis(solver="eigen", shrinkage="auto", store_covariance=True)
-    qda.fit(X, y, weights)
+    qda.fit(X, y)
     for k in range(3):
-        S, amount = naive.auto(X[y == k], None if weights is None else weights[y == k])
+        rows = StandardScaler().fit_transform(X[y == k])
+        scale = np.where(X[y == k].std(axis=0) > 0, X[y == k].std(axis=0), 1.0)
+        S, amount = covariance.ledoit_wolf(rows)
         assert qda.shrinkage_[k] == pytest.approx(amount, rel=1e-10)
-        np.testing.assert_allclose(qda.covariance_[k], S, rtol=1e-10)
+        np.testing.assert_allclose(qda.covariance_[k], S * np.outer(scale, scale), rtol=1e-10)
     priors = np.array([0.5, 0.2, 0.3])
-    tied = GaussianDiscriminantAnalysis("tied", shrinkage="auto", priors=priors).fit(X, y, weights)
+    tied = GaussianDiscriminantAnalysis("tied", shrinkage="auto", priors=priors).fit(X, y)
     average = np.tensordot(priors, qda.covariance_, 1)
     np.testing.assert_allclose(tied.covariance_, average, rtol=1e-10)
+    with pytest.raises(InvalidParameterError, match="takes no sample_weight"):
+        tied.fit(X, y, np.ones(90))
 
 
 def test_rules_that_do_not_apply():
