@@ -31,7 +31,7 @@ from streamgda.rows.opening import table_files
 from streamgda.rows.source import RowSource
 from streamgda.rows.zarr import StoredRows
 from streamgda.runtime.parameters import refuse, shown
-from streamgda.storage.files import is_free, local_path
+from streamgda.storage.files import local_path
 from streamgda.storage.opening import (
     MARK,
     WHOLE,
@@ -329,6 +329,6 @@ def _existing(out: Any) -> Any:
 
 
 def _check_file(path: Path) -> None:
-    """Refuse the path of a file where something is, or in a folder that does not exist."""
-    if not is_free(path):
+    """Raise SourceError if there is anything at the path of a file."""
+    if path.exists():
         raise SourceError(f"out={path} exists already; choose another path, or remove it first")

@@ -33,8 +33,10 @@ from streamgda.storage.format import is_saved
 _START = 64  # These first bytes of a file at a URL show that streamgda saved it.
 
 
-def reading(place: Any, storage_options: Mapping[str, Any] | None = None) -> BinaryIO:
-    """Open a file at a path or a URL.
+def reading(
+    place: Any, storage_options: Mapping[str, Any] | None = None, end: int | None = None
+) -> BinaryIO:
+    """Open a file at a path or a URL; of a URL, up to a byte.
 
     Raises
     ------
@@ -45,11 +47,11 @@ def reading(place: Any, storage_options: Mapping[str, Any] | None = None) -> Bin
     ReadError
         If a URL cannot be read.
     """
-    path = _local(place, storage_options)
+    path = local_path(place, storage_options)
     try:
         if path is not None:
             return path.open("rb")
-        return io.BytesIO(_at_url(place, storage_options, "cat_file"))
+        return io.BytesIO(_at_url(place, storage_options, "cat_file", end=end))
     except FileNotFoundError:
         raise SourceNotFoundError(f"{place} does not exist") from None
     except IsADirectoryError:
@@ -81,13 +83,13 @@ def replacing(place: Any, storage_options: Mapping[str, Any] | None = None) -> I
     ...     print([path.name for path in Path(folder).iterdir()])
     ['moments.npz']
     """
-    path = check_replaceable(place, storage_options)
+    path = _replaceable(place, storage_options)
     if path is None:
         memory = io.BytesIO()
         yield memory
         _at_url(place, storage_options, "pipe_file", memory.getvalue())
         return
-    path = Path(os.path.realpath(path))
+    path = path.resolve()  # A link stays one.
     with deferred_interrupts(), aside(path) as partial, open(partial, "x+b") as file:
         if path.exists():
             os.chmod(partial, stat.S_IMODE(path.stat().st_mode))
@@ -125,21 +127,16 @@ def aside(path: Path, suffix: str = "") -> Iterator[Path]:
         raise
 
 
-def is_free(path: Path) -> bool:
-    """Return True if a path does not exist, or is an empty directory."""
-    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
-
-
 def check_place(place: Any) -> None:
     """Raise the errors of `replacing` now, rather than when there is something to write."""
-    path = check_replaceable(place)
+    path = _replaceable(place)
     if path is not None:
-        folder = os.path.dirname(os.path.realpath(path))
-        os.makedirs(folder, exist_ok=True)
+        folder = path.resolve().parent
+        folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
 
 
-def check_replaceable(place: Any, storage_options: Mapping[str, Any] | None = None) -> Path | None:
+def _replaceable(place: Any, storage_options: Mapping[str, Any] | None = None) -> Path | None:
     """Return the path of a place on this machine, None for a URL.
 
     Raises
@@ -147,19 +144,13 @@ def check_replaceable(place: Any, storage_options: Mapping[str, Any] | None = No
     SourceError
         If a directory or a file that streamgda did not save is there.
     """
-    path = _local(place, storage_options)
-    if path is not None and path.is_dir():
-        raise SourceError(f"{path} is a directory: choose the path of a file")
+    path = local_path(place, storage_options)
     try:
-        if path is None:
-            start = _at_url(place, storage_options, "cat_file", end=_START)
-            saved = is_saved(io.BytesIO(start))
-        elif path.exists() and not path.is_file():
-            saved = False
-        else:
-            with open(path, "rb") as file:
+        saved = path is None or path.is_file() or not path.exists()  # A pipe may never end.
+        if saved:
+            with reading(place, storage_options, _START) as file:
                 saved = is_saved(file)
-    except FileNotFoundError:
+    except SourceNotFoundError:
         return path
     if not saved:
         raise SourceError(
@@ -169,42 +160,35 @@ def check_replaceable(place: Any, storage_options: Mapping[str, Any] | None = No
     return path
 
 
-def _local(place: Any, storage_options: Mapping[str, Any] | None) -> Path | None:
-    """Return the path of a file on this machine, None for a URL; raise TypeError for others."""
-    check_type("path", place, (str, os.PathLike), "a path or a URL of a file")
-    place = place.removeprefix("file://") if isinstance(place, str) else place
-    return local_path(place, storage_options)
-
-
 def local_path(store: Any, storage_options: Mapping[str, Any] | None = None) -> Path | None:
     """Return the local path that a store was given as, if it was; None for URLs and others.
 
     Raises
     ------
     InvalidParameterError
-        For a text that cannot be a path, and for options of anything but a URL.
+        For a text that cannot be a path, and for options of a path.
     """
-    named = isinstance(store, str | os.PathLike)
-    is_url = named and "://" in str(store)
-    if storage_options is not None and not is_url:
-        raise InvalidParameterError(f"storage_options are for URLs, and {store} is not one")
-    if not named or is_url:
+    if not isinstance(store, str | os.PathLike):
         return None
-    if store == "" or "\0" in str(store):
-        raise InvalidParameterError(f"{str(store)!r} is not a path: it is empty, or holds a NUL")
-    if re.match(r"[a-z][a-z0-9+.-]+:/", str(store)):
+    text = str(store).removeprefix("file://")
+    if "://" in text:
+        return None
+    if storage_options is not None:
+        raise InvalidParameterError(f"storage_options are for URLs, and {store} is a path")
+    if text == "" or "\0" in text:
+        raise InvalidParameterError(f"{text!r} is not a path: it is empty, or holds a NUL")
+    if re.match(r"[a-z][a-z0-9+.-]+:/", text):
         raise InvalidParameterError(
             f"{store} is a URL that was made a path, which has lost a slash; expected a path on "
             f"this machine, or a URL as a text"
         )
-    return Path(store)
+    return Path(text)
 
 
 def file_system(place: Any, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:
     """Return fsspec's file system of a path or a URL, and the name of the place in it."""
     from fsspec.core import url_to_fs  # noqa: PLC0415
 
-    local_path(place, storage_options)
     return url_to_fs(os.fspath(place), **(storage_options or {}))
 
 
@@ -216,6 +200,7 @@ def _at_url(
     **options: Any,
 ) -> Any:
     """Call a method of the file system of a URL with the name of the file there."""
+    check_type("path", url, str, "a path or a URL of a file")
     try:
         files, name = file_system(url, storage_options)
         return getattr(files, method)(name, *values, **options)

@@ -19,7 +19,7 @@ from streamgda.errors import (
     raised_as,
 )
 from streamgda.runtime.parameters import check_type
-from streamgda.storage.files import is_free, local_path
+from streamgda.storage.files import local_path
 
 WHOLE = {"write_empty_chunks": True}  # Arrays of this configuration have no missing chunks.
 MARK = "streamgda_scores"  # This attribute says how far an array of scores is written.
@@ -91,8 +91,6 @@ def as_target(out: Any) -> Any:
         For anything else.
     InvalidParameterError
         If the ending is that of other files.
-    SourceError
-        If the store cannot be written, or the folder of a path does not exist.
     """
     import zarr  # noqa: PLC0415
 
@@ -101,19 +99,11 @@ def as_target(out: Any) -> Any:
     kinds = (str, os.PathLike, zarr.abc.store.Store, zarr.storage.StorePath)
     expected = "an array of numpy or zarr, or a path or zarr store to create one in"
     check_type("out", found, kinds, expected)
-    inner = getattr(found, "store", found)
-    if getattr(inner, "read_only", False) or getattr(out, "read_only", False):
-        raise SourceError(f"out is a read-only {type(inner).__name__}; open it for writing")
-    ending = PurePath(out).suffix.lower() if isinstance(out, str | os.PathLike) else ""
+    ending = PurePath(found).suffix.lower() if isinstance(found, str | os.PathLike) else ""
     if ending not in (_ENDINGS if path is None else (*_ENDINGS, *TABLES)):
         raise InvalidParameterError(
             f"out={str(out)!r} ends in {ending}; expected .parquet or .csv (a table, on this "
             f"machine), .zarr or no ending (a zarr array)"
-        )
-    if path is not None and not path.resolve().parent.is_dir():
-        raise SourceNotFoundError(
-            f"{path.resolve().parent} is not a folder, so {path} cannot be written: create it "
-            f"first, or choose another path"
         )
     return found
 
@@ -144,7 +134,7 @@ def creating(store: Any) -> Iterator[None]:
         path = root / getattr(store, "path", "")
     with writing(store):
         try:
-            if path is not None and not is_free(path):
+            if path is not None and path.exists() and (path.is_file() or any(path.iterdir())):
                 raise FileExistsError
             yield
         except (FileExistsError, zarr.errors.ContainsGroupError, zarr.errors.ContainsArrayError):
