@@ -405,8 +405,9 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         self._refuse_map("sample draws rows, and a feature map has no inverse")
         n_samples = as_integer("n_samples", n_samples, "at least 1 row, an integer", 1)
         random = check_random_state(random_state)
-        with self.moments_._lock:  # Another thread may be adding rows.
-            model, means = self._scored().model, self.moments_.means
+        held = self._copied(vars(self))
+        held.moments_ = self.moments_.copy()  # Another thread may be adding rows.
+        model = held._scored().model
         has_density = np.isin(np.arange(model.classes.size), model.alive)
         if y is None:
             priors = model.priors * has_density
@@ -420,9 +421,13 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         if not has_density[codes].all():
             label = model.classes[codes[~has_density[codes]][0]]
             raise InvalidParameterError(f"cannot sample class {label!s}, which has no density")
-        X = means[codes]
-        X[:, model.features] = model.sample(codes, random)
+        X = held.moments_.means[codes]
+        X[:, model.features] = held._draw(model, codes, random)
         return X, model.classes[codes]
+
+    def _draw(self, model: Any, codes: np.ndarray, random: np.random.RandomState) -> np.ndarray:
+        """Return a row of the class with each code, with the features of the model."""
+        raise NotImplementedError
 
     def to_sklearn(self) -> Any:
         """Return a fitted estimator of scikit-learn with the same predictions.
@@ -677,10 +682,10 @@ class GaussianClassifier(MomentClassifier):
         """Features that are constant over all rows and left out of the density."""
         return np.setdiff1d(np.arange(self.model_.n_features), self.model_.features)
 
-    def _all_covariances(self) -> Covariances:
-        """Return the covariances of all features, including constant ones."""
+    def _all_covariances(self, features: Any = None) -> Covariances:
+        """Return the covariances of some features, by default of all, also of constant ones."""
         self.model_  # noqa: B018  (its errors come first)
-        return self._covariances(Summary.of(self._moments_of_kind()))
+        return self._covariances(Summary.of(self._moments_of_kind()), features)
 
     # --- answers ------------------------------------------------------------------------------
 
@@ -818,6 +823,25 @@ class GaussianClassifier(MomentClassifier):
                [0.    , 0.7738, 0.0155]])
         """
         return self._by_class("p_values", "p_values", X, reading)
+
+    def _draw(
+        self, model: Gaussians, codes: np.ndarray, random: np.random.RandomState
+    ) -> np.ndarray:
+        X, covariances = (
+            model.origin + model.centres[codes],
+            self._all_covariances(model.features).values,
+        )
+        groups = codes if len(covariances) > 1 else np.zeros_like(codes)
+        for g in np.unique(groups):
+            at, S = np.flatnonzero(groups == g), covariances[g]
+            scales = np.sqrt(S if S.ndim == 1 else S.diagonal())
+            if S.ndim == 1:
+                z = random.standard_normal((at.size, scales.size))
+            else:  # Scaled to unit variances, it may be singular.
+                S = S / np.where(scales > 0, np.outer(scales, scales), 1.0)
+                z = random.multivariate_normal(np.zeros(len(S)), S, at.size, "ignore")
+            X[at] += z * scales
+        return X
 
     def _counterpart(self, model: Gaussians) -> tuple[Any, dict[str, Any]]:
         from sklearn import covariance, discriminant_analysis, naive_bayes  # noqa: PLC0415

@@ -274,6 +274,12 @@ class BernoulliNB(MomentClassifier):
         """Number of ones, or their weight, of each class and feature, (n_classes, n_features)."""
         return ones_of(self.moments_)
 
+    def _draw(
+        self, model: Bernoullis, codes: np.ndarray, random: np.random.RandomState
+    ) -> np.ndarray:
+        shares = np.exp(model.log_one)[codes]
+        return np.asarray(random.random_sample(shares.shape) < shares, np.float64)
+
     def _counterpart(self, model: Bernoullis) -> tuple[Any, dict[str, Any]]:
         from sklearn import naive_bayes  # noqa: PLC0415
 

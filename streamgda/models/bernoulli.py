@@ -164,11 +164,6 @@ class Bernoullis(ClassModel):
             scores[(X @ weights.T + intercepts).T > 0] = -np.inf
         return scores
 
-    def sample(self, codes: np.ndarray, random: np.random.RandomState) -> np.ndarray:
-        """Return a random row of the class with each code."""
-        shares = np.exp(self.log_one)[codes]
-        return np.asarray(random.random_sample(shares.shape) < shares, np.float64)
-
     def marginal(self, observed: np.ndarray) -> Self:
         """Return the model of rows of which only some features count, given by their indices."""
         at = np.flatnonzero(np.isin(self.features, observed))

@@ -343,15 +343,6 @@ class Gaussians(ClassModel):
                 weight += n
         return float(total), float(weight)
 
-    def sample(self, codes: np.ndarray, random: np.random.RandomState) -> np.ndarray:
-        """Return a random row of the class with each code, with the features of the densities."""
-        X = self.origin + self.centres[codes]
-        for place, k in enumerate(self.alive):
-            at, g = np.flatnonzero(codes == k), min(place, len(self.roots) - 1)
-            z = random.standard_normal((at.size, self.rank))
-            X[at] += z @ self._factors[g].T if self.roots.ndim == 3 else z / np.sqrt(self.roots[g])
-        return X
-
     # --- rows with gaps -----------------------------------------------------------------------
 
     def marginal(self, observed: np.ndarray) -> Self:
@@ -377,8 +368,8 @@ class Gaussians(ClassModel):
         """Matrices L with LL' the covariances."""
         if self.rank < self.features.size:
             raise UnsupportedError(
-                "samples, and on_missing='marginal', need covariances with an inverse, and "
-                "directions of features that depend on others are dropped; leave out such features"
+                "on_missing='marginal' needs covariances with an inverse, and directions of "
+                "features that depend on others are dropped; leave out such features"
             )
         return threads.call_blas(self.rank, np.linalg.inv, self.roots)
 
