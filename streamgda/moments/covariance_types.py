@@ -15,7 +15,6 @@ import numpy as np
 from streamgda.errors import InvalidParameterError, MergeError
 from streamgda.kernels.sums import copy_symmetric, triangle_size
 from streamgda.runtime.parameters import shown
-from streamgda.storage.format import pack_triangles, unpack_triangles
 
 
 def symmetric(triangles: np.ndarray) -> np.ndarray:
@@ -127,12 +126,10 @@ class Structure:
         scatter[:, _places_of_squares(scatter) if self.matrix else slice(None)] = squares
 
     def pack(self, values: np.ndarray) -> np.ndarray:
-        """Return scatters of whole or lower triangular matrices, or roots as they are saved."""
-        return pack_triangles(values) if self.matrix else values
-
-    def unpack(self, values: np.ndarray) -> np.ndarray:
-        """Return lower triangular matrices, or variances, from what `pack` returned."""
-        return unpack_triangles(values) if self.matrix else values
+        """Return the scatters of matrices, whose lower triangles count, or of sums of squares."""
+        if not self.matrix:
+            return values
+        return np.concatenate([values[:, i, : i + 1] for i in range(values.shape[1])], axis=1)
 
     def whole(self, scatter: np.ndarray) -> np.ndarray:
         """Return scatters as covariances are: whole matrices, or sums of squares; a copy."""

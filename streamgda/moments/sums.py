@@ -100,8 +100,8 @@ class _State(InPlace):
 
     @property
     def scatter(self) -> np.ndarray:
-        """Scatters as lower triangular matrices, or sums of squares; a copy for matrices."""
-        return read_only(self.structure.unpack(self.packed))
+        """Scatters as matrices, or sums of squares; a copy."""
+        return read_only(self.structure.whole(self.packed))
 
 
 @dataclass(eq=False)

@@ -128,44 +128,7 @@ def _array(member: bytes, dtype: str, shape: list[int]) -> np.ndarray:
     return values.astype(stored.newbyteorder("="))
 
 
-# --- triangles of matrices, and labels as JSON ------------------------------------------------
-
-
-def pack_triangles(matrices: np.ndarray) -> np.ndarray:
-    """Return the lower triangles of matrices, row by row: shape (groups, d (d + 1) / 2).
-
-    Parameters
-    ----------
-    matrices : ndarray, shape (groups, d, d)
-
-    Examples
-    --------
-    >>> pack_triangles(np.arange(9).reshape(1, 3, 3))
-    array([[0, 3, 4, 6, 7, 8]])
-    """
-    groups, d, _ = matrices.shape
-    packed = np.empty((groups, d * (d + 1) // 2), matrices.dtype)
-    for i in range(d):
-        packed[:, i * (i + 1) // 2 :][:, : i + 1] = matrices[:, i, : i + 1]
-    return packed
-
-
-def unpack_triangles(packed: np.ndarray) -> np.ndarray:
-    """Return the matrices that `pack_triangles` packed, with zeros above their diagonals.
-
-    Raises
-    ------
-    ValueError
-        If the length is not that of a triangle.
-    """
-    groups, size = packed.shape
-    d = math.isqrt(2 * size)
-    if d * (d + 1) // 2 != size:
-        raise ValueError(f"{size} numbers do not fill a triangle of a matrix")
-    matrices = np.zeros((groups, d, d), packed.dtype)
-    for i in range(d if groups else 0):  # without groups, no bytes vouch for the size
-        matrices[:, i, : i + 1] = packed[:, i * (i + 1) // 2 :][:, : i + 1]
-    return matrices
+# --- labels as JSON -----------------------------------------------------------------------
 
 
 def pack_labels(labels: np.ndarray) -> dict[str, Any]:
