@@ -401,28 +401,30 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         >>> X.shape, (qda.predict(X) == y).mean() > 0.95
         ((1000, 4), np.True_)
         """
-        check_is_fitted(self)
+        self._scored()  # It is kept, and its errors come first.
         self._refuse_map("sample draws rows, and a feature map has no inverse")
         n_samples = as_integer("n_samples", n_samples, "at least 1 row, an integer", 1)
         random = check_random_state(random_state)
         held = self._copied(vars(self))
-        held.moments_ = self.moments_.copy()  # Another thread may be adding rows.
-        model = held._scored().model
-        has_density = np.isin(np.arange(model.classes.size), model.alive)
-        if y is None:
-            priors = model.priors * has_density
-            codes = random.choice(priors.size, n_samples, p=priors / priors.sum())
-        else:
-            labels = as_labels([y] if np.ndim(y) == 0 else y)
-            if np.ndim(y) and labels.size != n_samples:
-                raise InvalidParameterError(f"y has {labels.size} labels for {n_samples} samples")
-            codes = _codes(labels, model.classes, InvalidParameterError)
-            codes = np.broadcast_to(codes, n_samples)
-        if not has_density[codes].all():
-            label = model.classes[codes[~has_density[codes]][0]]
-            raise InvalidParameterError(f"cannot sample class {label!s}, which has no density")
-        X = held.moments_.means[codes]
-        X[:, model.features] = held._draw(model, codes, random)
+        with held.moments_._lock:  # Another thread may be adding rows.
+            model = held._scored().model
+            has_density = np.isin(np.arange(model.classes.size), model.alive)
+            if y is None:
+                priors = model.priors * has_density
+                codes = random.choice(priors.size, n_samples, p=priors / priors.sum())
+            else:
+                labels = as_labels([y] if np.ndim(y) == 0 else y)
+                if labels.size != (n_samples if np.ndim(y) else 1):
+                    raise InvalidParameterError(
+                        f"y has {labels.size} labels for {n_samples} samples"
+                    )
+                codes = _codes(labels, model.classes, InvalidParameterError)
+                codes = np.broadcast_to(codes, n_samples)
+            if not has_density[codes].all():
+                label = model.classes[codes[~has_density[codes]][0]]
+                raise InvalidParameterError(f"cannot sample class {label!s}, which has no density")
+            X = held.moments_.means[codes]
+            X[:, model.features] = held._draw(model, codes, random)
         return X, model.classes[codes]
 
     def _draw(self, model: Any, codes: np.ndarray, random: np.random.RandomState) -> np.ndarray:
@@ -827,10 +829,8 @@ class GaussianClassifier(MomentClassifier):
     def _draw(
         self, model: Gaussians, codes: np.ndarray, random: np.random.RandomState
     ) -> np.ndarray:
-        X, covariances = (
-            model.origin + model.centres[codes],
-            self._all_covariances(model.features).values,
-        )
+        X = model.origin + model.centres[codes]
+        covariances = self._all_covariances(model.features).values
         groups = codes if len(covariances) > 1 else np.zeros_like(codes)
         for g in np.unique(groups):
             at, S = np.flatnonzero(groups == g), covariances[g]
