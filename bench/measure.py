@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 Call = Callable[[], object]
 
-FEWEST = 3  # repeats of slow tasks
-SLOW = 10.0  # seconds after which a task counts as slow
-PAUSE = 0.15  # seconds before a call, because threads of OpenBLAS spin for 0.1 after a product
+FEWEST = 3  # Slow tasks are repeated so often.
+SLOW = 10.0  # A call of so many seconds is slow.
+PAUSE = 0.15  # Seconds before a call: OpenBLAS's threads spin for 0.1 after a product.
 
 
 @dataclass(frozen=True)

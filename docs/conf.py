@@ -35,9 +35,9 @@ default_role = "literal"
 maximum_signature_line_length = 80
 toc_object_entries_show_parents = "hide"
 
-autodoc_typehints = "none"  # numpydoc's sections give the types
+autodoc_typehints = "none"  # The sections of numpydoc give the types.
 autosummary_generate_overwrite = True
-numpydoc_show_class_members = False  # the members follow in full
+numpydoc_show_class_members = False  # The members follow in full.
 
 myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 3
@@ -46,7 +46,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "generated/examples",
     "filename_pattern": r"\.py$",
-    "capture_repr": ("_repr_html_",),  # not that of axes
+    "capture_repr": ("_repr_html_",),  # Axes have a representation that nobody reads.
     "image_srcset": ["2x"],
     "doc_module": ("streamgda",),
     "reference_url": {"streamgda": None},
@@ -87,7 +87,7 @@ ALONE = (
     "troubleshooting",
     "platforms",
 )
-html_sidebars = {page: [] for page in ALONE}  # pages without others below them
+html_sidebars = {page: [] for page in ALONE}  # No page lies below these.
 
 
 def join_pages(app: Sphinx, page: str, source: list[str]) -> None:
@@ -124,7 +124,7 @@ def write_commands(app: Sphinx) -> None:
 
 def skip_inherited(app: Sphinx, what: str, name: str, thing: object, skip: bool, options) -> bool:
     """Leave out members that other packages define, such as those of scikit-learn."""
-    for inner in ("__func__", "fget", "func"):  # of class methods, properties, cached properties
+    for inner in ("__func__", "fget", "func"):  # Class methods and properties wrap a function.
         thing = getattr(thing, inner, thing)
     home = getattr(thing, "__module__", None) or ""
     return skip or not home.startswith("streamgda")

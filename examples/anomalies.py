@@ -17,8 +17,8 @@ from sklearn.metrics import roc_auc_score
 
 from streamgda import GaussianDiscriminantAnalysis
 
-BATCH = 20  # images
-POSITIONS = np.arange(6 * 6)  # those whose surroundings are in the image
+BATCH = 20  # Images in a batch.
+POSITIONS = np.arange(6 * 6)  # The surroundings of each lie in the image.
 
 
 def features(images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

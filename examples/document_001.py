@@ -17,7 +17,7 @@ from streamgda import LinearDiscriminantAnalysis, accumulate
 from streamgda.datasets import load_digits, load_mnist
 from streamgda.plots import plot_decision_boundary
 
-warnings.simplefilter("ignore")  # constant and collinear pixels
+warnings.simplefilter("ignore")  # Some pixels are constant or collinear.
 if folder := os.environ.get("STREAMGDA_MNIST"):
     X, y, test, truth = load_mnist(folder)
 else:
@@ -97,7 +97,7 @@ FIGURE_3 = np.array(
     ]
 )
 lda = LinearDiscriminantAnalysis.from_moments(moments)
-densities = lda.priors_ * np.exp(-lda.mahalanobis(test) / 2)  # without the factor of all classes
+densities = lda.priors_ * np.exp(-lda.mahalanobis(test) / 2)  # All classes share the other factor.
 rules = {"logarithms": lda.predict(test), "densities": densities.argmax(axis=1)}
 figure, axes = plt.subplots(1, 2, figsize=(12, 5.6), layout="constrained")
 tables, accuracies = {}, {}

@@ -24,7 +24,7 @@ from streamgda.datasets import load_digits, load_mnist
 from streamgda.errors import ConstantFeatureWarning
 from streamgda.plots import plot_decision_boundary
 
-warnings.simplefilter("ignore", ConstantFeatureWarning)  # pixels that are always white
+warnings.simplefilter("ignore", ConstantFeatureWarning)  # Some pixels are always white.
 
 # %%
 # The posterior of two classes is a sigmoid

@@ -162,7 +162,7 @@ for digit in range(10):
     missed = np.append(0, np.cumsum(truth[order])) + np.append(
         np.cumsum(~truth[order][::-1])[::-1], 0
     )
-    best = missed.argmin()  # so many of the lowest log-odds are below theta
+    best = missed.argmin()  # Theta lies above so many log-odds.
     theta = np.mean(np.append(odds[order], odds.max() + 1)[[max(best - 1, 0), best]])
     errors.append(
         [

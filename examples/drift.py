@@ -19,8 +19,8 @@ from sklearn.datasets import load_digits
 from streamgda import DriftMonitor, GaussianDiscriminantAnalysis
 from streamgda.errors import ConstantFeatureWarning
 
-warnings.simplefilter("ignore", ConstantFeatureWarning)  # pixels that are empty so far
-BATCH, FIRST = 20, 400  # rows
+warnings.simplefilter("ignore", ConstantFeatureWarning)  # Some pixels are empty at first.
+BATCH, FIRST = 20, 400  # Numbers of rows.
 images, digits = load_digits(return_X_y=True)
 shuffled = np.random.default_rng(0).permutation(len(digits))
 streams = {

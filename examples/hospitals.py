@@ -40,10 +40,10 @@ centres = np.array(
 mixing = np.linalg.qr(random.normal(size=(6, 6)))[0] * [22, 20, 15, 6, 17, 26]
 rows, labels = {}, {}
 for name, size in zip(HOSPITALS, SIZES, strict=True):
-    share = random.dirichlet([6, 2, 3])  # other diagnoses prevail elsewhere
+    share = random.dirichlet([6, 2, 3])  # Each hospital has other patients.
     code = random.choice(3, size, p=share)
     noise = random.normal(size=(size, 6)) @ mixing.T
-    bias = random.normal(scale=3.0, size=6)  # of the instruments
+    bias = random.normal(scale=3.0, size=6)  # Its instruments are biased.
     rows[name] = np.rint(centres[code] + noise + bias).clip(0, 255).astype(np.uint8)
     labels[name] = DIAGNOSES[code]
 
@@ -85,7 +85,7 @@ print("the same bits as of all rows in one place, in both orders")
 # by the model of all others together, and by the models of the others one by one.
 
 grouped = GroupedMoments()
-for name in HOSPITALS:  # the same as a sum of five grouped moments that were sent
+for name in HOSPITALS:  # Or sum what the five have sent.
     grouped.update(rows[name], labels[name], np.full(len(labels[name]), name))
 equal = [1 / 3] * 3
 pooled = GaussianDiscriminantAnalysis.from_moments(shared, priors=equal)

@@ -124,7 +124,7 @@ def start_worker(address: str) -> subprocess.Popen:
     return subprocess.Popen(command, stderr=subprocess.DEVNULL)
 
 
-for part in ("client", "scheduler"):  # they report each lost worker at length
+for part in ("client", "scheduler"):  # Both report each lost worker at length.
     logging.getLogger(f"distributed.{part}").setLevel(logging.CRITICAL)
 cluster = LocalCluster(n_workers=0, dashboard_address=None, silence_logs=logging.CRITICAL)
 client = Client(cluster)

@@ -24,8 +24,8 @@ from streamgda import GaussianDiscriminantAnalysis, accumulate
 
 SMALL = os.environ.get("STREAMGDA_EXAMPLES") == "small"
 N_CLASSES, N_FEATURES, ROWS = (60, 64, 50) if SMALL else (1000, 512, 100)
-UNKNOWN = N_CLASSES // 5  # further classes
-BATCH = 5000  # rows
+UNKNOWN = N_CLASSES // 5  # These classes are not learned.
+BATCH = 5000  # Rows in a batch.
 
 # %%
 # The features
@@ -70,7 +70,7 @@ gda = GaussianDiscriminantAnalysis.from_moments(moments, covariance_type="tied")
 
 new = random.integers(N_CLASSES, N_CLASSES + UNKNOWN, 20 * UNKNOWN)
 held_out = np.append(random.integers(N_CLASSES, size=new.size), new)
-n, mean, scatter = moments.total()  # one Gaussian of all rows
+n, mean, scatter = moments.total()  # All rows make one Gaussian.
 whitening = np.linalg.inv(np.linalg.cholesky(scatter / n)).T
 
 

@@ -103,7 +103,7 @@ def forks() -> Iterator[Any]:
         "distributed.worker.multiprocessing-method": "forkserver"
         if hasattr(os, "fork")
         else "spawn",
-        "distributed.nanny.pre-spawn-environ": {},  # which it would set in this process, too
+        "distributed.nanny.pre-spawn-environ": {},  # Nannies would set it here, too.
     }
     with dask.config.set(config):
         context = get_mp_context()

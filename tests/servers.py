@@ -57,7 +57,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
     def send_head(self):
         path = self.translate_path(self.path)
         if os.path.isdir(path):
-            self.send_error(404)  # as most servers do
+            self.send_error(404)  # Most servers list no folder.
             return None
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range") or "")
         if not asked or not os.path.exists(path):
@@ -74,7 +74,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
     def end_headers(self):
         self.send_header("Accept-Ranges", "bytes")
-        self.send_header("ETag", '"the same"')  # without which clients resume no answer
+        self.send_header("ETag", '"the same"')  # Clients resume answers that have one.
         super().end_headers()
 
     def log_message(self, *_):

@@ -18,7 +18,7 @@ from streamgda.errors import InvalidParameterError
 )
 @settings(max_examples=25)
 def test_rows_do_not_depend_on_batches(n_rows, batch_rows, dtype):
-    stream = GaussianStream(20_000, 3, seed=5, dtype=dtype)  # blocks of three rows
+    stream = GaussianStream(20_000, 3, seed=5, dtype=dtype)  # A block has three rows.
     X, y = stream.rows(0, n_rows)
     assert (X.shape, X.dtype) == ((n_rows, 20_000), np.dtype(dtype))
     assert (y.shape, y.dtype) == ((n_rows,), np.int64)
@@ -28,13 +28,13 @@ def test_rows_do_not_depend_on_batches(n_rows, batch_rows, dtype):
         np.testing.assert_array_equal(X_batch, X[start : start + batch_rows])
         np.testing.assert_array_equal(y_batch, y[start : start + batch_rows])
         start += batch_rows
-        X_batch[:], y_batch[:] = 0, 0  # callers may change the arrays that they get
+        X_batch[:], y_batch[:] = 0, 0  # Callers may change the arrays that they get.
     assert start >= n_rows
 
 
 def test_rows_anywhere_of_copies_and_seeds():
     stream = GaussianStream(3, 4, seed=2**70)
-    X, y = stream.rows(0, 50_000)  # some blocks
+    X, y = stream.rows(0, 50_000)  # These are several blocks.
     for start, stop in [(0, 0), (7, 7), (21_840, 21_850), (1, 49_999), (43_690, 43_691)]:
         for other in (stream, pickle.loads(pickle.dumps(stream))):
             X_part, y_part = other.rows(start, stop)
@@ -67,7 +67,8 @@ def test_separation_location_and_period():
     variance = np.trace(stream.covariances, axis1=1, axis2=2).mean() / 30
     assert variance == pytest.approx(1, rel=0.05)
     still, moving = (GaussianStream(2, 3, period=period) for period in (None, 4e6))
-    X, y = still.rows(10**6, 10**6 + 100)  # a quarter of a period: means of the next class
+    # A quarter of a period later, means are those of the next class.
+    X, y = still.rows(10**6, 10**6 + 100)
     expected = X - still.means[y] + np.roll(still.means, -1, axis=0)[y]
     np.testing.assert_allclose(moving.rows(10**6, 10**6 + 100)[0], expected, atol=1e-3)
 

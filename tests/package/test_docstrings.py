@@ -30,7 +30,7 @@ PUBLIC = {
 
 def home(attribute):
     """The module in which a function, class, method or property is defined."""
-    for name in ("__func__", "fget", "func"):  # of class methods, properties, cached properties
+    for name in ("__func__", "fget", "func"):  # Class methods and properties wrap one.
         attribute = getattr(attribute, name, attribute)
     return getattr(attribute, "__module__", None) or ""
 

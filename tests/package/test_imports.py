@@ -32,9 +32,10 @@ def test_rooms_import_in_one_direction_and_nothing_private():
             library, *inner = name.split(".")
             if library == "streamgda" and (PACKAGE / inner[0]).is_dir() and inner[0] != room:
                 rooms.setdefault(room, set()).add(inner[0])
-            elif library not in ("streamgda", "__future__", "_thread"):  # which is documented
+            # The module `_thread` is documented.
+            elif library not in ("streamgda", "__future__", "_thread"):
                 assert not any(part.startswith("_") for part in inner), f"{file}: {name}"
-    TopologicalSorter(rooms).prepare()  # raises CycleError
+    TopologicalSorter(rooms).prepare()  # A circle raises CycleError.
 
 
 def test_public_names_are_there():

@@ -17,7 +17,8 @@ SITE = TOP / "docs"
 PAGES = sorted(set(SITE.rglob("*.md")) - set(SITE.glob("generated/**/*.md")))
 SLOW_BLOCK = re.compile(r"^```python slow\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-CODE = re.compile(r"^```(?!text$)\w.*\n((?:.*\n)*?)```$", re.MULTILINE)  # also code that is not run
+# Not all of this code is run.
+CODE = re.compile(r"^```(?!text$)\w.*\n((?:.*\n)*?)```$", re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: str(page.relative_to(TOP)))
@@ -61,7 +62,7 @@ def test_slow_examples_run(tmp_path, monkeypatch):
 def run_command(line):
     program, *arguments = shlex.split(line)
     assert program == "streamgda", line
-    with pytest.raises(SystemExit) as ended:  # in this process: a start takes seconds
+    with pytest.raises(SystemExit) as ended:  # It runs here, because a start takes seconds.
         main(arguments)
     assert not ended.value.code, line
 

@@ -74,7 +74,7 @@ def test_ellipses_and_colours_are_of_the_projected_gaussians(covariance_type):
         joint.append(prior * stats.multivariate_normal(mean, covariance).pdf(z))
         for deviations, ellipse in enumerate(ax.patches[2 * k : 2 * k + 2], start=1):
             outline = ellipse.get_patch_transform().transform(ellipse.get_path().vertices)
-            offsets = outline[::3] - mean  # the others are control points of Bézier curves
+            offsets = outline[::3] - mean  # Other vertices are control points of curves.
             distances = [offset @ np.linalg.solve(covariance, offset) for offset in offsets]
             np.testing.assert_allclose(np.sqrt(distances), deviations, rtol=2e-3)
     posterior = np.array(joint).T / np.sum(joint, axis=0)[:, None]
@@ -94,7 +94,8 @@ def test_boundaries_are_where_the_prediction_changes():
     around = np.array([[i, j] for i in (-1, 0, 1) for j in (-1, 0, 1)]) * pixel
     predicted = [estimator.predict(vertices + step) for step in around]
     assert len(vertices) > 100
-    assert (np.min(predicted, axis=0) < np.max(predicted, axis=0)).all()  # within a pixel
+    # The boundary is right within a pixel.
+    assert (np.min(predicted, axis=0) < np.max(predicted, axis=0)).all()
     assert not ax.images
     assert not ax.patches
 
@@ -107,7 +108,7 @@ def test_more_features_are_shown_along_the_directions_that_separate_the_classes(
     found = np.linalg.lstsq(X, np.asarray(scattered(ax).get_offsets()), rcond=None)[0]
     cosines = (found * lda.scalings_).sum(axis=0) / np.linalg.norm(found, axis=0)
     np.testing.assert_allclose(np.abs(cosines), np.linalg.norm(lda.scalings_, axis=0), rtol=1e-6)
-    for ellipse in ax.patches[::2]:  # the covariance within classes is the unit matrix there
+    for ellipse in ax.patches[::2]:  # Axes are those of a unit covariance.
         np.testing.assert_allclose((ellipse.width, ellipse.height), 2, rtol=1e-9)
     two = LinearDiscriminantAnalysis().fit(X[y < 2], y[y < 2])
     assert drawn(two).get_ylabel() == "principal axis within classes"
@@ -196,7 +197,7 @@ def test_thresholds_are_where_the_prediction_changes():
     X = np.where(y, random.normal(1, 3, 400), random.normal(0, 1, 400))[:, None]
     estimator = GaussianNB().fit(X, y)
     found = thresholds(plots.plot_densities(estimator, ax=Figure().subplots()))
-    assert len(found) == 2  # with different variances
+    assert len(found) == 2  # Variances differ.
     sides = np.add.outer(found, [-1e-6, 1e-6]).reshape(-1, 1)
     assert estimator.predict(sides).tolist() == [True, False, False, True]
     never = GaussianDiscriminantAnalysis("tied", priors=[1.0, 0.0]).fit(X, y)

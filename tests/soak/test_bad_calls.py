@@ -34,7 +34,7 @@ def closed_store():
     return array
 
 
-BAD = {  # made again for each call, as a stream is used up
+BAD = {  # Each call gets a new one, because a stream is used up.
     "none": lambda: None,
     "a string": lambda: "abc",
     "bytes": lambda: b"\xff",
@@ -195,7 +195,7 @@ def stop(*_):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("n", [100, pytest.param(10_000, marks=pytest.mark.soak)])
 def test_bad_calls_end_in_errors_and_change_nothing(tmp_path, monkeypatch, n):
-    monkeypatch.chdir(tmp_path)  # strings are paths
+    monkeypatch.chdir(tmp_path)  # Strings are paths of files.
     datasets.convert(X, Y, "rows.zarr")
     gda.GaussianNB().fit(X, Y).save("saved.npz")
     every = [(call, name, kind) for call in calls() for name in call.good for kind in BAD]

@@ -97,7 +97,7 @@ def test_no_change_is_half_made(name, n):
     make, change = CHANGES[name]
     start, chance, struck, limits = make(), random.Random(n), 0, blas_threads()
     done = copy.deepcopy(start)
-    change(done)  # compiles
+    change(done)  # The first call compiles.
     before, after = held(start), held(done)
     state = copy.deepcopy(start)
     began = time.perf_counter()

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="work is stopped
 N_ROWS, N_FEATURES, SLAB = 1000, 5, 100
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(N_ROWS, N_FEATURES))
-Y = np.sort(RANDOM.integers(0, 4, N_ROWS))  # classes appear during the pass
+Y = np.sort(RANDOM.integers(0, 4, N_ROWS))  # Classes appear during the pass.
 WEIGHTS = RANDOM.uniform(0, 2, N_ROWS)
 BATCHES = [slice(start, start + SLAB) for start in range(0, N_ROWS, SLAB)]
 
@@ -122,7 +122,7 @@ def with_steps(run, stop=None, interrupt=False):
             steps += 1
             if stop is not None and steps >= stop:
                 if not interrupt:
-                    stop = None  # the kill is a step, too
+                    stop = None  # The kill is a step, too.
                     os.kill(os.getpid(), signal.SIGKILL)
                 elif threading.current_thread() is threading.main_thread():
                     stop = None
@@ -166,7 +166,7 @@ class Folders:
         partial_ = {file.name for file in path.parent.iterdir()} - {work.name}
         assert all(name.endswith(".partial") for name in partial_)
         assert len(partial_) <= (not interrupt)
-        if not work.resumes and work.name != "scores.zarr":  # which are marked as half-written
+        if not work.resumes and work.name != "scores.zarr":  # Half-written scores have a mark.
             assert contents(path) in (self.old, self.new_contents)
         if not work.resumes and contents(path) != self.new_contents:
             work.run(path)

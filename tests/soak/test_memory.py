@@ -28,7 +28,7 @@ pytestmark = [
     ),
 ]
 N, D = 60_000, 200
-SLACK = 4 << 20  # of what Python and zarr keep between calls
+SLACK = 4 << 20  # Python and zarr keep some memory between calls.
 RANDOM = np.random.default_rng(0)
 ROWS, Y = RANDOM.integers(0, 256, (N, D), np.uint8), RANDOM.integers(0, 3, N)
 SOME = ROWS[:5000]
@@ -197,9 +197,9 @@ def measured(make, folder):
     budget = least_budget(work)
     while True:
         try:
-            work(2 * budget)  # compiles and imports
+            work(2 * budget)  # The first call compiles and imports.
             return budget, peak_above(partial(work, budget))
-        except MemoryBudgetError:  # more classes than were expected appeared
+        except MemoryBudgetError:  # There are more classes than expected.
             budget *= 2
 
 
