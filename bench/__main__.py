@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_info
 from bench import peers, scale
 from bench.measure import Row, compare
 from bench.tasks import SUITES
-from streamgda.kernels.processors import SHAPE
+from streamgda.kernels.vectors import SHAPE
 
 README = Path(__file__).parents[1] / "README.md"
 PACKAGES = ("numpy", "numba", "scipy", "scikit-learn", "zarr", "dask", *peers.PACKAGES)

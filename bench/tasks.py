@@ -22,7 +22,7 @@ import streamgda
 from bench import data, peers
 from bench.measure import Call
 from streamgda import ClassMoments
-from streamgda.kernels.processors import SHAPE
+from streamgda.kernels.vectors import SHAPE
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ def show_versions() -> None:
     from llvmlite.binding import get_host_cpu_name  # noqa: PLC0415  It takes a second.
     from threadpoolctl import threadpool_info  # noqa: PLC0415
 
-    from streamgda.kernels.processors import SHAPE  # noqa: PLC0415
+    from streamgda.kernels.vectors import SHAPE  # noqa: PLC0415
 
     lines = {
         "streamgda": __version__,

@@ -16,11 +16,8 @@ import numba
 from numba import config, types
 from numba.core.compiler_lock import global_compiler_lock
 
-from streamgda.kernels.processors import SHAPE
+from streamgda.kernels.vectors import SHAPE
 from streamgda.runtime.interruption import uninterrupted
-
-# Sums may be reordered and multiply-adds fused; NaN and infinity keep their meaning.
-FASTMATH = {"reassoc", "contract"}
 
 _SOURCES = sha256(b"".join(f.read_bytes() for f in sorted(Path(__file__).parent.glob("*.py"))))
 _STAMP = f"{SHAPE.name}_{_SOURCES.hexdigest()[:12]}"
@@ -71,12 +68,9 @@ def _writable(kind: Any) -> Any:
 
 
 kernel = _compiled
-fast_kernel = partial(_compiled, fastmath=FASTMATH)
+# Sums may be reordered and multiply-adds fused; NaN and infinity keep their meaning.
+fast_kernel = partial(_compiled, fastmath={"reassoc", "contract"})
 # For arithmetic whose order matters: multiply-adds may be fused, and nothing else changed.
 contracting_kernel = partial(_compiled, fastmath={"contract"})
 # Compiled as part of its caller, which takes less time than compiling it separately.
 inline_kernel = partial(_compiled, inline="always", cache=False)
-# Compiled once for all its callers, which are kernels too, with nothing for calls from Python.
-inner_kernel = partial(_compiled, no_cpython_wrapper=True, cache=False)
-# Compiled as part of its callers, for functions that Python calls too.
-shared_kernel = partial(_compiled, inline="always")

@@ -10,9 +10,11 @@ with one group a class, or a single group for all of them (pooled).
 """
 
 import numpy as np
+from llvmlite import binding
+from numba import types
+from numba.extending import get_cython_function_address
 
 from streamgda.kernels import contracting_kernel, kernel
-from streamgda.kernels.blas import gram
 from streamgda.kernels.sums import row_start
 
 LARGE = 1e140  # the squares of smaller values can be summed in float64, however many there are
@@ -24,17 +26,30 @@ _SQUARE_ROWS = 1000  # of a class whose squares are summed one after another
 _NOTHING = 1e-12  # share of a weight that is nothing but rounding when rows are subtracted
 _FLOAT32 = 1e-15, 1e17  # magnitudes whose squares float32 holds
 
+# Kernels call BLAS by symbols, which are registered when this module is imported; addresses in the
+# code would make cached kernels invalid in other processes. BLAS may use several threads for a
+# call, and other bits with them, unless `runtime.threads` limits it.
+for _name in ("ssyrk", "dsyrk"):
+    _address = get_cython_function_address("scipy.linalg.cython_blas", _name)
+    binding.add_symbol(f"streamgda_{_name}", _address)
+
+_SYRK = types.void(*[types.voidptr] * 10)
+_ssyrk = types.ExternalFunction("streamgda_ssyrk", _SYRK)
+_dsyrk = types.ExternalFunction("streamgda_dsyrk", _SYRK)
+
 
 @kernel
-def all_small(X):
-    """Return True if all values of a matrix are finite, and their squares can be summed."""
-    for r in range(X.shape[0]):
-        small = True
-        for j in range(X.shape[1]):
-            small &= abs(np.float64(X[r, j])) < LARGE
-        if not small:
-            return False
-    return True
+def gram(A, C):
+    """Write the lower triangle of ``A.T @ A``, float32 or float64 as both contiguous matrices."""
+    # BLAS stores matrices by columns: it sees their transposes, and an upper triangle.
+    flags = np.array([ord("U"), ord("N")], np.uint8)
+    sizes, scales = np.array([A.shape[1], A.shape[0]], np.int32), np.array([1, 0], A.dtype)
+    options = flags.ctypes, flags[1:].ctypes, sizes.ctypes, sizes[1:].ctypes
+    one, zero, width = scales.ctypes, scales[1:].ctypes, sizes.ctypes
+    if A.itemsize == 4:
+        _ssyrk(*options, one, A.ctypes, width, zero, C.ctypes, width)
+    else:
+        _dsyrk(*options, one, A.ctypes, width, zero, C.ctypes, width)
 
 
 @kernel

@@ -5,6 +5,8 @@ first cache, whose products are computed in tiles of 4 x 4, each sum in a vector
 an array in the loop over rows would take as long as all else.
 """
 
+from functools import partial
+
 import numpy as np
 
 from streamgda.kernels import fast_kernel
@@ -17,19 +19,12 @@ _SETS = 8  # numbers after each column of a panel, so that columns start in diff
 
 
 @fast_kernel
-def multiply_columns(panel, n, matrix, products):
-    """Write the products of the columns of a panel of n rows: a lower triangle, or a diagonal.
+def multiply_columns(panel, n, products):
+    """Write the lower triangle of the products of the columns of a panel of n rows.
 
     There is a whole number of fours of columns, of which those beyond the last feature are zero.
     """
     width = panel.shape[0]
-    if not matrix:
-        for i in range(width):
-            a, s = panel[i], 0.0
-            for r in range(n):
-                s += a[r] * a[r]
-            products[i, 0] = s
-        return
     for i in range(0, width, 4):
         a0, a1, a2, a3 = panel[i], panel[i + 1], panel[i + 2], panel[i + 3]
         for j in range(0, i + 4, 4):
@@ -65,6 +60,23 @@ def multiply_columns(panel, n, matrix, products):
             products[i + 3, j + 2], products[i + 3, j + 3] = s32, s33
 
 
+@partial(fast_kernel, cache=False)  # Numba does not find a generator of another process.
+def full_buckets(order, codes, base, n_classes, size):
+    """Yield each class of the rows ``order``, and the numbers of at most `size` rows of it."""
+    buckets, filled = np.empty((n_classes, size), np.int32), np.zeros(n_classes, np.int32)
+    for q in range(order.size):
+        r = order[np.uint64(q)]
+        k = np.uint64(codes[np.uint64(r)] - base)
+        buckets[k, np.uint64(filled[k])] = r
+        filled[k] += 1
+        if filled[k] == size:
+            filled[k] = 0
+            yield k, buckets[k]
+    for k in range(n_classes):
+        if filled[k]:
+            yield np.uint64(k), buckets[k, : filled[k]]
+
+
 @fast_kernel
 def add_narrow(X, order, codes, weights, base, count, squares, origin, offset, scatter):
     """Add the rows ``X[order]`` of few features to the moments of their classes; see `blocks`.
@@ -72,26 +84,12 @@ def add_narrow(X, order, codes, weights, base, count, squares, origin, offset, s
     `base` is subtracted from their codes.
     """
     (n_rows, K), d = (order.size, count.size), X.shape[1]
-    matrix = scatter.shape[1] > d
-    size = min(max(_LEAST, min(_MOST, _VALUES // d)), max(1, n_rows))
-    width = (d + 3) // 4 * 4
-    panel, products = np.zeros((width, size + _SETS)), np.zeros((width, width if matrix else 1))
-    buckets, filled = np.empty((K, size), np.int32), np.zeros(K, np.int32)
+    size, width = min(max(_LEAST, min(_MOST, _VALUES // d)), max(1, n_rows)), (d + 3) // 4 * 4
+    panel, products = np.zeros((width, size + _SETS)), np.zeros((width, width))
     start, mean, gap, root = np.empty(d), np.empty(d), np.empty(d), np.ones(size)
-    for q in range(n_rows + K):
-        if q < n_rows:
-            r = order[np.uint64(q)]
-            k = np.uint64(codes[np.uint64(r)] - base)
-            buckets[k, np.uint64(filled[k])] = r
-            filled[k] += 1
-            if filled[k] < size:
-                continue
-        else:  # what is left of each class
-            k = np.uint64(q - n_rows)
-        n = np.int64(filled[k])
-        if n == 0:
-            continue
-        filled[k], bucket, total, square = 0, buckets[k], float(n), float(n)
+    for k, bucket in full_buckets(order, codes, base, K, size):
+        n = bucket.size
+        total = square = float(n)
         if weights.size:
             total = square = 0.0
             for i in range(n):
@@ -113,16 +111,12 @@ def add_narrow(X, order, codes, weights, base, count, squares, origin, offset, s
             m /= total
             for i in range(n):
                 x[i] = root[i] * (x[i] - m)
-        multiply_columns(panel, n, matrix, products)
+        multiply_columns(panel, n, products)
         S = scatter[k if scatter.shape[0] > 1 else np.uint64(0)]
-        if matrix:
-            for i in range(d):
-                at = row_start(i)
-                for j in range(i + 1):
-                    S[at + j] += products[i, j]
-        else:
-            for i in range(d):
-                S[i] += products[i, 0]
+        for i in range(d):
+            at = row_start(i)
+            for j in range(i + 1):
+                S[at + j] += products[i, j]
         weight = meet(k, total, square, start, mean, count, squares, origin, offset, gap)
         if weight > 0.0:
             add_outer(gap, weight, S)
@@ -132,25 +126,10 @@ def add_narrow(X, order, codes, weights, base, count, squares, origin, offset, s
 def add_narrow_exact(X, order, codes, base, count, total, square):
     """Add the rows ``X[order]`` of 8- or 16-bit integers, whose products float64 holds exactly."""
     (n_rows, K), d = (order.size, count.size), X.shape[1]
-    matrix = square.shape[1] > d
-    size = min(max(_LEAST, min(_MOST, _VALUES // d)), max(1, n_rows))
-    width = (d + 3) // 4 * 4
-    panel, products = np.zeros((width, size + _SETS)), np.zeros((width, width if matrix else 1))
-    buckets, filled = np.empty((K, size), np.int32), np.zeros(K, np.int32)
-    for q in range(n_rows + K):
-        if q < n_rows:
-            r = order[np.uint64(q)]
-            k = np.uint64(codes[np.uint64(r)] - base)
-            buckets[k, np.uint64(filled[k])] = r
-            filled[k] += 1
-            if filled[k] < size:
-                continue
-        else:
-            k = np.uint64(q - n_rows)
-        n = np.int64(filled[k])
-        if n == 0:
-            continue
-        filled[k], bucket = 0, buckets[k]
+    size, width = min(max(_LEAST, min(_MOST, _VALUES // d)), max(1, n_rows)), (d + 3) // 4 * 4
+    panel, products = np.zeros((width, size + _SETS)), np.zeros((width, width))
+    for k, bucket in full_buckets(order, codes, base, K, size):
+        n = bucket.size
         count[k] += n
         for j in range(d):
             x, m = panel[j], 0.0
@@ -159,13 +138,9 @@ def add_narrow_exact(X, order, codes, base, count, total, square):
             for i in range(n):
                 m += x[i]
             total[k, j] += np.int64(m)
-        multiply_columns(panel, n, matrix, products)
+        multiply_columns(panel, n, products)
         S = square[k if square.shape[0] > 1 else np.uint64(0)]
-        if matrix:
-            for i in range(d):
-                at = row_start(i)
-                for j in range(i + 1):
-                    S[at + j] += np.int64(products[i, j])
-        else:
-            for i in range(d):
-                S[i] += np.int64(products[i, 0])
+        for i in range(d):
+            at = row_start(i)
+            for j in range(i + 1):
+                S[at + j] += np.int64(products[i, j])

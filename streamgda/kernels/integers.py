@@ -32,9 +32,15 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from streamgda.kernels import inline_kernel, kernel
-from streamgda.kernels.processors import SHAPE
 from streamgda.kernels.sums import WORD, row_start
-from streamgda.kernels.vectors import as_structures, broadcast, function_of, repeated, vector_at
+from streamgda.kernels.vectors import (
+    SHAPE,
+    as_structures,
+    broadcast,
+    function_of,
+    repeated,
+    vector_at,
+)
 
 ROWS, COLUMNS, TOGETHER = SHAPE.rows, SHAPE.columns, SHAPE.together
 WIDTH = SHAPE.panel_width
@@ -402,32 +408,39 @@ def add_tiles(P, i, places, totals, active, n, size, sign, S):
                 out[g >> high] += value
 
 
-@inline_kernel
-def _nearest_quotient(product, n):
+@kernel
+def add_entries(held, others, at, sign):
+    """Add row b of integers to row ``at[b]`` of others, or subtract it."""
+    for b in range(at.size):
+        for j in range(held.shape[1]):
+            held[at[b], j] += sign * others[b, j]
+
+
+def nearest_quotient(product, n):
+    """Return an integer quotient, rounded to the nearest."""
     quotient = product // n
-    if 2 * (product - quotient * n) > n:
-        quotient += 1
-    return quotient
+    return quotient + (2 * (product - quotient * n) > n)
+
+
+_nearest_quotient = inline_kernel(nearest_quotient)
 
 
 @kernel
-def centre_scatter(count, total, quotient, remainder, square, features, first, last, scatter):
-    """Centre the triangles of int64 `square` into the float64 triangles of `scatter`.
+def centre_scatter(count, total, quotient, remainder, square, first, last, scatter):
+    """Centre rows ``first:last`` of int64 triangles into those of the float64 `scatter`.
 
-    As many successive classes make each group. Only some features are centred, given
-    in rising order, to which all arguments but `square` are limited already. Rows ``first:last`` of
-    each triangle are written.
+    As many successive classes make each group.
     """
-    n_groups, d = scatter.shape[0], features.shape[0]
+    n_groups, d = scatter.shape[0], total.shape[1]
     shared = count.shape[0] // max(n_groups, 1)
     whole, part, taken = np.empty(d, np.int64), np.empty(d), np.empty(d)
     rest = remainder.astype(np.float64)
     for g in range(n_groups):
         classes = range(g * shared, (g + 1) * shared)
         for i in range(first, last):
-            row = square[g, row_start(features[i]) :]
+            row = square[g, row_start(i) :]
             for j in range(i + 1):
-                whole[j], part[j], taken[j] = row[features[j]], 0.0, 0.0
+                whole[j], part[j], taken[j] = row[j], 0.0, 0.0
             for k in classes:
                 n = count[k]
                 q, r, at = quotient[k, i], remainder[k, i], rest[k, i]
@@ -451,25 +464,3 @@ def centre_scatter(count, total, quotient, remainder, square, features, first, l
             out = scatter[g, row_start(i) :]
             for j in range(i + 1):
                 out[j] = (whole[j] - np.int64(taken[j])) - part[j]
-
-
-@kernel
-def centre_squares(count, total, quotient, remainder, square, scatter):
-    """Centre int64 `square` (groups, d) into float64 `scatter`, as `centre_scatter` does."""
-    n_groups, d = square.shape
-    shared = count.shape[0] // max(n_groups, 1)
-    for g in range(n_groups):
-        classes = range(g * shared, (g + 1) * shared)
-        for j in range(d):
-            whole = square[g, j]
-            part = 0.0
-            for k in classes:
-                n = count[k]
-                if n > 0:
-                    product = remainder[k, j] * remainder[k, j]
-                    nearest = _nearest_quotient(product, n)
-                    whole -= (
-                        quotient[k, j] * total[k, j] + remainder[k, j] * quotient[k, j] + nearest
-                    )
-                    part += (product - nearest * n) / n
-            scatter[g, j] = whole - part

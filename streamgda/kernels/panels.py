@@ -2,8 +2,8 @@
 
 A panel holds some rows as columns, shape ``(d, width)``, so that every loop runs along rows.
 `triangle_scores` multiplies panels by triangular matrices, in LLVM's vector types. The same loop in
-plain Numba, `plain_squares`, takes 3 times as long for few features and 8 to 14 times for
-hundreds, because its sums do not stay in registers; the tests compare the two.
+plain Numba takes several times as long, because its sums do not stay in registers; ``python -m
+bench kernels`` compares the two.
 """
 
 from itertools import product
@@ -15,8 +15,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from streamgda.kernels import fast_kernel, inline_kernel, kernel
-from streamgda.kernels.processors import SHAPE
 from streamgda.kernels.vectors import (
+    SHAPE,
     as_structures,
     broadcast,
     function_of,
@@ -104,20 +104,6 @@ def largest(scores, codes):
             larger = scores[k, r] > top[r]
             top[r] = scores[k, r] if larger else top[r]
             codes[r] = k if larger else codes[r]
-
-
-@fast_kernel
-def plain_squares(W, centred, squares):
-    """Write what `sum_squares` writes, by plain loops."""
-    sums = np.empty(squares.size, centred.dtype)
-    squares[:] = 0.0
-    for i in range(len(W)):
-        sums[:] = 0
-        for j in range(i + 1):
-            for r in range(sums.size):
-                sums[r] += W[i, j] * centred[j, r]
-        for r in range(sums.size):
-            squares[r] += np.float64(sums[r] * sums[r])
 
 
 @intrinsic

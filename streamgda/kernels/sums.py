@@ -1,8 +1,4 @@
-"""Rows grouped and summed by class, the merging of sums, and triangles of matrices.
-
-The same source sums floating point (about float64 centres) and exact integers (int64 centres).
-Counts, means and scatters are merged by the formula of Chan, Golub and LeVeque.
-"""
+"""Labels looked up, rows grouped by class, and triangles of matrices."""
 
 from streamgda.kernels import inline_kernel, kernel
 
@@ -62,16 +58,13 @@ _BLOCK = 32  # rows and columns that are copied together, within the first cache
 
 
 @kernel
-def copy_symmetric(triangles, features, out):
-    """Write the rows and columns of some features, given in rising order, of symmetric matrices.
-
-    `triangles` are their packed lower triangles; whole matrices are written.
-    """
-    d = features.size
+def copy_symmetric(triangles, out):
+    """Write symmetric matrices, shape (n, d, d), whose packed lower triangles are given."""
+    d = out.shape[1]
     for g in range(out.shape[0]):
         for i_block in range(0, d, _BLOCK):
             for j_block in range(0, i_block + 1, _BLOCK):
                 for i in range(i_block, min(i_block + _BLOCK, d)):
-                    row = triangles[g, row_start(features[i]) :]
+                    row = triangles[g, row_start(i) :]
                     for j in range(j_block, min(j_block + _BLOCK, i + 1)):
-                        out[g, i, j] = out[g, j, i] = row[features[j]]
+                        out[g, i, j] = out[g, j, i] = row[j]

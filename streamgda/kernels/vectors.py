@@ -1,46 +1,105 @@
-"""Vector instructions of LLVM, and functions written in them."""
+"""Tiles of integer products that suit each kind of processor, and vector instructions of LLVM."""
 
-from llvmlite import ir
-from numba import types
+import math
+import os
+from typing import NamedTuple
+
+import numpy as np
+from llvmlite import binding, ir
+from numba import config, types
 from numba.core import cgutils
-from numba.extending import intrinsic
-from numba.np.arrayobj import populate_array
-
-from streamgda.kernels.processors import SHAPE
-
-LANES = max(4, SHAPE.vector_bytes // 8)  # numbers of float64 in a vector
-
-_LINE = 64  # bytes of a cache line
 
 
-def _aligned(number):
-    """Return the type and the code of a function that allocates arrays of numbers."""
+class TileShape(NamedTuple):
+    """The part of a product of integers whose sums fill the vector registers of a processor.
 
-    def allocate(typing, shape):
-        sizes_of = cgutils.unpack_tuple if isinstance(shape, types.BaseTuple) else None
-        array = types.Array(number, len(shape) if sizes_of else 1, "C")
+    Attributes
+    ----------
+    name : str
+        Name of the instructions.
+    feature : str
+        Feature by which LLVM knows processors that have them, empty for all processors.
+    vector_bytes : int
+        Width of a vector.
+    rows, vectors : int
+        Rows of a tile, and vectors in each of them.
+    together : int
+        Bytes that an instruction multiplies and adds to one sum: 2 (``pmaddwd``, ``vpdpwssd``) or
+        4 (``vpdpbusd``).
+    """
 
-        def generate(context, builder, signature, arguments):
-            shape = sizes_of(builder, *arguments) if sizes_of else arguments
-            sizes = [ir.IntType(64)(8)]
-            for n in reversed(shape):
-                sizes.append(builder.mul(sizes[-1], n))
-            nrt, out = context.nrt, context.make_array(array)(context, builder)
-            memory = nrt.meminfo_alloc_aligned(builder, sizes[-1], ir.IntType(32)(_LINE))
-            data = builder.bitcast(nrt.meminfo_data(builder, memory), out.data.type)
-            strides = sizes[-2::-1]
-            populate_array(out, data, shape, strides, itemsize=8, meminfo=memory)
-            return out._getvalue()
+    name: str
+    feature: str
+    vector_bytes: int
+    rows: int
+    vectors: int
+    together: int
 
-        return array(shape), generate
+    @property
+    def columns(self):
+        """Columns of a tile: sums have four bytes."""
+        return self.vectors * self.vector_bytes // 4
 
-    return allocate
+    @property
+    def panel_width(self):
+        """Features of a panel: the least number that is whole tiles in both directions."""
+        return math.lcm(self.rows, self.columns)
+
+    @property
+    def part(self):
+        """Data type of a byte in a word."""
+        return np.dtype(np.uint8 if self.together == 4 else np.uint16)
+
+    @property
+    def native(self):
+        """True if the processor has the instructions."""
+        return not self.feature or _has(self.feature)
 
 
-# Return arrays of float64 and of indices, uninitialised, of a size or shape. They start at a cache
-# line, which no vector of them crosses. NumPy's functions take long to compile.
-empty_vectors = intrinsic(_aligned(types.float64))
-empty_indices = intrinsic(_aligned(types.intp))
+# Registers hold the sums, the operands of a row and one that is broadcast, and where `together` is
+# 2, products before they are added.
+SHAPES = (
+    # 32 registers: 8 x 3 + 3 + 1
+    TileShape("avx512vnni", "avx512vnni", 64, 8, 3, 4),
+    TileShape("avx512", "avx512bw", 64, 8, 3, 2),
+    # 16 registers: 6 x 2 + 2 + 1, and 4 x 2 + 2 + 1 + 1
+    TileShape("avxvnni", "avxvnni", 32, 6, 2, 4),
+    TileShape("avx2", "avx2", 32, 4, 2, 2),
+    TileShape("sse2", "", 16, 4, 2, 2),
+)
+
+
+def tile_shape():
+    """Return the shape of tiles for this processor, or for the one that Numba compiles for.
+
+    The environment variable ``STREAMGDA_VECTORS`` names another one. Any processor can compute
+    with it, if more slowly.
+
+    Raises
+    ------
+    ValueError
+        If the variable names no shape.
+    """
+    wanted = os.environ.get("STREAMGDA_VECTORS")
+    if not wanted:
+        return next(shape for shape in SHAPES if shape.native)
+    for shape in SHAPES:
+        if shape.name == wanted:
+            return shape
+    names = ", ".join(shape.name for shape in SHAPES)
+    raise ValueError(f"STREAMGDA_VECTORS={wanted!r} is not known; use one of {names}")
+
+
+def _has(feature):
+    if config.CPU_FEATURES is None:
+        return bool(binding.get_host_cpu_features().get(feature))
+    return f"+{feature}" in config.CPU_FEATURES.split(",")
+
+
+SHAPE = tile_shape()
+
+
+# --- instructions of LLVM -------------------------------------------------------------------------
 
 
 def vector_at(builder, pointer, number, vector):
@@ -67,11 +126,6 @@ def fused_multiply_add(builder, x, y, total):
         f"llvm.fma.v{vector.count}f{bits}",
     )
     return builder.call(fma, [x, y, total])
-
-
-def least(builder, a, b):
-    """Return the lesser of two integers."""
-    return builder.select(builder.icmp_signed("<", a, b), a, b)
 
 
 def function_of(module, name, arguments, generate, result=None):

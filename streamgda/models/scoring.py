@@ -12,7 +12,6 @@ from scipy import sparse
 
 from streamgda.errors import InvalidDataError
 from streamgda.kernels.panels import largest
-from streamgda.kernels.posteriors import log_sums, posteriors
 from streamgda.rows.counting import as_kernel_rows, as_matrix, refuse_not_finite, row_type
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
@@ -153,7 +152,7 @@ class ClassModel(ABC):
         """Return the probabilities of the classes, shape (n_rows, n_classes), or their logs."""
 
         def finish(scores: np.ndarray, out: np.ndarray) -> None:
-            posteriors(scores, 1.0 / temperature, logs, out)
+            posteriors(scores / temperature, logs, out)
 
         return self._answer(X, first_row, self._relative, finish, self.classes.size)
 
@@ -172,3 +171,33 @@ class ClassModel(ABC):
 
 def _copied(scores: np.ndarray, out: np.ndarray) -> None:
     out[...] = scores.T
+
+
+def posteriors(scores: np.ndarray, logs: bool, out: np.ndarray) -> None:
+    """Write ``exp(scores[k, r])``, normalised over the classes, to ``out[r, k]``; or its logarithm.
+
+    All classes are equally probable where all scores, which are overwritten, are -inf.
+    """
+    top = scores.max(axis=0)
+    impossible = top == -np.inf
+    if impossible.any():
+        scores[:, impossible] = top[impossible] = 0.0
+    scores -= top
+    shares = np.exp(scores)
+    if logs:
+        np.subtract(scores, np.log(_class_sums(shares)), out=out.T)
+    else:
+        np.divide(shares, _class_sums(shares), out=out.T)
+
+
+def log_sums(scores: np.ndarray, out: np.ndarray) -> None:
+    """Write the logarithm of the sum of ``exp(scores[k, r])`` over the classes to ``out[r]``."""
+    top = np.maximum(scores.max(axis=0), np.finfo(np.float64).min)  # -inf - -inf would be NaN
+    with np.errstate(divide="ignore"):
+        np.add(top, np.log(_class_sums(np.exp(scores - top))), out=out)
+
+
+def _class_sums(values: np.ndarray) -> np.ndarray:
+    """Return sums over the classes, in their order, whatever the number of rows."""
+    # NumPy would add those of a single row in pairs.
+    return values.sum(axis=0) if values.shape[1] > 1 else np.cumsum(values)[-1:]

@@ -15,7 +15,6 @@ import numpy as np
 from streamgda.kernels.blocks import PRODUCT_ROWS, add_variances, add_wide
 from streamgda.kernels.buckets import add_narrow, add_narrow_exact
 from streamgda.kernels.integers import add_bytes, add_squares_exact
-from streamgda.kernels.sparse import add_sparse, add_sparse_exact
 from streamgda.kernels.sums import group_rows
 from streamgda.moments.covariance_types import Structure
 from streamgda.moments.sums import ExactSums, Sums
@@ -28,6 +27,7 @@ _SEGMENT_ROWS = 1 << 11, 1 << 17  # Segments have at least and at most so many r
 _SEGMENT_STATE = 1 << 20  # Each segment may have sums of so many bytes.
 _TASK_ROWS, _TASK_VALUES = 512, 1 << 21  # A task that adds rows by class has so many.
 _WINDOW_VALUES = 1 << 23  # So many values are converted to another type at a time.
+_SPARSE_ENTRIES = 1 << 20  # So many entries of sparse rows are added at a time.
 _LARGE = 32  # bytes of a state for each value of the rows that are added to it in place
 _AHEAD = 2  # So many sums may wait to be merged.
 _FLOAT64 = np.dtype(np.float64)
@@ -117,10 +117,12 @@ class Adding:
         """Add rows to sums, which others may not read meanwhile."""
         n = len(rows.codes)
         if not isinstance(rows.X, np.ndarray):
-            add: Any = add_sparse_exact if self.exact else add_sparse
-            codes = np.ascontiguousarray(rows.codes, np.int64)
-            X = rows.X.astype(np.dtype(np.int32) if self.exact else _FLOAT64)
-            add(*X.arrays, codes, *(() if self.exact else (rows.weights,)), *sums.state)
+            entries = max(_SPARSE_ENTRIES, sums.packed.size)
+            step = max(1, entries // max(1, rows.X.row_elements))
+            for first in range(0, n, step):
+                some = slice(first, first + step)
+                add = _add_sparse_exact if self.exact else _add_sparse
+                add(Rows(*(values[some] for values in rows)), sums)
         elif n <= self.most_few:
             self.add_at_once(rows.part(0, n, self.dtype), sums.state)
         elif not self.wide and self.state_bytes <= _SEGMENT_STATE:
@@ -199,6 +201,46 @@ class Adding:
         step = n if plain and X.dtype == self.dtype else _WINDOW_VALUES // self.n_features
         step = max(step, PRODUCT_ROWS)
         return ((first, min(first + step, n)) for first in range(0, n, step))
+
+
+def _add_sparse_exact(rows: Rows, sums: ExactSums) -> None:
+    """Add sparse rows of whole numbers to counts, sums and squares."""
+    X, (n_classes, d) = rows.X, sums.total.shape
+    entries = np.repeat(rows.codes, X.last - X.first) * d + X.columns
+    values = X.values.astype(np.int64)
+    sums.count += np.bincount(rows.codes, minlength=n_classes)
+    np.add.at(sums.total.reshape(-1), entries, values)
+    places = entries if sums.structure.per_class else X.columns
+    np.add.at(sums.packed.reshape(-1), places, values * values)
+
+
+def _add_sparse(rows: Rows, sums: Sums) -> None:
+    """Add sparse rows: those of a class are a block, in which zeros count with their weight."""
+    X, (n_classes, d) = rows.X, sums.origin.shape
+    n_entries, shape = X.last - X.first, (n_classes, d)
+    entries = np.repeat(rows.codes, n_entries) * d + X.columns
+    values = X.values.astype(np.float64)
+    weights = rows.weights if rows.weights.size else np.ones(len(rows.codes))
+    each = np.repeat(weights, n_entries)
+
+    def total(numbers: np.ndarray) -> np.ndarray:
+        return np.bincount(entries, numbers, n_classes * d).reshape(shape)
+
+    n_rows = np.bincount(rows.codes, minlength=n_classes)
+    block = sums.empty(n_classes)
+    block.count[:] = np.bincount(rows.codes, weights, n_classes)
+    block.weight_squares[:] = np.bincount(rows.codes, weights * weights, n_classes)
+    count = np.where(n_rows > 0, block.count, 1.0)[:, None]
+    present = np.bincount(entries, minlength=n_classes * d).reshape(shape)
+    # Weights that are summed in another order leave a rest.
+    zeros = np.where(present < n_rows[:, None], np.maximum(count - total(each), 0), 0.0)
+    block.origin.reshape(-1)[entries] = values
+    values -= block.origin.reshape(-1)[entries]
+    block.offset[:] = (total(each * values) - zeros * block.origin) / count
+    values -= block.offset.reshape(-1)[entries]
+    squares = total(each * (values * values)) + zeros * block.mean**2
+    block.packed[:] = squares if sums.structure.per_class else squares.sum(axis=0)
+    sums.add(block, np.arange(n_classes))
 
 
 def _even(n: int, most: int) -> list[int]:

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError, PrecisionWarning
-from streamgda.kernels.blocks import all_small
+from streamgda.kernels.blocks import LARGE
+from streamgda.kernels.sums import all_below
 from streamgda.moments.adding import Adding, Rows, scratch_bytes, sums_of
 from streamgda.moments.base import Moments, held_sums
 from streamgda.moments.covariance_types import Structure, check_covers, structure_of, symmetric
@@ -551,7 +552,9 @@ class ClassMoments(Moments):
             safe = sums.fits(len(X))
         else:
             safe = not rows.weights.size or rows.weights.max() < _MOST_WEIGHT
-            safe = safe and all(all_small(values) for values in (X, sums.origin, sums.offset))
+            safe = safe and all(
+                all_below(a.reshape(-1), LARGE) for a in (X, sums.origin, sums.offset)
+            )
         if not safe:
             return False
         self.changes += 1

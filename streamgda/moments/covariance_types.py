@@ -22,7 +22,7 @@ def symmetric(triangles: np.ndarray) -> np.ndarray:
     *shape, size = triangles.shape
     d = math.isqrt(2 * size)
     matrices = np.empty((*shape, d, d), triangles.dtype)
-    copy_symmetric(triangles.reshape(-1, size), np.arange(d), matrices.reshape(-1, d, d))
+    copy_symmetric(triangles.reshape(-1, size), matrices.reshape(-1, d, d))
     return matrices
 
 

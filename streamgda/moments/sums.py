@@ -17,7 +17,7 @@ from scipy import linalg
 
 from streamgda.errors import InvalidDataError, MergeError
 from streamgda.kernels.blocks import merge
-from streamgda.kernels.integers import centre_scatter, centre_squares
+from streamgda.kernels.integers import add_entries, centre_scatter, nearest_quotient
 from streamgda.moments.covariance_types import Structure, structure_of, symmetric
 from streamgda.rows.counting import FORGOTTEN, read_only
 from streamgda.runtime import threads
@@ -340,7 +340,7 @@ class ExactSums(_State):
     def add(self, other: ExactSums, at: np.ndarray, sign: int = 1) -> Self:
         """Add other sums, whose class k is class ``at[k]`` here, or subtract them."""
         groups = at if self.structure.per_class else np.zeros(1, np.intp)
-        add_entries(self.count, other.count, at, sign)
+        add_entries(self.count[:, None], other.count[:, None], at, sign)
         add_entries(self.total, other.total, at, sign)
         add_entries(self.packed, other.packed, groups, sign)
         self.reach = max(self.reach, other.reach)
@@ -364,10 +364,19 @@ class ExactSums(_State):
 
     def centred(self) -> Sums:
         """Return the same moments about the means, every scatter and offset rounded once."""
-        quotient, rest = self._whole_means()
-        packed = np.empty(self.packed.shape)
-        self._centre(slice(None), np.arange(self.n_features), packed)
         n = np.where(self.count > 0, self.count, 1)[:, None]
+        quotient, rest = np.divmod(self.total, n)
+        packed = np.empty(self.packed.shape)
+        if self.structure.matrix:
+            given = self.count, self.total, quotient, rest, self.packed
+            ranges = triangle_ranges(self.n_features, threads.n_threads())
+            threads.run(lambda first, last: centre_scatter(*given, first, last, packed), ranges)
+        else:  # as in the kernel
+            squares = rest * rest
+            nearest = nearest_quotient(squares, n)
+            whole = quotient * (self.total + rest) + nearest
+            taken, part = map(self.structure.group_sums, (whole, (squares - nearest * n) / n))
+            packed[:] = (self.packed - taken) - part
         count, origin = self.count.astype(np.float64), quotient.astype(np.float64)
         return Sums(self.structure, count, count.copy(), origin, rest / n, packed)
 
@@ -375,34 +384,6 @@ class ExactSums(_State):
         """Return `centred` without products of different features."""
         kind = structure_of("diag" if self.structure.per_class else "tied_diag")
         return self.with_structure(kind).centred()
-
-    def _centre(self, groups: slice, features: np.ndarray, out: np.ndarray) -> None:
-        """Write packed scatters about the means."""
-        classes = groups if self.structure.per_class else slice(None)
-        by_class = (self.total, *self._whole_means())
-        sums = (np.ascontiguousarray(array[classes, features]) for array in by_class)
-        given = self.count[classes], *sums, self.packed[groups]
-        if not self.structure.matrix:
-            centre_squares(*given[:-1], np.ascontiguousarray(given[-1][:, features]), out)
-            return
-        ranges = triangle_ranges(features.size, threads.n_threads())
-        threads.run(lambda first, last: centre_scatter(*given, features, first, last, out), ranges)
-
-    def _whole_means(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the class means, rounded down, and n times what is left."""
-        n = np.where(self.count > 0, self.count, 1)[:, None]
-        return np.divmod(self.total, n)
-
-
-def add_entries(held: np.ndarray, others: np.ndarray, at: np.ndarray, sign: int) -> None:
-    """Add entry k of others to entry ``at[k]`` of an array, or subtract it."""
-    if at.size == len(held) and (at == np.arange(at.size)).all():
-        (np.add if sign > 0 else np.subtract)(held, others, out=held)
-    elif others.nbytes <= _SMALL_STATE and (np.diff(at) > 0).all():
-        held[at] += sign * others
-    else:
-        for entry, k in zip(others, at.tolist(), strict=True):
-            held[k] += sign * entry
 
 
 def triangle_ranges(d: int, n_ranges: int) -> list[tuple[int, int]]:

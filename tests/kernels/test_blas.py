@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from processes import output
 
-from streamgda.kernels import blas, kernel
+from streamgda.kernels import blocks, kernel
 
 
 @kernel
 def cached_product(A, C):
     """Compiled by a single test: others that run meanwhile would write the same index."""
-    blas.gram(A, C)
+    blocks.gram(A, C)
 
 
 @pytest.mark.soak

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 from processes import output
 
-from streamgda.kernels import processors
+from streamgda.kernels import vectors
 from streamgda.kernels.integers import (
     PACKED_ROWS,
     centre_scatter,
     tile_function,
 )
-from streamgda.kernels.processors import SHAPES, tile_shape
+from streamgda.kernels.vectors import SHAPES, tile_shape
 
 EVERY_SHAPE = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 
@@ -31,10 +31,10 @@ def test_the_shape_follows_the_processor(monkeypatch):
     ):
         has = {feature[1:]: feature[0] == "+" for feature in features.split(",") if feature}
         monkeypatch.setattr(numba.config, "CPU_FEATURES", None)
-        monkeypatch.setattr(processors.binding, "get_host_cpu_features", lambda has=has: has)
+        monkeypatch.setattr(vectors.binding, "get_host_cpu_features", lambda has=has: has)
         assert tile_shape().name == expected
         # Code may be compiled for another processor than this one.
-        monkeypatch.setattr(processors.binding, "get_host_cpu_features", dict)
+        monkeypatch.setattr(vectors.binding, "get_host_cpu_features", dict)
         monkeypatch.setattr(numba.config, "CPU_FEATURES", features)
         assert tile_shape().name == expected
     monkeypatch.setenv("STREAMGDA_VECTORS", "avx512")
@@ -85,7 +85,7 @@ def test_multiply_tile(shape):
 PROGRAM = """
 import numpy as np
 from streamgda import ClassMoments
-from streamgda.kernels.processors import SHAPE
+from streamgda.kernels.vectors import SHAPE
 
 rng = np.random.default_rng(0)
 print(SHAPE.name)
@@ -117,6 +117,5 @@ def test_centre_scatter_of_nearly_uncorrelated_features(n):
     total = rest = np.array([[n - 1, 1]])
     scatter = np.zeros((1, 3))
     square = np.array([[n - 1, 1, 1]])
-    features = np.arange(2)
-    centre_scatter(count, total, np.zeros((1, 2), int), rest, square, features, 0, 2, scatter)
+    centre_scatter(count, total, np.zeros((1, 2), int), rest, square, 0, 2, scatter)
     assert scatter[0, 1] == 1 / n
