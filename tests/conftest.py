@@ -1,6 +1,5 @@
 """Fixtures that several folders use: threads, slabs, schedulers of dask, the command line."""
 
-import contextlib
 import math
 import os
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from threadpoolctl import threadpool_limits
 
 from streamgda.cli import main
-from streamgda.engine import plan, progress
+from streamgda.engine import plan, reading
 from streamgda.runtime import threads
 
 # Kernels compile on first use, so there is no deadline. Examples are the same in every run;
@@ -55,8 +54,9 @@ def use_threads(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 @pytest.fixture
 def slabs_of() -> Iterator[Callable[[int], None]]:
     """A function that sets the bytes of slabs."""
-    with contextlib.ExitStack() as stack:
-        yield lambda n_bytes: stack.enter_context(plan.slabs_of(n_bytes))
+    before = plan.SLAB_BYTES.get()
+    yield plan.SLAB_BYTES.set
+    plan.SLAB_BYTES.set(before)
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def command(
     for name in ("FORCE_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
     # However long kernels compile and the machine is busy, no line of progress is written.
-    monkeypatch.setattr(progress, "_LINE_EVERY", math.inf)
+    monkeypatch.setattr(reading, "_LINE_EVERY", math.inf)
 
     def run(*arguments: object) -> Ended:
         capfd.readouterr()

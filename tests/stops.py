@@ -1,13 +1,26 @@
 """Rows and labels, and passes over them that stop half-way."""
 
+import contextlib
+
 import pytest
 from samples import blobs
 
 from streamgda import accumulate
+from streamgda.engine.plan import SLAB_BYTES
 
 N_ROWS = 300
 SLAB = 30
 X, Y = blobs(N_ROWS, 4)
+
+
+@contextlib.contextmanager
+def slabs_of(n_bytes):
+    """Plan slabs of at most so many bytes of rows."""
+    token = SLAB_BYTES.set(n_bytes)
+    try:
+        yield
+    finally:
+        SLAB_BYTES.reset(token)
 
 
 class Rows:

@@ -26,7 +26,7 @@ def evaluate(
     """Report accuracy, log-loss, precision and recall of a model on labelled rows."""
     from sklearn import metrics  # noqa: PLC0415  (see `options`)
 
-    from streamgda.engine.progress import reporter  # noqa: PLC0415
+    from streamgda.engine.reading import reporter  # noqa: PLC0415
     from streamgda.errors import InvalidDataError  # noqa: PLC0415
     from streamgda.rows.labels import code, refuse_missing  # noqa: PLC0415
 

@@ -14,7 +14,7 @@ from streamgda.runtime.parameters import as_integer, shown
 if TYPE_CHECKING:
     import zarr
 
-    from streamgda.engine.progress import Progress
+    from streamgda.engine.reading import Progress
 
 _CHUNK_BYTES = 4 << 20
 
@@ -66,7 +66,7 @@ def convert(
     """
     import zarr  # noqa: PLC0415  (importing data sets imports NumPy only)
 
-    from streamgda.engine.progress import reporter  # noqa: PLC0415
+    from streamgda.engine.reading import reporter  # noqa: PLC0415
     from streamgda.storage import opening  # noqa: PLC0415
     from streamgda.storage.files import aside, local_path  # noqa: PLC0415
 

@@ -1,13 +1,14 @@
-"""Work that is resumed: the journal of a pass that accumulates rows, and what it compares.
+"""Passes that are resumed: the journal of what is done, and what is compared.
 
-A journal is the file of the moments of the first slabs, blocks or batches, saved with a description
-of the pass as their offset. The same call resumes after them, to the same bits. Shapes, types and
-parameters are compared, and of the rows the first slab and the last one that was done.
+A checkpoint is the file of the moments of the first slabs, blocks or batches, saved with a
+description of the pass as their offset. The same call resumes after them, to the same bits. Shapes,
+types and parameters are compared, and of the rows the first slab and the last one that was done.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 import zlib
 from collections.abc import Callable, Mapping
@@ -18,16 +19,16 @@ import numpy as np
 from streamgda.errors import (
     CheckpointError,
     FormatError,
-    InvalidDataError,
     InvalidParameterError,
     MemoryBudgetError,
     MergeError,
+    StreamGDAError,
 )
 from streamgda.moments import Moments
 from streamgda.rows.counting import Slab
 from streamgda.rows.source import RowSource, as_array
 from streamgda.rows.sparse import CompressedRows
-from streamgda.runtime.parameters import shown
+from streamgda.runtime.parameters import as_number, refuse, shown
 from streamgda.storage.files import check_place, local_path
 from streamgda.storage.format import check_whole
 from streamgda.storage.saved import load
@@ -78,22 +79,22 @@ def _checksum(values: Any, before: int) -> int:
         return before
     if values.dtype.kind in "biufcmM":
         return zlib.crc32(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data, before)
-    text = "\0".join(map(str, values.ravel().tolist()))  # the memory of others holds addresses
+    text = "\0".join(map(str, values.ravel().tolist()))  # The memory of objects holds addresses.
     return zlib.crc32(text.encode("utf-8", "surrogatepass"), before)
 
 
-# --- work that is resumed -------------------------------------------------------------------------
+# --- what is kept ---------------------------------------------------------------------------------
 
 
-class Resumable:
-    """Base of work that keeps how much of it is done, from where another run resumes it.
+class Journal:
+    """Base of what keeps how much of a pass is done, from where another run resumes it.
 
-    As a context manager, it is also kept on leaving, even after an error.
+    As a context manager, it is also written on leaving, even after an error.
 
     Parameters
     ----------
     every : float
-        Minimum number of seconds between two times at which it is kept.
+        Minimum number of seconds between two times at which it is written.
 
     Attributes
     ----------
@@ -111,33 +112,25 @@ class Resumable:
     title: str
     counted = "rows"
     done = 0
-    _written = 0  # The value of `done` when it was kept last.
+    _written = 0  # The value of `done` when it was written last.
 
     def __init__(self, every: float) -> None:
         self._every, self._since = every, time.monotonic()
         self.seen: dict[str, int] = {}
 
-    @property
-    def keeps(self) -> bool:
-        """True if it is kept."""
+    def write(self) -> None:
+        """Write what is done."""
         raise NotImplementedError
-
-    def keep(self) -> None:
-        """Keep what is done, unless that is kept already."""
-        raise NotImplementedError
-
-    def _was_kept(self) -> None:
-        self._written, self._since = self.done, time.monotonic()
 
     def restored(self, done: Any, seen: Any) -> None:
         """Take over how much is done; raise ValueError if that cannot be."""
         self.done = self._written = check_whole("done", done, 0)
         names = ("slab_rows", "first", "start", "last")
         self.seen = {name: check_whole(name, seen[name], 0) for name in names}
-        if not self.seen["start"] < self.done <= self.seen["start"] + self.seen["slab_rows"]:
+        if not self.seen["start"] < self.done:
             raise ValueError(f"{done} are done after a slab at {self.seen['start']}")
 
-    def resume(self, slab_rows: int, checked: Callable[[int, int], tuple[int, int]]) -> int:
+    def resume(self, slab_rows: int, checked: Callable[[int, int], int]) -> int:
         """Return the rows of a slab in the run that is resumed, or those planned if there is none.
 
         Parameters
@@ -145,8 +138,8 @@ class Resumable:
         slab_rows : int
             Rows of a slab that the memory budget allows.
         checked : callable
-            Called with the bounds of a slab; returns the checksums of the first slab, which has
-            that many rows, and of this one.
+            Called with the bounds of the first slab and of the last one that is done; returns the
+            checksum of each.
 
         Raises
         ------
@@ -165,19 +158,21 @@ class Resumable:
                 f"default half of what is available, now allows {slab_rows}: pass a larger "
                 f"max_memory (that of the first run if it had one), free memory, or start again"
             )
-        try:
-            found = checked(start, self.done)
-        except (IndexError, StopIteration):
-            raise CheckpointError(
-                f"{self.title} was started with more rows: it holds the first "
-                f"{self.done:,} {self.counted}. {REMEDY}"
-            ) from None
-        bounds = (0, min(held, self.done)), (start, self.done)
-        for name, (first, last), value in zip(("first", "last"), bounds, found, strict=True):
-            if value != self.seen[name]:
+        slabs = {"first": (0, min(held, self.done))}
+        if start:
+            slabs["last"] = start, self.done
+        for name, slab in slabs.items():
+            try:
+                found = checked(*slab)
+            except IndexError:
+                raise CheckpointError(
+                    f"{self.title} was started with more rows: it holds the first "
+                    f"{self.done:,} {self.counted}. {REMEDY}"
+                ) from None
+            if found != self.seen[name]:
                 raise CheckpointError(
                     f"{self.title} was started with other rows, labels or weights: "
-                    f"{self.counted} {first} to {last - 1} have changed. {REMEDY}"
+                    f"{self.counted} {slab[0]} to {slab[1] - 1} have changed. {REMEDY}"
                 )
         return held
 
@@ -186,8 +181,13 @@ class Resumable:
         self.seen.setdefault("first", last)
         self.seen |= {"start": start, "last": last}
         self.done = stop
-        if self.keeps and time.monotonic() - self._since >= self._every:
-            self.keep()
+        if time.monotonic() - self._since >= self._every:
+            self._keep()
+
+    def _keep(self) -> None:
+        if self.done != self._written:
+            self.write()
+            self._written, self._since = self.done, time.monotonic()
 
     def __enter__(self) -> Self:
         return self
@@ -195,7 +195,7 @@ class Resumable:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         # A failure of the disk must not hide an earlier error.
         with contextlib.suppress(*([] if error is None else [OSError])):
-            self.keep()
+            self._keep()
         if error is not None and self._written:
             error.add_note(
                 f"{self.title} keeps what was done, the first {self._written:,} {self.counted}: "
@@ -203,13 +203,12 @@ class Resumable:
             )
 
 
-class Journal(Resumable):
+class Checkpoint(Journal):
     """The moments of the rows so far, in a file from which the same call resumes.
 
     Parameters
     ----------
-    path : path or None
-        The checkpoint. With None, nothing is written.
+    path : path
     every : float
         Minimum number of seconds between two writes.
     description : dict of str
@@ -233,27 +232,20 @@ class Journal(Resumable):
     """
 
     def __init__(
-        self,
-        path: Any,
-        every: float,
-        description: Mapping[str, str],
-        empty: Moments,
-        counted: str = "rows",
+        self, path: Any, every: float, description: dict[str, str], empty: Moments, counted: str
     ) -> None:
+        if every != math.inf:
+            as_number("checkpoint_every", every, "a number of seconds, 0 or more", 0)
         super().__init__(every)
         self.moments, self.counted = empty, counted
-        self._description, self._sound = dict(description), True
-        self._file = None if path is None else local_path(path)
-        if path is None:
-            return
-        if self._file is None:
-            raise InvalidParameterError(
-                f"checkpoint={shown(path)}; expected a path on this machine"
-            )
-        self._file = self._file.resolve()
-        self.title = f"The checkpoint {self._file}"
-        if self._file.is_dir():
+        self._description, self._adding = description, False
+        file = local_path(path)
+        if file is None:
+            raise refuse("checkpoint", path, "a path on this machine")
+        if file.is_dir():
             raise InvalidParameterError(f"checkpoint={shown(path)} is a directory; expected a file")
+        self._file = file.resolve()
+        self.title = f"The checkpoint {self._file}"
         check_place(self._file)
         if self._file.exists():
             self._open(str(self._file))
@@ -268,38 +260,34 @@ class Journal(Resumable):
                 f"{file} is not a checkpoint of a pass over rows, or is damaged: {error}. {REMEDY}"
             ) from None
         refuse_others(description, self._description, file)
-        try:  # a transformer is not saved: it comes from the moments without rows
+        try:  # A transformer is not saved: it comes from the moments without rows.
             self.moments = moments + self.moments
         except MergeError as error:
             raise CheckpointError(
                 f"{file} was started with other features: {error}. {REMEDY}"
             ) from None
 
-    @property
-    def keeps(self) -> bool:
-        """True if a checkpoint is written."""
-        return self._file is not None
-
-    def keep(self) -> None:
-        """Write the moments, unless the checkpoint has them, or an update was interrupted."""
-        if self._file is None or not self._sound or self.done == self._written:
-            return
+    def write(self) -> None:
+        """Write the moments."""
         offset = {"made_of": self._description, "done": self.done, "seen": self.seen}
         self.moments.save(self._file, offset=offset)
-        self._was_kept()
 
     def add(
         self, function: Callable[[Moments, Slab], None], start: int, stop: int, slab: Slab
     ) -> None:
-        """Add the rows ``start:stop`` to the moments by a function.
+        """Add the rows ``start:stop`` to the moments by a function."""
+        self._adding = True
+        function(self.moments, slab)
+        self._adding = False
+        self.advance(start, stop, checksum(slab))
 
-        Moments are not written if an interrupt may have left them with part of the rows.
-        """
-        self._sound = False
-        try:
-            function(self.moments, slab)
-        except InvalidDataError:  # the moments are unchanged
-            self._sound = True
-            raise
-        self._sound = True
-        self.advance(start, stop, checksum(slab) if self.keeps else 0)
+    def replace(self, moments: Moments, stop: int, first: int, last: int) -> None:
+        """Take over the moments before `stop`, and the checksums of the first and last block."""
+        self.moments = moments
+        self.seen.setdefault("first", first)
+        self.advance(stop - 1, stop, last)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self._adding and not isinstance(error, StreamGDAError):
+            self.done = self._written  # An interrupt may have come after the last rows were added.
+        super().__exit__(kind, error, trace)

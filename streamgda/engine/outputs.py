@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.engine.checkpoint import REMEDY, Resumable, checksum, describe, refuse_others
-from streamgda.engine.progress import Progress
+from streamgda.engine.checkpoint import REMEDY, Journal, checksum, describe, refuse_others
+from streamgda.engine.reading import Progress
 from streamgda.errors import (
     CheckpointError,
     InvalidDataError,
@@ -104,7 +104,7 @@ _EVERY = 10.0  # At least so many seconds pass between two updates of the attrib
 _COMPRESSION: Any = {"cname": "lz4", "clevel": 1, "shuffle": "bitshuffle"}
 
 
-class Output(Resumable):
+class Output(Journal):
     """Scores of rows, written slab by slab.
 
     Parameters
@@ -221,8 +221,8 @@ class Output(Resumable):
                 )
         elif self._fingerprint is None and mark_of(self.array):
             del self.array.attrs[MARK]  # It belongs to the scores that these replace.
-        else:
-            self.keep()
+        elif self.keeps:
+            self.write()
         self._started = True
 
     @property
@@ -264,8 +264,6 @@ class Output(Resumable):
         if self.keeps:
             self.seen.setdefault("first", checksum(Slab(scores[:first])))
             self.advance(stop - last, stop, checksum(Slab(scores[-last:])))
-        else:
-            self.done = stop
 
     def _mark(self) -> dict[str, Any]:
         mark = {
@@ -277,13 +275,11 @@ class Output(Resumable):
         }
         return {MARK: mark} if self._fingerprint else {}
 
-    def keep(self) -> None:
+    def write(self) -> None:
         """Bring the attribute of the array up to date."""
-        if self.keeps:
-            array: Any = self.array
-            with writing(array):
-                array.update_attributes(self._mark())
-            self._was_kept()
+        array: Any = self.array
+        with writing(array):
+            array.update_attributes(self._mark())
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         self._file.__exit__(kind, error, trace)

@@ -4,8 +4,8 @@ Memory
 ------
 Slabs, and the moments of as many classes as labels in memory have or may be expected, fit the
 budget. If more classes appear, moments that would exceed it raise an error beforehand.
-Of dask collections the budget holds the moments, not the blocks, which dask evaluates: as many
-tasks run at a time as there is room for. On a cluster it is that of each task.
+Of dask collections the budget holds the moments, not the blocks, which dask evaluates: the moments
+of each block get an equal share.
 
 Checkpoints
 -----------
@@ -22,27 +22,39 @@ of workers.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, Literal, overload
+import contextlib
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 
-from streamgda.engine.accumulation import Accumulation, one_class
-from streamgda.engine.checkpoint import checksum, describe
-from streamgda.engine.plan import MomentsBudget, most_rows, plan_moments
-from streamgda.engine.progress import Progress, reporter
-from streamgda.engine.reading import on_dask, reading
-from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.moments import ClassMoments, GroupedMoments, Moments, PairwiseMoments
-from streamgda.moments.covariance_types import structure_of
-from streamgda.moments.feature_maps import Lifting
+from streamgda.engine.checkpoint import REMEDY, Checkpoint, checksum, describe
+from streamgda.engine.plan import CLASSES_EXPECTED, best_rows, decoded_once, plan_rows
+from streamgda.engine.reading import Progress, on_dask, reading, reporter
+from streamgda.errors import (
+    CheckpointError,
+    InvalidDataError,
+    InvalidParameterError,
+    MemoryBudgetError,
+)
+from streamgda.moments import (
+    ClassMoments,
+    GroupedMoments,
+    Moments,
+    PairwiseMoments,
+    group_labels,
+)
+from streamgda.moments.covariance_types import Structure, structure_of
 from streamgda.rows import Rows, as_batches
-from streamgda.rows.batches import Batches
-from streamgda.rows.counting import ACCUMULATING, Slab, is_plain, row_rule
+from streamgda.rows.counting import ACCUMULATING, CHECK_SUMS, RowRule, Slab, row_rule
 from streamgda.rows.labels import as_labels
 from streamgda.rows.source import as_source, placing
-from streamgda.runtime.memory import allowed_bytes
+from streamgda.runtime import threads
+from streamgda.runtime.memory import allowed_bytes, readable
 from streamgda.runtime.parameters import refuse
+
+_MATRICES = 5  # A thread that factorises a covariance holds so many matrices.
 
 
 @overload
@@ -82,7 +94,6 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
     groups: Any = None,
     classes: Any = None,
     max_memory: int | str | None = None,
-    for_model: bool = False,
     progress: Progress = False,
     on_invalid: str = "raise",
     nodata: float | None = None,
@@ -111,8 +122,8 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
     max_memory : int or str, optional
         Bytes, or a text such as ``"512MB"``, for rows in flight and moments; by default half of
         the available memory. Smaller slabs may change the last bits of sums of floats.
-    for_model, progress : bool, bool or callable
-        Plan the memory of a model, too; show progress, or call with ``(rows_done, rows_total)``.
+    progress : bool or callable
+        Show progress, or call with ``(rows_done, rows_total)``.
     on_invalid : {"raise", "skip", "pairwise"}
         Raise an error for rows with NaN, infinity, masked values, `nodata` or a missing label;
         skip and count them; or keep `PairwiseMoments`, of which values may be missing.
@@ -146,30 +157,24 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
     array([2, 1])
     """
     counting: Any = {"unlabelled": unlabelled, "nodata": nodata, "actions": ACCUMULATING}
-    if y is None:  # X are batches.
-        rows = Rows(X, None, groups, sample_weight, row_rule(on_invalid, **counting))
+    in_batches = y is None or columns is not None
+    if in_batches:
+        rows = Rows(X, y, groups, sample_weight, row_rule(on_invalid, **counting))
     else:
         rows = Rows.of(
             *(X, y, sample_weight, groups), features=features, on_invalid=on_invalid, **counting
         )
     asked = Accumulation(
-        covariance_type=covariance_type,
+        _without_rows(on_invalid, covariance_type, groups, feature_map),
         rule=rows.rule,
         expected=None if classes is None else np.unique(as_labels(classes, "classes")),
         max_memory=max_memory,
-        for_model=for_model,
         progress=progress,
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
-        grouped=groups is not None,
-        feature_map=Lifting.of(feature_map),
     )
-    if columns is not None or y is None:
+    if in_batches:
         moments = _accumulated_batches(asked, rows, features, columns)
-    elif max_memory is checkpoint is None and not progress and _in_one_slab(rows):
-        asked = replace(asked, budget=MomentsBudget(allowed_bytes(None)))
-        moments = asked.empty()
-        asked.add(moments, Slab(rows.X, rows.y, rows.groups, rows.weight))
     else:
         moments = _accumulated(asked, rows)
     if asked.expected is not None and moments.n_features is not None:
@@ -177,28 +182,35 @@ def accumulate(  # type: ignore[misc]  # the overloads name only what distinguis
     return moments
 
 
-def _in_one_slab(rows: Rows) -> bool:
-    """Return True for arrays in memory that fit each other, and need no plan."""
-    X = rows.X
-    if not is_plain(X) or X.ndim != 2 or not 0 < len(X) <= most_rows(X.itemsize * X.shape[1]):
-        return False
-    return all(isinstance(a, np.ndarray) and a.shape == X.shape[:1] for a in rows.beside)
+def _without_rows(on_invalid: str, covariance_type: str, groups: Any, feature_map: Any) -> Moments:
+    """Return moments without rows, of the requested kind."""
+    if on_invalid != "pairwise":
+        kind: Any = ClassMoments if groups is None else GroupedMoments
+        return kind(covariance_type, feature_map=feature_map)
+    if groups is not None or feature_map is not None or covariance_type != "full":
+        raise InvalidParameterError(
+            f"on_invalid='pairwise' keeps matrices for each class, without groups and without "
+            f"feature_map; got covariance_type={covariance_type!r}. Use 'skip' with "
+            f"groups or a map; PairwiseMoments.to_moments converts to other covariance types"
+        )
+    return PairwiseMoments()
 
 
 def accumulate_into(
-    moments: ClassMoments,
+    moments: ClassMoments | GroupedMoments,
     rows: Rows,
     expected: np.ndarray | None = None,
     **options: Any,
-) -> ClassMoments:
+) -> Any:
     """Add rows from any container to moments: all of them, or none if there is an error.
 
-    An interruption, too, leaves the moments as they were or complete.
+    An interruption, too, leaves the moments as they were or complete. The memory of a model of the
+    moments is planned, too.
 
     Parameters
     ----------
-    moments : ClassMoments
-        Rows in memory that need one slab are added in place.
+    moments : ClassMoments or GroupedMoments
+        Rows in memory without groups, which need one slab, are added in place.
     rows : Rows
         Without labels, they are of one class, 0.
     expected : ndarray, sorted, optional
@@ -208,42 +220,204 @@ def accumulate_into(
 
     Returns
     -------
-    ClassMoments
+    ClassMoments or GroupedMoments
         `moments`, or new ones.
     """
     rows = rows if moments._takes_sparse else rows.dense()
-    X = None if options else rows.at_once
+    X = None if options or rows.groups is not None else rows.at_once
     if X is not None:
         y = one_class(X) if rows.y is None else rows.y
         return moments._update(Slab(X, y, weight=rows.weight), rows.rule, expected)
-    asked = Accumulation(
-        covariance_type=moments.covariance_type,
-        rule=rows.rule,
-        expected=expected,
-        for_model=True,
-        feature_map=moments._lifting,
-        **options,
-    )
+    kind = moments.covariance_type
+    empty = type(moments)(kind, feature_map=moments._lifting)
+    asked = Accumulation(empty, rows.rule, expected, model=structure_of(kind), **options)
     added: Any = _accumulated(asked, rows)
     return added if moments.n_features is None else moments + added
 
 
+# --- what is added --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Accumulation:
+    """Parameters of a pass that accumulates moments, here and on dask.
+
+    Attributes
+    ----------
+    empty : Moments
+        Moments without rows, of the kind that is accumulated.
+    rule : RowRule
+        Which rows count.
+    expected : ndarray, sorted, optional
+        Labels that may occur.
+    model : Structure, optional
+        Structure of the covariances of a model of the moments, if its memory counts.
+    max_memory, progress, checkpoint, checkpoint_every
+        See `accumulate`.
+    feature_names : tuple of str, optional
+        Names of the features of the rows.
+    n_bytes : int, optional
+        Bytes that the moments may take, and a model of them afterwards.
+    """
+
+    empty: Moments
+    rule: RowRule = CHECK_SUMS
+    expected: np.ndarray | None = None
+    model: Structure | None = None
+    max_memory: int | str | None = None
+    progress: Progress = False
+    checkpoint: Any = None
+    checkpoint_every: float = 60.0
+    feature_names: tuple[str, ...] | None = None
+    n_bytes: int | None = None
+
+    def add(self, moments: Moments, slab: Slab) -> None:
+        """Add rows to moments.
+
+        Raises
+        ------
+        MemoryBudgetError
+            If moments with these rows as well would need more than they may take.
+        """
+        if slab.y is None:
+            slab = slab._replace(y=one_class(slab.X))
+        if self.n_bytes is not None:
+            self._check_budget(self.n_bytes, moments, slab)
+        moments._update(slab, self.rule, self.expected)
+        moments._name_features(self.feature_names)
+
+    def _check_budget(self, allowed: int, moments: Moments, slab: Slab) -> None:
+        d, start, grouped = slab.X.shape[1], slab.first_row, isinstance(moments, GroupedMoments)
+        if not grouped and self.needed(moments.classes.size + len(slab.y), d) <= allowed:
+            return  # The labels need not be counted.
+        n_classes = self.rule.class_labels(slab.y, moments.classes, start).size
+        n_groups = 0
+        if isinstance(moments, GroupedMoments):
+            n_groups = group_labels(slab.groups, start, known=moments.groups).values.size
+        needed = self.needed(n_classes, d, n_groups)
+        if needed > allowed:
+            what = f"{n_groups} groups x " if grouped else ""
+            raise MemoryBudgetError(
+                f"moments of {what}{n_classes} classes need {readable(needed)}, and max_memory (by "
+                f"default half of what is available) leaves {readable(allowed)} for them "
+                f"beside the rows. Pass a larger max_memory, or use covariance_type='tied' or "
+                f"'diag', or fewer features or larger groups"
+            )
+
+    def needed(self, n_classes: int, n_features: int, n_groups: int = 0) -> int:
+        """Return the bytes that moments of so many classes need."""
+        lifting, lifted = self.empty._lifting, 0
+        if lifting is not None:
+            lifting = lifting.bound(n_features)
+            n_features, lifted = lifting.n_out, lifting.nbytes
+        state, held = self.empty._bytes(n_classes, n_features, n_groups)
+        if self.model is None:
+            return held + lifted
+        # A centred copy, covariances and their roots, of all groups together.
+        matrices = _MATRICES * threads.n_threads() * 8 * math.prod(self.model.shape(n_features))
+        state //= max(1, n_groups)
+        model = 2 * (state + self.model.model_bytes(n_classes, n_features)) + matrices
+        return max(held + lifted, model)
+
+    def planned(self, rows: Rows) -> tuple[Self, Rows, int]:
+        """Return the pass with what is left for its moments, and how its rows are read.
+
+        Returns
+        -------
+        asked : Accumulation
+        rows : Rows
+            With the labels in memory if their chunks are longer than slabs.
+        slab_rows : int
+
+        Raises
+        ------
+        MemoryBudgetError
+            If the smallest slab and the moments of a few classes do not fit.
+        """
+        allowed, d, labels = allowed_bytes(self.max_memory), rows.X.shape[1], 0
+        n_classes = 1 if rows.y is None else min(rows.y.n_rows, CLASSES_EXPECTED)
+        if rows.y is not None and rows.y.chunk_rows > best_rows(rows.X):
+            rows, labels = decoded_once(rows, allowed)
+        slab_rows, in_flight = plan_rows(
+            rows,
+            allowed,
+            held=labels + self.needed(n_classes, d),
+            copies=int(rows.rule.selects),
+            scratch=self.empty._scratch_bytes(d),
+        )
+        return replace(self, n_bytes=allowed - labels - in_flight), rows, slab_rows
+
+    def started(
+        self, reader: str, counted: str, rows: Rows | None, **description: str
+    ) -> Checkpoint | None:
+        """Return the checkpoint of the pass, with what its file holds; None without one.
+
+        It compares the parameters of the pass, what reads the rows, and a description of these.
+        Whether invalid rows are skipped is not included: it makes no difference before the first
+        of them.
+        """
+        if self.checkpoint is None:
+            return None
+        empty, unlabelled = self.empty, self.rule.unlabelled
+        sources = [] if rows is None else rows.sources
+        description = {
+            **{source.name: describe(source) for source in sources},
+            **description,
+            "moments": type(empty).__name__,
+            "covariance_type": getattr(empty, "covariance_type", "full"),
+            "nodata": repr(self.rule.nodata),
+            "classes": str(None if self.expected is None else self.expected.tolist()),
+            "unlabelled": str(None if unlabelled is None else unlabelled.tolist()),
+            "feature_map": str(empty._lifting),
+            "feature_names": str(self.feature_names),
+            "read by": reader,
+        }
+        kept = Checkpoint(self.checkpoint, self.checkpoint_every, description, empty, counted)
+        if self.rule.action == "raise" and kept.moments.n_skipped:
+            raise CheckpointError(
+                f"{kept.title} was started with on_invalid: skip, and "
+                f"{kept.moments.n_skipped} rows were left out; now it is raise. {REMEDY}"
+            )
+        return kept
+
+
+def one_class(X: Any) -> np.ndarray:
+    """Return the labels of rows without labels: one for all of them."""
+    return np.zeros(len(X), np.int64)
+
+
+# --- passes ---------------------------------------------------------------------------------------
+
+
 def _accumulated(asked: Accumulation, rows: Rows) -> Moments:
-    """Choose how rows are accumulated: with `_accumulated_batches` the only place that does."""
-    moments, rows = asked.empty(), rows.opened()
-    rows = rows if moments._takes_sparse else rows.dense()
+    """Choose what accumulates rows, and accumulate them slab by slab if that is this process."""
+    rows = rows.opened()
+    rows = rows if asked.empty._takes_sparse else rows.dense()
     asked = replace(asked, feature_names=rows.X.feature_names)
     if rows.executor == "dask":
         return on_dask().accumulate(asked, rows)
-    model = structure_of(asked.covariance_type) if asked.for_model else None
     with placing(*rows.checked().sources):
-        allowed = allowed_bytes(asked.max_memory)
-        slab_rows, rows, budget = plan_moments(rows, moments, allowed, model)
-    return _accumulate_slabs(replace(asked, budget=budget), slab_rows, rows)
+        asked, rows, slab_rows = asked.planned(rows)
+    moments, kept = asked.empty, asked.started("this process", "rows", rows)
+    if kept is not None:
+        moments = kept.moments
+        slab_rows = kept.resume(slab_rows, lambda *slab: checksum(rows.read(*slab)))
+    first = 0 if kept is None else kept.done
+    with (
+        reading(rows, slab_rows, "accumulating", asked.progress, first) as slabs,
+        kept or contextlib.nullcontext(),
+    ):
+        for slab in slabs:
+            if kept is None:
+                asked.add(moments, slab)
+            else:
+                kept.add(asked.add, slab.first_row, slab.first_row + len(slab.X), slab)
+    return moments
 
 
 def _accumulated_batches(asked: Accumulation, rows: Rows, features: Any, columns: Any) -> Moments:
-    if asked.grouped:
+    """Accumulate batches one after another, in this process or as partitions on dask."""
+    if rows.groups is not None:
         raise InvalidParameterError(
             "groups are given, and X holds batches: call GroupedMoments().update(X, y, groups) for "
             "each of them"
@@ -254,52 +428,34 @@ def _accumulated_batches(asked: Accumulation, rows: Rows, features: Any, columns
     asked = replace(asked, feature_names=batches.feature_names)
     if batches.executor == "dask":
         return on_dask().accumulate_partitions(asked, list(batches))
-    return _accumulate_batches(asked, batches)
+    numbered, n_rows = enumerate(map(Slab.of_batch, batches)), 0
 
+    def checked(_: int, stop: int) -> int:
+        """Consume the batches before `stop`, which are held; return the checksum of the last."""
+        nonlocal n_rows
+        for number, batch in numbered:
+            n_rows += as_source(batch.y, "y").n_rows
+            if number == stop - 1:
+                return checksum(batch)
+        raise IndexError
 
-def _accumulate_slabs(asked: Accumulation, slab_rows: int, rows: Rows) -> Moments:
-    described = {source.name: describe(source) for source in rows.sources}
-    journal = asked.journal("this process", described)
-
-    def checked(start: int, stop: int) -> tuple[int, int]:
-        first = rows.read(0, journal.seen["slab_rows"])
-        return checksum(first), checksum(rows.read(start, stop))
-
-    slab_rows = journal.resume(slab_rows, checked)
-    # Rows without a label are not read, unless they are compared.
-    labelled = asked.rule.unlabelled is not None and not journal.keeps
-    wanted = asked.rule.any_labelled if labelled else None
+    moments, kept = asked.empty, asked.started("this process", "batches", None, X="batches")
+    if kept is not None:
+        moments = kept.moments
+        kept.resume(1, checked)
     with (
-        reading(rows, slab_rows, "accumulating", asked.progress, journal.done, wanted) as slabs,
-        journal,
+        reporter(asked.progress, None, "accumulating", first=n_rows) as report,
+        kept or contextlib.nullcontext(),
     ):
-        for slab in slabs:
-            if n_rows := len(slab.X):
-                journal.add(asked.add, slab.first_row, slab.first_row + n_rows, slab)
-    return journal.moments
-
-
-def _accumulate_batches(asked: Accumulation, batches: Batches) -> Moments:
-    waiting, done = (Slab.of_batch(batch) for batch in batches), 0
-    journal = asked.journal("this process", {"X": "batches"}, "batches")
-
-    def checked(start: int, stop: int) -> tuple[int, int]:
-        nonlocal done
-        found = []
-        for number in range(stop):
-            batch = next(waiting)
-            done += as_source(batch.y, "y").n_rows
-            found += [checksum(batch)] if number in (0, start) else []
-        return found[0], found[-1]
-
-    journal.resume(1, checked)
-    with reporter(asked.progress, None, "accumulating", first=done) as report, journal:
-        for number, batch in enumerate(waiting, journal.done):
+        for number, batch in numbered:
             try:
-                journal.add(asked.add, number, number + 1, batch)
+                if kept is None:
+                    asked.add(moments, batch)
+                else:
+                    kept.add(asked.add, number, number + 1, batch)
             except InvalidDataError as error:
                 error.place(f"batch {number}")
                 raise
-            done += as_source(batch.y, "y").n_rows
-            report(done)
-    return journal.moments
+            n_rows += as_source(batch.y, "y").n_rows
+            report(n_rows)
+    return moments

@@ -73,7 +73,7 @@ def _score_source(asked: Scoring, rows: RowSource, out: Any) -> Any:
     keys = table_files(out).keys_of(rows, asked.keys) if asked.keys else None
     held = asked.held + (rows.n_rows * asked.row_bytes if out is None else 0)
     output = Output(out, rows, asked)
-    slab_rows = plan_rows(
+    slab_rows, _ = plan_rows(
         Rows(rows, keys),
         allowed_bytes(asked.max_memory),
         held,
@@ -81,10 +81,8 @@ def _score_source(asked: Scoring, rows: RowSource, out: Any) -> Any:
         out_rows=output.unit,
     )
 
-    def checked(start: int, stop: int) -> tuple[int, int]:
-        bounds = (0, output.seen["slab_rows"]), (start, stop)
-        first, last = (checksum(Slab(asked.function(rows.read(*slab), slab[0]))) for slab in bounds)
-        return first, last
+    def checked(start: int, stop: int) -> int:
+        return checksum(Slab(asked.function(rows.read(start, stop), start)))
 
     slab_rows = output.resume(slab_rows, checked)
     with (

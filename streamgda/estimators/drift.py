@@ -7,7 +7,7 @@ from typing import Any, Self, Unpack
 
 import numpy as np
 
-from streamgda.engine.accumulation import one_class
+from streamgda.engine.passes import one_class
 from streamgda.engine.reading import in_process
 from streamgda.errors import InvalidDataError
 from streamgda.estimators.base import Reading

@@ -146,8 +146,7 @@ class PenalisedLeastSquares(MomentEstimator):
         rows = in_process(replace(new._summed(rows), groups=groups))
         rows, n_folds = with_folds(self.cv, self.random_state or 0, rows)
         moments: Any = GroupedMoments(self._covariance_type(), feature_map=new._maps())
-        options: Any = {"max_memory": reading.get("max_memory"), "grouped": True}
-        moments = new._added(moments, rows, **options)
+        moments = new._added(moments, rows, max_memory=reading.get("max_memory"))
         new._choose(moments, never=n_folds)
         new._check_fit(new.model_)
         self.__dict__ = new.__dict__

@@ -256,14 +256,14 @@ class GaussianDiscriminantCV(ClassifierMixin, BaseEstimator):
         kind = "full" if {"full", "tied"} & set(kinds) else "diag"
         moments: Any = GroupedMoments(kind, feature_map=self.feature_map)
         options: Any = {"progress": self.verbose, "max_memory": reading.get("max_memory")}
-        moments = template._added(moments, rows, grouped=True, **options)
+        moments = template._added(moments, rows, **options)
         total = moments.total()
         Summary.of(total)  # It raises an error for moments without rows.
         slab_rows, size = 0, (total.classes.size, total.n_features or 0)
         if of_rows:  # The models of all candidates are in memory beside a slab.
             needed = n_folds * sum(structure_of(each).model_bytes(*size) for each in kinds)
             held += moments.nbytes + 2 * needed
-            slab_rows = plan_rows(rows, allowed, held, copies=2, out_row_bytes=8 * sum(size))
+            slab_rows, _ = plan_rows(rows, allowed, held, copies=2, out_row_bytes=8 * sum(size))
         models, likelihoods, failures = _fitted(candidates, moments, n_folds, keep=of_rows)
         scores = {LIKELIHOOD: likelihoods}
         if of_rows:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -63,7 +63,6 @@ ADAPTERS[:] = (
     SparseRows,
     ArrayRows,
 )
-Wanted = Callable[[int, Any], bool]
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,19 +170,17 @@ class Rows:
         """The executor of a pass over the sources: this process, or dask."""
         return "dask" if any(s.executor == "dask" for s in self.sources) else "process"
 
-    def read(self, start: int, stop: int, wanted: Wanted | None = None) -> Slab:
-        """Return rows ``start:stop``; without any if they are not `wanted`, see `slabs`."""
+    def read(self, start: int, stop: int) -> Slab:
+        """Return rows ``start:stop``; `stop` may be beyond the last row."""
         stop = min(stop, self.sources[0].n_rows)
         y, groups, weight = (
             None if source is None else source.read(start, stop)
             for source in (self.y, self.groups, self.weight)
         )
-        if wanted is not None and not wanted(start, y):
-            stop = start
         X = None if self.X is None else self.X.read(start, stop)
         return Slab(X, y, groups, weight, start)
 
-    def slabs(self, n_rows: int, first: int = 0, wanted: Wanted | None = None) -> Generator[Slab]:
+    def slabs(self, n_rows: int, first: int = 0) -> Generator[Slab]:
         """Yield slabs of `n_rows`, one of which is read ahead.
 
         Parameters
@@ -192,12 +189,9 @@ class Rows:
             Rows of a slab: whole chunks or shards, if there are any.
         first : int
             First row of the first slab.
-        wanted : callable, optional
-            Called with the number of the first row of a slab and its labels; if it returns False,
-            no rows are read.
         """
         starts = range(first, self.sources[0].n_rows, n_rows)
-        calls = ((start, start + n_rows, wanted) for start in starts)
+        calls = ((start, start + n_rows) for start in starts)
         # Dask reads ahead itself.
         if self.executor == "dask" or all(source.read_as_views for source in self.sources):
             yield from (self.read(*call) for call in calls)

@@ -349,10 +349,6 @@ class RowRule:
         values = labels.values
         return values if self.unlabelled is None else values[find(values, self.unlabelled) < 0]
 
-    def any_labelled(self, first_row: int, y: Any, *_: Any) -> bool:
-        """Return whether any of these rows has a label."""
-        return bool(self.labelled(self.labels(y, NONE, first_row)).any())
-
     def labelled(self, y: CodedLabels) -> np.ndarray:
         """Return a boolean array that is False for the unlabelled rows.
 

@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 import zarr
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix, log_loss
+from stops import slabs_of
 
 import streamgda
 from streamgda.cli.app import EXAMPLES
 from streamgda.datasets import convert
-from streamgda.engine.plan import slabs_of
 from streamgda.rows.source import RowSource
 
 pa = pytest.importorskip("pyarrow")

@@ -15,7 +15,7 @@ from streamgda import (
     Standardize,
     accumulate,
 )
-from streamgda.engine.checkpoint import Journal
+from streamgda.engine.checkpoint import Checkpoint
 from streamgda.errors import (
     CheckpointError,
     InvalidDataError,
@@ -130,10 +130,10 @@ def test_moments_that_may_hold_part_of_a_slab_are_not_written(tmp_path):
         moments.update(slab.X[:10], slab.y[:10])
         raise KeyboardInterrupt
 
-    journal = Journal(tmp_path / "kept", 1e9, {}, ClassMoments())
-    journal.add(lambda moments, slab: moments.update(*slab[:2]), 0, 30, Slab(X[:30], Y[:30]))
-    with pytest.raises(KeyboardInterrupt), journal:
-        journal.add(interrupted, 30, 60, Slab(X[30:60], Y[30:60]))
+    kept = Checkpoint(tmp_path / "kept", 1e9, {}, ClassMoments(), "rows")
+    kept.add(lambda moments, slab: moments.update(*slab[:2]), 0, 30, Slab(X[:30], Y[:30]))
+    with pytest.raises(KeyboardInterrupt), kept:
+        kept.add(interrupted, 30, 60, Slab(X[30:60], Y[30:60]))
     assert not any(tmp_path.iterdir())
 
 

@@ -18,7 +18,7 @@ from moment_checks import assert_close, assert_moments
 from samples import METHODS, assert_same_bits, bits, blobs, bytes_of, held, make, results
 
 from streamgda import ClassMoments, GaussianNB, GroupedMoments, accumulate, engine
-from streamgda.engine import progress
+from streamgda.engine import reading
 from streamgda.errors import InvalidDataError, InvalidParameterError
 
 N_ROWS = 200
@@ -277,7 +277,7 @@ def test_progress_counts_rows(slabs_of, kind):
 def clock(monkeypatch):
     """A clock that the test advances."""
     now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(reading.time, "monotonic", lambda: now[0])
     return now
 
 
@@ -297,7 +297,7 @@ def clock(monkeypatch):
     ],
 )
 def test_lines_in_a_log_are_of_this_run_alone(clock, capsys, total, first, done, lines):
-    with progress.reporter(True, total, "scoring", first=first) as report:
+    with reading.reporter(True, total, "scoring", first=first) as report:
         clock[0] += 9  # Nothing is reported of quick work.
         report(first)
         clock[0] += 1
@@ -314,7 +314,7 @@ def test_a_bar_with_figures(monkeypatch, clock):
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", terminal)
-    with progress.reporter(True, 240, "accumulating", first=40) as report:
+    with reading.reporter(True, 240, "accumulating", first=40) as report:
         clock[0] += 10
         report(140)
     shown = " ".join(re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", terminal.getvalue()).split())

@@ -22,10 +22,10 @@ from distributed import worker_client
 from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 from grids import pairs
 from servers import Server, serving
+from stops import slabs_of
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore
 
 from streamgda import QuadraticDiscriminantAnalysis, accumulate, open_store
-from streamgda.engine.plan import slabs_of
 
 N_ROWS, CHUNK, LABEL_CHUNK = 600, 8, 50  # 75 blocks: a round and a part of another
 rng = np.random.default_rng(0)

@@ -19,7 +19,8 @@ from streamgda import (
     accumulate,
     engine,
 )
-from streamgda.engine.plan import MomentsBudget, plan_moments, plan_rows
+from streamgda.engine.passes import Accumulation
+from streamgda.engine.plan import plan_rows
 from streamgda.errors import MemoryBudgetError
 from streamgda.moments.covariance_types import structure_of
 from streamgda.rows import Rows
@@ -52,9 +53,9 @@ def labels_of(n_rows, dtype=np.uint8):
 
 def slab_of(X, y=None, allowed=10**12, structure="full", model=False):
     y = labels_of(X.shape[0]) if y is None else y
-    moments = ClassMoments(structure)
     model = structure_of(structure) if model else None
-    return plan_moments(Rows(X, y).opened(), moments=moments, allowed=allowed, model=model)[0]
+    asked = Accumulation(ClassMoments(structure), model=model, max_memory=allowed)
+    return asked.planned(Rows(X, y).opened())[-1]
 
 
 # --- the plan -------------------------------------------------------------------------------------
@@ -74,23 +75,21 @@ def test_slabs_are_cut_to_the_budget():
     assert "covariance_type='tied'" in str(refusal.value)
     assert "(1000 at a time, as they are stored)" in str(refusal.value)
     assert isinstance(refusal.value, MemoryError)
-    slab_of(X, allowed=float(required.removesuffix(" MB")) * MB + MB)  # is what helps
+    slab_of(X, allowed=int(float(required.removesuffix(" MB")) + 1) * MB)  # It is what helps.
 
 
 def test_moments_and_labels_in_memory_leave_less_for_rows():
     X, y = Stored((10**7, 500), (100, 500)), labels_of(10**7, np.int64)  # one chunk of 80 MB
     assert slab_of(X, allowed=150 * MB) < slab_of(X, allowed=150 * MB, structure="diag")
-    plans = [
-        plan_moments(Rows(X, labels).opened(), moments=ClassMoments("diag"), allowed=700 * MB)
-        for labels in (y, y[slice(0, 10**7)])
-    ]
+    asked = Accumulation(ClassMoments("diag"), max_memory=700 * MB)
+    plans = [asked.planned(Rows(X, labels).opened()) for labels in (y, y[slice(0, 10**7)])]
     assert all(isinstance(rows.y.values, np.ndarray) for _, rows, _ in plans)  # decoded once
-    assert plans[0][2].n_bytes <= plans[1][2].n_bytes - 80 * MB
+    assert plans[0][0].n_bytes <= plans[1][0].n_bytes - 80 * MB
 
 
 def test_moments_of_more_classes_than_expected_are_refused_before_they_are_allocated():
     X, y = zarr.array(np.zeros((4000, 300), np.float32), chunks=(100, 300)), np.arange(4000) % 200
-    least = MomentsBudget(0).needed(ClassMoments(), 200, 300)
+    least = Accumulation(ClassMoments()).needed(200, 300)
     accumulate(X, y, max_memory=least + 100 * MB)
 
     def refused():
@@ -139,7 +138,7 @@ def test_many_classes_take_half_of_their_matrices():
     assert state < 0.6 * square
     some = slice(k // 2)  # of the classes; the others come later
     assert_peak_below(held, lambda: ClassMoments().update(X[some], y[some]).update(X, y))
-    planned = MomentsBudget(0, moments._structure).needed(moments, k, d) - state
+    planned = Accumulation(moments, model=moments._structure).needed(k, d) - state
     make = partial(GaussianDiscriminantAnalysis.from_moments, moments, reg_param=0.1)
     assert_peak_below(planned, lambda: make().model_)
 
@@ -170,8 +169,8 @@ def test_scores_are_part_of_the_budget():
         engine.score(model.posterior, X, columns=3, max_memory="200MB")
     assert not X.reads
     rows = Rows(as_source(X))
-    narrow = plan_rows(rows, 400 * MB, out_row_bytes=8)
-    assert plan_rows(rows, 400 * MB, out_row_bytes=800) < narrow
+    narrow, wide = (plan_rows(rows, 400 * MB, out_row_bytes=n)[0] for n in (8, 800))
+    assert wide < narrow
 
 
 @pytest.mark.filterwarnings("ignore:9 of 100 features are constant")

@@ -18,8 +18,8 @@ from servers import Server, serving
 import streamgda
 from streamgda import GaussianNB, accumulate, open_store
 from streamgda.datasets import convert
-from streamgda.engine import progress
-from streamgda.engine.dask import cluster
+from streamgda.engine import reading
+from streamgda.engine.dask import collections
 from streamgda.errors import printable
 
 pytestmark = pytest.mark.filterwarnings("ignore:[Uu]nclosed:ResourceWarning")  # zarr's
@@ -49,7 +49,7 @@ def server(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def quick_and_talkative(server, monkeypatch, slabs_of):
     server.behave()
-    monkeypatch.setattr(progress, "_LINE_EVERY", 0)
+    monkeypatch.setattr(reading, "_LINE_EVERY", 0)
     slabs_of(1)
 
 
@@ -58,7 +58,7 @@ def refuse(server, path):
 
 
 def lose(scheduler):
-    with cluster._failures():
+    with collections._failures():
         raise CommClosedError(f"in <TLS>: {scheduler} is closed")
 
 

@@ -21,10 +21,10 @@ import numpy as np
 import pytest
 from samples import bits
 from soak.driver import in_a_fork
+from stops import slabs_of
 
 from streamgda import ClassMoments, GaussianNB, accumulate, load
 from streamgda.datasets import convert
-from streamgda.engine.plan import slabs_of
 from streamgda.runtime import threads
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="work is stopped in forks")

@@ -122,14 +122,10 @@ def pairs(n_classes):
     return lambda folder: lambda budget: accumulate(GAPS, y, max_memory=budget, **options)
 
 
-def many_classes(folder, for_model=False):
-    def work(budget):
-        y = np.arange(3000) // 30
-        moments = accumulate(SOME[:3000], y, max_memory=budget, for_model=for_model)
-        if for_model:
-            GaussianDiscriminantAnalysis.from_moments(moments, reg_param=0.5)
-
-    return work
+def many_classes(learn):
+    return lambda folder: (
+        lambda budget: learn(SOME[:3000], np.arange(3000) // 30, max_memory=budget)
+    )
 
 
 def made(n):
@@ -157,8 +153,8 @@ WORKS = {
     "scores behind a map": of_a_map,
     "pairs of two classes": pairs(2),
     "pairs of many classes": pairs(30),
-    "many classes": many_classes,
-    "a model of many classes": lambda folder: many_classes(folder, for_model=True),
+    "many classes": many_classes(accumulate),
+    "a model of many classes": many_classes(GaussianDiscriminantAnalysis(reg_param=0.5).fit),
     "three million rows": made(3 * 10**6),
 }
 

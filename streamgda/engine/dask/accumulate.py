@@ -7,12 +7,13 @@ workers: the moments have the same bits. A task never changes its arguments, as 
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 import warnings
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import dask
 import dask.array as da
@@ -22,13 +23,10 @@ from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
 from dask.sizeof import sizeof
 
-from streamgda.engine.accumulation import Accumulation
-from streamgda.engine.checkpoint import checksum, describe
-from streamgda.engine.dask import cluster
-from streamgda.engine.dask.collections import aligned
-from streamgda.engine.plan import CLASSES_EXPECTED, MomentsBudget, cast_bytes
-from streamgda.engine.progress import reporter
-from streamgda.errors import InvalidDataError, MemoryBudgetError, sendable
+from streamgda.engine.checkpoint import checksum
+from streamgda.engine.dask.collections import aligned, compute
+from streamgda.engine.reading import reporter
+from streamgda.errors import InvalidDataError, sendable
 from streamgda.moments import Moments
 from streamgda.rows import Rows
 from streamgda.rows.batches import read_batch
@@ -37,9 +35,12 @@ from streamgda.rows.sparse import SparseRows
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes, readable
 
-SPLIT = 16  # moments that are merged at a time
-ROUND = 64  # blocks between two writes of a checkpoint
-_REPORTS = 64  # of progress, at most about this many
+if TYPE_CHECKING:
+    from streamgda.engine.passes import Accumulation
+
+SPLIT = 16  # Moments of so many blocks are merged at a time.
+ROUND = 64  # So many blocks are computed between two writes of a checkpoint.
+_REPORTS = 64  # Progress is reported about so many times.
 _MANY_BLOCKS, _TINY_BYTES = 1000, 1 << 20
 
 
@@ -82,7 +83,7 @@ def accumulate(asked: Accumulation, rows: Rows) -> Moments:
     InvalidDataError
         If shapes or blocks do not fit each other.
     MemoryBudgetError
-        If `max_memory` has no room for the moments of a few blocks.
+        If `max_memory` has no room for the moments of some blocks.
     ClusterError
         If the cluster fails.
     """
@@ -98,8 +99,7 @@ def accumulate(asked: Accumulation, rows: Rows) -> Moments:
             da.PerformanceWarning,
             stacklevel=2,
         )
-    described = {source.name: describe(source) for source in rows.sources}
-    described["blocks"] = f"{sizes.size}, sizes of checksum {zlib.crc32(sizes.tobytes())}"
+    described = {"blocks": f"{sizes.size}, sizes of checksum {zlib.crc32(sizes.tobytes())}"}
     ends = np.cumsum(sizes)  # NaN if they are unknown
     places = da.map_blocks(_place, chunks=X.chunks[:1], dtype=object, meta=np.empty(0, object))
     arrays = [value for a in columns.values() for value in (a, "ij"[: a.ndim])]
@@ -168,42 +168,46 @@ def _merged(
     rows : Rows, optional
     """
     n_blocks = len(ends)
-    journal = asked.journal("dask", described, "blocks")
-    work, n_tasks = _planned(asked, rows, n_blocks)
-    sums = leaves(_moments_of, work)
-    checksums = leaves(checksum) if journal.keeps else None
-
-    def checked(*blocks: int) -> Any:
-        return cluster.compute(*checksums.delayed(*blocks)) if checksums else (0, 0)
-
-    journal.resume(1, lambda start, stop: checked(0, start))
+    n_bytes = None
+    if asked.max_memory is not None:  # Moments wait to be merged while others are summed.
+        held = min(n_blocks, SPLIT + ROUND // SPLIT + dask.system.CPU_COUNT)
+        n_bytes = allowed_bytes(asked.max_memory) // held
+    task = replace(asked, progress=False, checkpoint=None, n_bytes=n_bytes)
+    sums = leaves(_moments_of, task)
+    done, moments = 0, asked.empty
+    kept = asked.started("dask", "blocks", rows, **described)
+    if kept is not None:
+        checksums = leaves(checksum)
+        kept.resume(1, lambda start, stop: compute(*checksums.delayed(start))[0])
+        done, moments = kept.done, kept.moments
     # Rounds that are computed together: all of them, unless somebody waits for some.
     together = n_blocks
-    if journal.keeps or asked.progress:
+    if kept is not None or asked.progress:
         together = max(1, n_blocks // (ROUND * _REPORTS)) * ROUND
 
     def n_rows() -> int:
-        end = ends[journal.done - 1] if journal.done else 0
-        return int(journal.moments.class_count.sum() if np.isnan(end) else end)
+        end = ends[done - 1] if done else 0
+        return int(moments.class_count.sum() if np.isnan(end) else end)
 
     total = None if np.isnan(ends[-1:]).any() else int(ends[-1])
     with (
-        cluster.at_most(n_tasks),
         reporter(asked.progress, total, "accumulating", first=n_rows()) as report,
-        journal,
+        kept or contextlib.nullcontext(),
     ):
-        while journal.done < n_blocks:
-            start, stop = journal.done, min(n_blocks, journal.done + together)
-            added = _added(journal.moments if start else None, sums, start, stop)
-            seen: Any = checksums.delayed(start, stop - 1) if checksums else (0, 0)
-            journal.moments, first, last = cluster.compute(added, *seen)
-            journal.seen.setdefault("first", first)
-            journal.advance(stop - 1, stop, last)
+        while done < n_blocks:
+            stop = min(n_blocks, done + together)
+            added = _added(moments if done else None, sums, done, stop)
+            if kept is None:
+                (moments,) = compute(added)
+            else:
+                moments, first, last = compute(added, *checksums.delayed(done, stop - 1))
+                kept.replace(moments, stop, first, last)
+            done = stop
             report(n_rows())
     weighted = rows is not None and rows.weight is not None
-    if journal.moments.n_features is None and not weighted and not asked.rule.selects:
+    if moments.n_features is None and not weighted and not asked.rule.selects:
         raise InvalidDataError("X has 0 rows (0 sample(s)); at least one is needed")
-    return journal.moments
+    return moments
 
 
 def _added(moments: Moments | None, sums: Leaves, first: int, last: int) -> Delayed:
@@ -225,33 +229,6 @@ def _added(moments: Moments | None, sums: Leaves, first: int, last: int) -> Dela
     layers = {**sums.graph.layers, name: tasks}
     below = {**sums.graph.dependencies, name: {*sums.graph.layers}}
     return Delayed(held[0], HighLevelGraph(layers, below), layer=name)
-
-
-def _planned(asked: Accumulation, rows: Rows | None, n_blocks: int) -> tuple[Accumulation, int]:
-    """Return the work of a task, and how many may run at a time within `max_memory`.
-
-    Planned are the moments of each task, and those that wait to be merged; not the rows, which
-    dask holds. The moments of a task with more classes than expected are refused as they appear.
-    """
-    work = replace(asked, progress=False, checkpoint=None, max_memory=None)
-    if asked.max_memory is None or rows is None:
-        return work, n_blocks
-    allowed, X, empty = allowed_bytes(asked.max_memory), rows.X, asked.empty()
-    d, n_rows = X.shape[1], X.chunk_rows if X.chunk_rows > 1 else 1 << 20
-    task = MomentsBudget(allowed).needed(empty, CLASSES_EXPECTED, d)
-    scratch = min(empty._scratch_bytes(d), cast_bytes(n_rows, d))
-    waiting = min(n_blocks, SPLIT + ROUND // SPLIT + 2)  # states, of about half a task
-    most = int((allowed - scratch) / (1 + waiting / 2))
-    if task > most:
-        needed = readable(task + scratch + waiting * task / 2)
-        raise MemoryBudgetError(
-            f"this needs {needed} of memory, max_memory allows {readable(allowed)}: for the "
-            f"moments of {CLASSES_EXPECTED} classes of a task, temporary arrays, and the moments "
-            f"of {waiting} blocks that wait to be merged. Pass a larger max_memory, or use "
-            f"covariance_type='tied' or 'diag', or fewer features"
-        )
-    n_tasks = int((allowed - waiting * task / 2) // (task + scratch))
-    return replace(work, budget=MomentsBudget(most)), n_tasks
 
 
 # --- tasks ----------------------------------------------------------------------------------------
@@ -305,7 +282,7 @@ def _placed(place: str, function: Callable[..., Any], slab: Slab, about: Any) ->
 
 
 def _moments_of(slab: Slab, asked: Accumulation) -> Moments:
-    moments = asked.empty()
+    moments = asked.empty.copy()
     if len(slab.X):
         asked.add(moments, slab)
     return moments

@@ -1,10 +1,12 @@
-"""Rows, labels, groups and weights as dask arrays with the same row blocks."""
+"""Rows, labels, groups and weights as dask arrays with the same row blocks, and their values."""
 
 from __future__ import annotations
 
+import contextlib
 import math
+import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import dask
@@ -12,7 +14,7 @@ import dask.array as da
 import numpy as np
 from dask.highlevelgraph import HighLevelGraph
 
-from streamgda.errors import InvalidDataError, sendable
+from streamgda.errors import ClusterError, InvalidDataError, cause_of, sendable
 from streamgda.rows import Rows, side_by_side, target_columns
 from streamgda.rows.labels import CodedLabels
 from streamgda.rows.source import (
@@ -186,3 +188,44 @@ def _apply(
         counted = " (rows counted from its first)" if np.isnan(first_row) else ""
         error.place(f"block {number}{counted}")
         raise
+
+
+# --- computing ------------------------------------------------------------------------------------
+
+
+def compute(*collections: Any) -> tuple[Any, ...]:
+    """Return the values of collections, as `dask.compute` does, from the thread that calls it.
+
+    Inside of a task, dask lets another task take the place of the one that waits. It can do so
+    for the thread of the task only.
+
+    Raises
+    ------
+    ClusterError
+        If the cluster fails, rather than what is computed.
+    """
+    if "distributed" not in sys.modules:
+        return tuple(dask.compute(*collections))
+    # Labels in memory and models have to be sent.
+    with _failures(), dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
+        return tuple(dask.compute(*collections))
+
+
+@contextlib.contextmanager
+def _failures() -> Iterator[None]:
+    from distributed import CancelledError, KilledWorker  # noqa: PLC0415
+    from distributed.client import ClosedClientError  # noqa: PLC0415
+    from distributed.comm import CommClosedError  # noqa: PLC0415
+
+    try:
+        yield
+    except KilledWorker as error:
+        raise ClusterError(
+            f"workers died repeatedly on the same rows: {error} Give them more memory, or "
+            f"fewer threads each, or keep less (covariance_type='tied' or 'diag', smaller blocks)"
+        ) from cause_of(error)
+    except (CancelledError, ClosedClientError, CommClosedError) as error:
+        raise ClusterError(
+            f"the scheduler has cancelled this work, or is gone ({error!r}): connect a Client and "
+            f"run this again"
+        ) from cause_of(error)

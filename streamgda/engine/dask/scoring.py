@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from streamgda.engine.checkpoint import checksum
-from streamgda.engine.dask import cluster
-from streamgda.engine.dask.collections import as_rows
+from streamgda.engine.dask.collections import as_rows, compute
 from streamgda.engine.outputs import Output, Scoring
-from streamgda.engine.progress import reporter
+from streamgda.engine.reading import reporter
 from streamgda.errors import InvalidDataError
 from streamgda.rows.counting import Slab
 from streamgda.rows.source import RowSource, how_to_count
@@ -44,12 +43,11 @@ def score(asked: Scoring, rows: RowSource, out: Any = None) -> Any:
     output = Output(out, rows, asked)
     sizes, width = scores.chunks[0], scores.shape[1:]
 
-    def checked(start: int, stop: int) -> tuple[int, int]:
-        blocks = scores[: sizes[0]], scores[start:stop]
-        first, last = (checksum(Slab(block)) for block in cluster.compute(*blocks))
-        return first, last
+    def checked(start: int, stop: int) -> int:
+        return checksum(Slab(*compute(scores[start:stop])))
 
-    output.resume(max(sizes), checked)
+    # A run that is resumed may have had larger blocks.
+    output.resume(output.seen.get("slab_rows", next(filter(None, sizes), 1)), checked)
     with reporter(asked.progress, rows.n_rows, "scoring", first=output.done) as report, output:
         output.prepare(width, scores.dtype, max(sizes))
         each = min(_ROUND, max(1, _ROUND_BYTES // max(1, max(sizes) * asked.row_bytes)))
@@ -58,7 +56,7 @@ def score(asked: Scoring, rows: RowSource, out: Any = None) -> Any:
             blocks = [size for size in sizes[first : first + each] if size]
             start, stop = edges[first], edges[first] + sum(blocks)
             if stop > output.done:
-                (found,) = cluster.compute(scores[start:stop])
+                (found,) = compute(scores[start:stop])
                 output.put(start, found, blocks)
                 report(stop)
     return output.result
