@@ -31,8 +31,13 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """The peer's figure divided by ours: above 1, streamgda is better."""
-        return self.theirs / self.ours
+        """The peer's figure divided by ours, as printed: above 1, streamgda is better."""
+        return three_digits(self.theirs) / three_digits(self.ours)
+
+
+def three_digits(value: float) -> float:
+    """Return a figure as tables print it."""
+    return float(f"{value:.3g}")
 
 
 def compare(
