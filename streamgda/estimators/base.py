@@ -53,7 +53,6 @@ _LEARNED |= {"_binarised_at", "_declared", "_found", "_models"}
 _FINDING = {"shrinkage", "covariance_estimator"}  # Parameters of what `_find` finds.
 _READING = {"features", "nodata", "unlabelled", "on_invalid"}  # of `Reading`, in methods that learn
 _AT_ONCE = 1 << 30  # Rows of fewer bytes are scored without a plan.
-_MAPPED_BYTES = 1 << 24  # Rows behind a feature map are scored by so many bytes at a time.
 
 
 class Reading(TypedDict, total=False):
@@ -124,8 +123,6 @@ class Answer:
         That value, in the type of the results.
     marginal : bool
         Rows with gaps are scored by ``model.marginal(features)`` of the features that they have.
-    codes : ndarray of int, optional
-        An option of the method with an entry for each row.
     """
 
     model: Any
@@ -135,7 +132,6 @@ class Answer:
     rule: RowRule = CHECK_SUMS
     value: Any = None
     marginal: bool = False
-    codes: np.ndarray | None = None
 
     def __call__(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return the results of rows; errors number them from `first_row`."""
@@ -172,35 +168,23 @@ class Answer:
             for number, pattern in enumerate(patterns):
                 at = rows[which.ravel() == number]
                 model = self.model.marginal(np.flatnonzero(~pattern))
-                results[at] = self._of(model, X[at], first_row, at)
+                results[at] = self._of(model, X[at], first_row)
         return results
 
-    def _of(self, model: Any, X: Any, first_row: int, at: Any = None) -> np.ndarray:
-        """Return the results of a block of rows, or of rows that are `at` some places of it."""
-        method, options, codes = getattr(model, self.method), dict(self.options), None
-        if self.codes is not None:
-            codes = self.codes[first_row + (np.arange(X.shape[0]) if at is None else at)]
-        if self.feature_map is None:
-            options |= {} if codes is None else {"codes": codes}
-            return np.asarray(method(X, first_row, **options))
-        # Mapped rows may be much wider than rows, so that few of them are held at a time.
-        X, found = as_matrix(X), []
-        feature_map = self.feature_map.bound(X.shape[1])
-        step = max(1, _MAPPED_BYTES // (8 * feature_map.n_out))
-        for start in range(0, max(1, X.shape[0]), step):
-            part = slice(start, start + step)
-            options |= {} if codes is None else {"codes": codes[part]}
-            rows = lifted(X[part], feature_map, first_row + start)[:]
-            found.append(np.asarray(method(rows, first_row + start, **options)))
-        return np.concatenate(found)
+    def _of(self, model: Any, X: Any, first_row: int) -> np.ndarray:
+        """Return the results of a block of rows, which are mapped as they are scored."""
+        if self.feature_map is not None:
+            X = as_matrix(X)
+            X = lifted(X, self.feature_map.bound(X.shape[1]), first_row)
+        return np.asarray(getattr(model, self.method)(X, first_row, **self.options))
 
     @property
     def fingerprint(self) -> dict[str, Any]:
         """Identity of the method, its model and options, as JSON."""
         rule = self.rule.action, self.rule.nodata, self.marginal, str(self.value)
         of_map = None if self.feature_map is None else self.feature_map.as_json()
-        contents = self.model.__getstate__(), dict(self.options), rule, of_map, self.codes
-        return {"model": f"checksum {hashed(contents)}"}
+        contents = self.model.__getstate__(), dict(self.options), rule, of_map
+        return {"method": self.method, "model": f"checksum {hashed(contents)}"}
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -731,7 +715,6 @@ class MomentEstimator(Saved, BaseEstimator):
         *,
         labels: np.ndarray | None = None,
         of_features: bool = True,
-        codes: np.ndarray | None = None,
         options: Mapping[str, Any] = MappingProxyType({}),
         **about: Any,
     ) -> Any:
@@ -755,16 +738,14 @@ class MomentEstimator(Saved, BaseEstimator):
             All values of the results, if these are labels; otherwise they are float64.
         of_features : bool
             Rows have the features of the estimator.
-        codes : ndarray, optional
-            Option of the method with an entry for each row.
         options : dict, optional
-            Other options of the method.
+            Options of the method.
         **about
             Of results with columns: their number, `columns`, and the `classes` that they are of.
         """
         model, feature_map = self._scored() if scored is None else scored
         feature_map = feature_map if of_features else None
-        answer = Answer(model, method, options, feature_map, codes=codes)
+        answer = Answer(model, method, options, feature_map)
         if not reading and of_features and self._is_plain(X):
             return answer(X)
         given: dict[str, Any] = {**(reading or {})}
@@ -808,7 +789,7 @@ class MomentEstimator(Saved, BaseEstimator):
             labels=labels,
             name=name,
             fill=value,
-            fingerprint=None if out is None else {"method": name, **answer.fingerprint},
+            fingerprint=None if out is None else answer.fingerprint,
             held=int(model.nbytes),
             **about,
             **planned,

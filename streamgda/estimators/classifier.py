@@ -35,6 +35,7 @@ from streamgda.models.covariance import (
 )
 from streamgda.models.gaussian import Gaussians
 from streamgda.models.leave_one_out import leave_one_out
+from streamgda.models.scoring import check_finite
 from streamgda.moments import ClassMoments
 from streamgda.moments.lifted import lifted
 from streamgda.rows import Rows
@@ -751,8 +752,9 @@ class GaussianClassifier(MomentClassifier):
         X : see `predict`
             Rows.
         y : array-like, shape (n_rows,), optional
-            Class of each row: only the distance to it is computed. With many classes, such as a
-            Gaussian for each position of an image, this takes a small part of the time.
+            Class of each row: only the distance to it is computed, of all rows in memory. With many
+            classes, such as a Gaussian for each position of an image, this takes a small part of
+            the time.
         **reading : see `predict`
             How rows are read and results are written.
 
@@ -776,16 +778,20 @@ class GaussianClassifier(MomentClassifier):
         """
         if y is None:
             return self._by_class("mahalanobis", "distances", X, reading)
-        scored = self._scored()
-        codes = self._codes_of(X, y, scored.model.classes)
-        return self._map("mahalanobis", "own_distances", X, reading, scored, codes=codes)
+        model, feature_map = self._scored()
+        return model.own_distances(*self._in_memory(X, y, feature_map, **reading))
 
-    def _codes_of(self, X: Any, y: Any, classes: np.ndarray) -> np.ndarray:
-        """Return the codes of the classes of rows."""
-        rows = Rows.of(X, y).opened()
-        codes = _codes(as_labels(rows.y.whole()), classes)
-        check_lengths(rows.X, as_source(codes, "y"))
-        return codes
+    def _in_memory(
+        self, X: Any, y: Any, feature_map: Any, **reading: Any
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return labelled rows as the model takes them, and the codes of their classes."""
+        rows = Rows.of(X, y, **reading)
+        opened = replace(rows, X=validated_rows(self, rows.X)).opened()
+        codes = _codes(as_labels(opened.y.whole()), self.classes_)
+        check_lengths(opened.X, as_source(codes, "y"))
+        X = np.asarray(lifted(as_matrix(opened.X.whole()), feature_map), np.float64)
+        check_finite(X, 0)
+        return X, codes
 
     def p_values(self, X: Any, **reading: Unpack[Reading]) -> Any:
         r"""Return the share of each class that is further from its mean than the row.
@@ -1000,7 +1006,7 @@ class GaussianClassifier(MomentClassifier):
                 f"solver='svd', or folds"
             )
         summary = Summary.of(self._moments_of_kind())
-        codes = self._codes_of(X, y, summary.classes)
+        rows, codes = self._in_memory(X, y, lifting)
         given = np.bincount(codes, minlength=summary.classes.size)
         if (given > summary.count).any():
             k = int((given > summary.count).argmax())
@@ -1008,10 +1014,6 @@ class GaussianClassifier(MomentClassifier):
                 f"class {summary.classes[k]!s} has {given[k]} rows here, and {summary.count[k]:g} "
                 f"in the fit; give rows and labels that the estimator was fitted to"
             )
-        rows = as_matrix(as_source(validated_rows(self, Rows.of(X).X)).whole())
-        rows = np.asarray(rows if lifting is None else lifted(rows, lifting), np.float64)
-        if not np.isfinite(rows).all():
-            raise InvalidDataError("X holds NaN or infinity, which no rows of a fit have")
         fixed = model.priors if self.priors is not None or priors == "fixed" else None
         logs = leave_one_out(summary, self._model_type, self._regularisation(), rows, codes, fixed)
         return log_softmax(logs / self.temperature, axis=1), codes

@@ -253,9 +253,8 @@ class Gaussians(ClassModel):
         """Return squared Mahalanobis distances, shape (n_rows, n_classes)."""
         return self._answer(X, first_row, self._distances, _copied, self.classes.size)
 
-    def own_distances(self, X: Any, first_row: int = 0, *, codes: np.ndarray) -> np.ndarray:
+    def own_distances(self, X: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Return the squared distance of each row to the mean of the class with its code."""
-        X = np.asarray(self._rows(X, first_row))
         out = np.full(len(X), np.nan)
         order = np.argsort(codes, kind="stable")
         starts: Any = np.searchsorted(codes[order], self.alive, "left")

@@ -12,6 +12,7 @@ from scipy import sparse
 
 from streamgda.errors import InvalidDataError
 from streamgda.kernels.panels import largest
+from streamgda.moments.lifted import LiftedRows
 from streamgda.rows.counting import as_kernel_rows, as_matrix, refuse_not_finite, row_type
 from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
@@ -115,7 +116,8 @@ class ClassModel(ABC):
         dtype: Any = np.float64,
     ) -> np.ndarray:
         """Return one number for each row, or `columns` of them."""
-        X = as_matrix(X, first_row, self.takes_sparse)
+        if not isinstance(X, LiftedRows):  # Blocks of these are mapped when they are read.
+            X = as_matrix(X, first_row, self.takes_sparse)
         if X.shape[1] != self.n_features:
             raise InvalidDataError(
                 f"X has {X.shape[1]} features, but this model is expecting {self.n_features} "

@@ -101,7 +101,7 @@ def test_rows_that_cannot_be_left_out():
     for rows, labels, match in (
         (np.vstack([X, X]), np.tile(y, 2), "rows here, and"),
         (X[:1], [7], "is 7, which is not one of the classes"),
-        (np.full((1, 3), np.nan), y[:1], "NaN or infinity"),
+        (np.full((1, 3), np.nan), y[:1], "contains NaN"),
     ):
         with pytest.raises(InvalidDataError, match=match):
             qda.leave_one_out_proba(rows, labels)
