@@ -6,6 +6,7 @@ that belong to them are those of the public contract.
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from dataclasses import dataclass
@@ -480,3 +481,17 @@ def ridge(
     targets = np.concatenate([root * y.reshape(len(y), -1), np.zeros((d, y[0].size))])
     solution: np.ndarray = np.linalg.lstsq(penalised, targets, rcond=None)[0]
     return solution.T.reshape(*y.shape[1:], d)
+
+
+def penalty_scores(
+    X: np.ndarray, y: np.ndarray, alphas: list[float], folds: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """Negative mean squared errors of each penalty, of the rows of each fold held out in turn."""
+    scores = []
+    for alpha, fold in itertools.product(alphas, np.unique(folds)):
+        own, y_of = folds == fold, y.reshape(len(y), -1)
+        coef = ridge(X[~own], y_of[~own], alpha, weights[~own])
+        centre = np.average(X[~own], 0, weights[~own]), np.average(y_of[~own], 0, weights[~own])
+        errors = y_of[own] - centre[1] - (X[own] - centre[0]) @ coef.T
+        scores.append(-np.average((errors**2).mean(axis=1), weights=weights[own]))
+    return np.reshape(scores, (len(alphas), -1))

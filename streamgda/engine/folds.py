@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from numbers import Integral
+from operator import iadd
 from typing import Any
 
 import numpy as np
@@ -13,17 +14,16 @@ from sklearn.model_selection import PredefinedSplit, check_cv
 
 from streamgda.errors import InvalidParameterError
 from streamgda.moments import ClassMoments, GroupedMoments
-from streamgda.moments.grouped import each_held_out
 from streamgda.rows import Rows
 from streamgda.rows.labels import code
 from streamgda.rows.source import RowSource, as_source
 from streamgda.runtime.parameters import as_integer, shown
 
-_MANY_ROWS = 1000  # Folds of so many rows have about equal classes without a look at labels.
+NEVER = -1  # Rows of this fold are never held out, as in scikit-learn's `PredefinedSplit`.
 
 
 def hashes(first: int, last: int, seed: int) -> np.ndarray:
-    """Return hashes of the indices of the rows ``first:last`` (SplitMix64), as uint64."""
+    """Return hashes of the numbers ``first:last`` (SplitMix64), as uint64."""
     # Seeds start far from each other in the sequence of all hashes.
     start = (int(seed) + 1) * 0xD1342543DE82EF95 % 2**64
     x = (np.arange(first, last, dtype=np.uint64) + np.uint64(start)) * np.uint64(0x9E3779B97F4A7C15)
@@ -33,16 +33,21 @@ def hashes(first: int, last: int, seed: int) -> np.ndarray:
 
 
 def fold_of(first: int, last: int, n_folds: int, seed: int) -> np.ndarray:
-    """Return the fold of each of the rows ``first:last``: a hash of its index.
+    """Return the fold of each of the rows ``first:last``, from their numbers.
+
+    Each `n_folds` consecutive rows are in different folds, in the order of their hashes. Folds
+    therefore have the same size, and those of rows sorted by class the same shares of each class.
 
     Examples
     --------
     >>> fold_of(0, 10, 5, 0)
-    array([4, 3, 0, 4, 1, 0, 3, 2, 3, 1])
-    >>> fold_of(4, 10, 5, 0)
-    array([1, 0, 3, 2, 3, 1])
+    array([3, 4, 2, 0, 1, 3, 1, 0, 2, 4])
+    >>> fold_of(4, 8, 5, 0)
+    array([1, 3, 1, 0])
     """
-    return (hashes(first, last, seed) % np.uint64(n_folds)).astype(np.int64)
+    start, stop = first // n_folds * n_folds, -(-last // n_folds) * n_folds
+    folds = hashes(start, stop, seed).reshape(-1, n_folds).argsort(axis=1)
+    return folds.ravel()[first - start : last - start]
 
 
 class HashedFolds(RowSource):
@@ -53,8 +58,8 @@ class HashedFolds(RowSource):
         return np.asarray(self.values(start, stop))
 
 
-def with_folds(cv: Any, seed: int, rows: Rows) -> tuple[Rows, int]:
-    """Return rows with their folds as groups, and the number of folds.
+def with_folds(cv: Any, seed: int, rows: Rows, first: int = 0) -> Rows:
+    """Return rows whose groups are the folds in which they are held out.
 
     Parameters
     ----------
@@ -63,13 +68,10 @@ def with_folds(cv: Any, seed: int, rows: Rows) -> tuple[Rows, int]:
     seed : int
         Seed of the folds, if `cv` is an integer.
     rows : Rows
-        Sources that this process reads. Their labels and groups, if any, are for splitters.
-
-    Returns
-    -------
-    rows : Rows
-        The group of a row is its fold, or `n_folds` if it is never held out.
-    n_folds : int
+        Sources that this process reads. With an integer `cv`, groups that they have are the folds;
+        otherwise labels and groups are for splitters.
+    first : int
+        Number of the first row, if `cv` is an integer.
 
     Raises
     ------
@@ -77,43 +79,55 @@ def with_folds(cv: Any, seed: int, rows: Rows) -> tuple[Rows, int]:
         For anything else, splits that do not partition the rows, and groups that are not used.
     """
     n_rows = rows.X.n_rows
+    if cv is None or isinstance(cv, Integral):
+        expected = "an integer from 2, a splitter as in sklearn.model_selection, the fold of each "
+        n_folds = as_integer("cv", cv, f"{expected}row, or pairs (train, test)", 2)
+        if rows.groups is not None:
+            return rows
+        values = partial(_folds_from, first, n_folds, seed)
+        hashed = HashedFolds(values, (n_rows,), np.dtype(np.int64), "groups")
+        return replace(rows, groups=hashed)
     if rows.groups is not None and not hasattr(cv, "split"):
         raise InvalidParameterError(
-            f"groups were given, and cv={shown(cv)} does not use them; give a splitter that does, "
-            f"such as sklearn.model_selection.GroupKFold()"
+            f"groups were given, and cv={shown(cv)} does not use them; give an integer, with which "
+            f"each group is a fold, or a splitter such as sklearn.model_selection.GroupKFold()"
         )
-    if cv is None or isinstance(cv, Integral):
-        expected = f"an integer from 2 to the number of rows (n_samples={n_rows}), a splitter as "
-        expected += "in sklearn.model_selection, the fold of each row, or pairs (train, test)"
-        n_folds = as_integer("cv", cv, expected, 2, n_rows)
-        if n_rows >= _MANY_ROWS:
-            of = partial(fold_of, n_folds=n_folds, seed=seed)
-            hashed = HashedFolds(of, (n_rows,), np.dtype(np.int64), "groups")
-            return replace(rows, groups=hashed), n_folds
-        folds = np.empty(n_rows, np.int64)  # Rows of a class take turns in the order of hashes.
-        order = np.lexsort((hashes(0, n_rows, seed), _labels(rows)))
-        folds[order] = np.arange(n_rows) % n_folds
-    else:
-        try:
-            folds, n_folds = _folds_of_splits(cv, rows)
-        except (TypeError, ValueError, IndexError) as error:
-            raise InvalidParameterError(
-                f"cv={shown(cv)} does not split {n_rows} rows: {error}"
-            ) from error
-    return replace(rows, groups=as_source(folds, "groups")), n_folds
+    try:
+        return replace(rows, groups=as_source(_folds_of_splits(cv, rows), "groups"))
+    except (TypeError, ValueError, IndexError) as error:
+        raise InvalidParameterError(
+            f"cv={shown(cv)} does not split {n_rows} rows: {error}"
+        ) from error
 
 
-def each_split(
-    moments: GroupedMoments, never: Any = None
-) -> Iterator[tuple[Any, ClassMoments, ClassMoments]]:
-    """Yield each group but the one that is never held out, all other rows, and those of the group.
+def _folds_from(first: int, n_folds: int, seed: int, start: int, stop: int) -> np.ndarray:
+    return fold_of(first + start, first + stop, n_folds, seed)
+
+
+def each_split(moments: GroupedMoments) -> Iterator[tuple[ClassMoments, ClassMoments]]:
+    """Yield all other rows and those of a group, for each group that is held out, in their order.
 
     The moments of all other rows are shared, and must not be modified.
     """
-    parts = {group: moments[group] for group in moments if group != never}
     rest = ClassMoments(moments.covariance_type, feature_map=moments._lifting)
-    held_out = each_held_out(parts, moments.get(never, rest))
-    return ((group, others, parts[group]) for group, others in held_out)
+    rest = moments.get(NEVER, rest)
+    yield from _each_of(moments, [group for group in moments if group != NEVER], rest)
+
+
+def _each_of(moments: GroupedMoments, groups: list[Any], rest: ClassMoments) -> Iterator[Any]:
+    """Yield the other groups and the rest, and its own rows, for each of some groups.
+
+    Each half of the groups needs the sum of the other, and its own halves likewise. Nothing is
+    subtracted, so that nothing cancels, and one sum is held for each level.
+    """
+    middle = len(groups) // 2
+    if not middle:
+        yield from ((rest, moments[group]) for group in groups)
+        return
+    halves = groups[:middle], groups[middle:]
+    for own, others in (halves, halves[::-1]):
+        held = reduce(iadd, (moments[group] for group in others), rest.copy())
+        yield from _each_of(moments, own, held)
 
 
 def _labels(rows: Rows) -> np.ndarray:
@@ -124,12 +138,12 @@ def _labels(rows: Rows) -> np.ndarray:
     return labels.values[labels.codes] if labels.values.size else labels.codes
 
 
-def _folds_of_splits(cv: Any, rows: Rows) -> tuple[np.ndarray, int]:
-    """Return the fold of each row in the splits of `cv`, and the number of folds."""
+def _folds_of_splits(cv: Any, rows: Rows) -> np.ndarray:
+    """Return the fold of each row in the splits of `cv`."""
     X, groups = rows.X, rows.groups
     if hasattr(cv, "shape"):
         cv = PredefinedSplit(np.asarray(as_source(cv, "cv").whole()).astype(int, casting="safe"))
-    folds, numbers, n_folds = np.full(X.n_rows, -1), np.arange(X.n_rows), 0
+    folds, numbers, n_folds = np.full(X.n_rows, NEVER), np.arange(X.n_rows), 0
     in_memory = X.in_memory or isinstance(X.values, np.ndarray)
     seen = X.values if in_memory else numbers  # Splitters of scikit-learn need the number of rows.
     given = None if groups is None else groups.whole()
@@ -143,4 +157,4 @@ def _folds_of_splits(cv: Any, rows: Rows) -> tuple[np.ndarray, int]:
         folds[test], n_folds = n_folds, n_folds + 1
     if not n_folds:
         raise ValueError("there are no splits")
-    return np.where(folds < 0, n_folds, folds), n_folds
+    return folds

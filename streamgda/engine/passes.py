@@ -49,7 +49,7 @@ from streamgda.moments.covariance_types import Structure, structure_of
 from streamgda.rows import Rows, as_batches
 from streamgda.rows.counting import ACCUMULATING, CHECK_SUMS, RowRule, Slab, row_rule
 from streamgda.rows.labels import as_labels
-from streamgda.rows.source import as_source, placing
+from streamgda.rows.source import RowSource, as_source, placing
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes, readable
 from streamgda.runtime.parameters import refuse
@@ -197,7 +197,7 @@ def _without_rows(on_invalid: str, covariance_type: str, groups: Any, feature_ma
 
 
 def accumulate_into(
-    moments: ClassMoments | GroupedMoments,
+    moments: Any,
     rows: Rows,
     expected: np.ndarray | None = None,
     **options: Any,
@@ -210,7 +210,7 @@ def accumulate_into(
     Parameters
     ----------
     moments : ClassMoments or GroupedMoments
-        Rows in memory without groups, which need one slab, are added in place.
+        Rows in memory that need one slab are added in place.
     rows : Rows
         Without labels, they are of one class, 0.
     expected : ndarray, sorted, optional
@@ -224,14 +224,17 @@ def accumulate_into(
         `moments`, or new ones.
     """
     rows = rows if moments._takes_sparse else rows.dense()
-    X = None if options or rows.groups is not None else rows.at_once
+    X = None if options else rows.at_once
     if X is not None:
         y = one_class(X) if rows.y is None else rows.y
-        return moments._update(Slab(X, y, weight=rows.weight), rows.rule, expected)
+        y, groups, weight = (
+            a.whole() if isinstance(a, RowSource) else a for a in (y, rows.groups, rows.weight)
+        )
+        return moments._update(Slab(X, y, groups, weight), rows.rule, expected)
     kind = moments.covariance_type
     empty = type(moments)(kind, feature_map=moments._lifting)
     asked = Accumulation(empty, rows.rule, expected, model=structure_of(kind), **options)
-    added: Any = _accumulated(asked, rows)
+    added = _accumulated(asked, rows)
     return added if moments.n_features is None else moments + added
 
 

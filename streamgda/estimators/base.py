@@ -27,7 +27,7 @@ from streamgda.errors import (
     as_attribute_error,
 )
 from streamgda.models.covariance import NO_ROWS
-from streamgda.moments import ClassMoments
+from streamgda.moments import ClassMoments, GroupedMoments
 from streamgda.moments.feature_maps import Lifting, Transformer
 from streamgda.moments.lifted import lifted
 from streamgda.rows import Rows
@@ -49,9 +49,8 @@ from streamgda.storage.format import State, check_whole, pack_labels, unpack_lab
 from streamgda.storage.saved import Saved
 
 _LEARNED = {"moments_", "n_features_in_", "feature_names_in_"}
-_LEARNED |= {"_binarised_at", "_declared", "_found", "_models"}
-_FINDING = {"shrinkage", "covariance_estimator"}  # Parameters of what `_find` finds.
-_READING = {"features", "nodata", "unlabelled", "on_invalid"}  # of `Reading`, in methods that learn
+_LEARNED |= {"_binarised_at", "_declared", "_found", "_models", "_n_numbered"}
+_FINDING = {"shrinkage", "covariance_estimator", "param_grid"}  # Parameters of what `_find` finds.
 _AT_ONCE = 1 << 30  # Rows of fewer bytes are scored without a plan.
 
 
@@ -60,6 +59,8 @@ class Reading(TypedDict, total=False):
 
     Attributes
     ----------
+    groups : array-like, shape (n_rows,)
+        Groups of the rows, in estimators that choose by folds: each is held out as a whole.
     features : str
         Name of the dimension that holds the features, if `X` is a DataArray.
     nodata : int or float
@@ -87,6 +88,7 @@ class Reading(TypedDict, total=False):
         by default half of the available memory.
     """
 
+    groups: Any
     features: str | None
     nodata: float | None
     on_invalid: str
@@ -222,8 +224,9 @@ class MomentEstimator(Saved, BaseEstimator):
 
     - ``_check_parameters()``: raises `InvalidParameterError` for parameters that do not work;
     - ``_summed(rows)``: what is summed of rows, such as targets beside features;
-    - ``_find(rows)``: what needs all rows at once in `fit` (kept as `_found`, dropped by
-      `partial_fit`, `forget` and `set_params`); ``_needs_all_rows()`` names the parameter;
+    - ``_in_folds(rows)``: folds of rows as their groups, which the moments are then grouped by;
+    - ``_find(rows, max_memory)``: what needs all rows at once in `fit` (kept as `_found`, dropped
+      by `partial_fit`, `forget` and `set_params`); ``_needs_all_rows()`` names the parameter;
     - ``_check_fit(model)``: raises the errors and gives the warnings of `fit` and `from_moments`;
       ``_check_stream(model)`` those of a model of rows that were added, merged or loaded.
 
@@ -238,6 +241,9 @@ class MomentEstimator(Saved, BaseEstimator):
     moments_: ClassMoments
     n_features_in_: int
     feature_map: Any = None
+    _kinds: Any = (ClassMoments, "ClassMoments")  # of moments, and their names
+    _reads = frozenset({"features", "nodata", "unlabelled", "on_invalid"})  # in methods that learn
+    _instead = "a number, or shrinkage='oas'"  # of what needs all rows
     _n_targets = 0  # last columns of the moments, beside those of the features
     _declared: np.ndarray | None = None
     _models: dict[int, Scored]  # The model, by the `changes` of the moments that it is of.
@@ -264,7 +270,11 @@ class MomentEstimator(Saved, BaseEstimator):
         """Return what is summed of rows."""
         return rows
 
-    def _find(self, rows: Rows) -> Any:
+    def _in_folds(self, rows: Rows, method: str, max_memory: int | str | None = None) -> Rows:
+        """Return rows, which a method adds or removes, with their folds as groups."""
+        return rows
+
+    def _find(self, rows: Rows, max_memory: int | str | None) -> Any:
         """Return what the model needs of all rows at once."""
 
     def _needs_all_rows(self) -> str | None:
@@ -333,11 +343,12 @@ class MomentEstimator(Saved, BaseEstimator):
         new = self._unfitted()
         new._check_parameters()
         rows = new._read(X, y, sample_weight, reading, reset=True)
-        moments = ClassMoments(new._covariance_type(), feature_map=new._maps())
-        new.moments_ = new._added(moments, rows, max_memory=reading.get("max_memory"))
+        allowed = reading.get("max_memory")
+        rows = new._in_folds(rows, "fit", allowed)
+        new.moments_ = new._added(new._empty(), rows, max_memory=allowed)
         if new.moments_.n_features is None:
             raise InvalidDataError(NO_ROWS)
-        new._found = new._find(rows) if new._needs_all_rows() else None
+        new._found = new._find(rows, allowed) if new._needs_all_rows() else None
         new._scored(new._check_fit)
         self.__dict__ = new.__dict__
         return self
@@ -399,6 +410,7 @@ class MomentEstimator(Saved, BaseEstimator):
             return self
         new = self._copy_to_learn(reset=first)
         rows = new._read(X, y, sample_weight, reading, reset=first)
+        rows = new._in_folds(rows, "partial_fit")
         moments = new._empty() if first else new.moments_
         declares = classes is not None and new._declare(classes, moments)
         options = {"expected": new._declared, "max_memory": reading.get("max_memory")}
@@ -462,7 +474,7 @@ class MomentEstimator(Saved, BaseEstimator):
         """
         check_is_fitted(self)
         new = self._copy_to_learn()
-        rows = new._read(X, y, sample_weight, reading)
+        rows = new._in_folds(new._read(X, y, sample_weight, reading), "forget")
         empty = new._empty(new.moments_.covariance_type)
         new.moments_, new._found = new.moments_ - new._added(empty, rows), None
         self.__dict__ = new.__dict__
@@ -476,7 +488,7 @@ class MomentEstimator(Saved, BaseEstimator):
         if needed:
             raise InvalidParameterError(
                 f"{needed} needs all rows at once, so that partial_fit and forget cannot add or "
-                f"remove any; call fit with all of them, or use a number, or shrinkage='oas'"
+                f"remove any; call fit with all of them, or use {self._instead}"
             )
         if not reset:
             new.__dict__.pop("_models", None)
@@ -501,6 +513,8 @@ class MomentEstimator(Saved, BaseEstimator):
             and y.dtype.kind != "f"
             and self._found is self.feature_map is self.moments_.feature_map is None
             and self._needs_all_rows() is None
+            and type(self.moments_) is ClassMoments
+            and not self._n_targets
             and type(self)._summed is MomentEstimator._summed
             and (known is None or bool((find(y, known) >= 0).all()))
         )
@@ -522,11 +536,11 @@ class MomentEstimator(Saved, BaseEstimator):
         self._declared = labels
         return known is None
 
-    def _empty(self, kind: str | None = None) -> ClassMoments:
+    def _empty(self, kind: str | None = None) -> Any:
         """Return moments without rows, by default of the kind that the parameters ask for."""
         return ClassMoments(kind or self._covariance_type(), feature_map=self._maps())
 
-    def _added(self, moments: ClassMoments, rows: Rows, **options: Any) -> ClassMoments:
+    def _added(self, moments: Any, rows: Rows, **options: Any) -> Any:
         """Return moments with rows added; options as of `streamgda.engine.accumulate_into`."""
         options = {name: value for name, value in options.items() if value is not None}
         moments = engine.accumulate_into(moments, self._summed(rows), **options)
@@ -581,7 +595,7 @@ class MomentEstimator(Saved, BaseEstimator):
         >>> qda.score(X, y), GaussianNB.from_moments(moments).score(X, y)
         (0.98, 0.96)
         """
-        check_type("moments", moments, ClassMoments, "ClassMoments")
+        check_type("moments", moments, *cls._kinds)
         estimator = cls(**params)
         with moments._lock:  # Another thread may be adding rows.
             if estimator.feature_map is None and moments.feature_map is not None:
@@ -810,7 +824,7 @@ class MomentEstimator(Saved, BaseEstimator):
     def _read(self, X: Any, y: Any, weight: Any, reading: Any = (), *, reset: bool = False) -> Rows:
         """Return labelled rows that fit the estimator."""
         given = {name: value for name, value in dict(reading).items() if name != "max_memory"}
-        if unknown := given.keys() - _READING:
+        if unknown := given.keys() - self._reads:
             raise TypeError(f"{type(self).__name__} got an unexpected keyword argument {unknown}")
         rows = Rows.of(X, y, weight, **given)
         y = rows.y
@@ -852,7 +866,10 @@ class MomentEstimator(Saved, BaseEstimator):
 
     @classmethod
     def _from_state(cls, state: Mapping[str, Any]) -> Self:
-        moments = ClassMoments._from_state(state["moments"])
+        kind: Any = GroupedMoments if "groups" in state["moments"] else ClassMoments
+        if not issubclass(kind, cls._kinds[0]):
+            raise ValueError("its moments have groups")
+        moments = kind._from_state(state["moments"])
         params = dict(state["params"])
         for name, value in params.items():
             if isinstance(value, Mapping):

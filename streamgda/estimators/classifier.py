@@ -551,7 +551,7 @@ class GaussianClassifier(MomentClassifier):
         auto = isinstance(self.shrinkage, str) and self.shrinkage == "auto"
         return "shrinkage='auto'" if auto else None
 
-    def _find(self, rows: Rows) -> Any:
+    def _find(self, rows: Rows, max_memory: int | str | None) -> Any:
         """Return the amounts of shrinkage of the classes, or their covariances."""
         needed, source = self._needs_all_rows(), as_source(rows.X)
         size = source.shape[0] * source.shape[1] * 8

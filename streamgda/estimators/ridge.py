@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self, Unpack
 
@@ -14,42 +14,33 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda import engine
-from streamgda.engine.folds import each_split, with_folds
-from streamgda.engine.reading import in_process
 from streamgda.errors import (
     CollinearityWarning,
     InvalidDataError,
     InvalidParameterError,
-    UnsupportedError,
-    as_attribute_error,
 )
 from streamgda.estimators.base import (
-    MomentEstimator,
     Reading,
-    in_turn,
     joined_maps,
     validated_rows,
     warn,
 )
 from streamgda.estimators.classifier import MomentClassifier
-from streamgda.estimators.selection import compared
+from streamgda.estimators.selection import Folded, compared
 from streamgda.models.covariance import NO_ROWS
 from streamgda.models.ridge import Columns, RidgeModel
-from streamgda.moments import ClassMoments, GroupedMoments
+from streamgda.moments import ClassMoments
 from streamgda.moments.feature_maps import Lifting
 from streamgda.rows import Rows, targets_of
 from streamgda.rows.names import feature_numbers
 from streamgda.rows.source import as_source
 from streamgda.runtime.parameters import as_flag, as_numbers, check_type, refuse, shown
-from streamgda.storage.format import State, check_array, check_whole
+from streamgda.storage.format import State, check_whole
 from streamgda.storage.saved import synchronized
 
 
-class PenalisedLeastSquares(MomentEstimator):
-    """Base of the ridge estimators, which choose the penalty and fit coefficients to moments.
-
-    With `alphas`, `_found` has a row for each penalty, with its scores in the folds beside it.
-    """
+class PenalisedLeastSquares(Folded):
+    """Base of the ridge estimators, which choose the penalty and fit coefficients to moments."""
 
     n_iter_ = 1  # There is one step of refinement.
 
@@ -97,15 +88,8 @@ class PenalisedLeastSquares(MomentEstimator):
 
     # --- learning -----------------------------------------------------------------------------
 
-    @in_turn
     def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        groups: Any = None,
-        **reading: Unpack[Reading],
+        self, X: Any, y: Any = None, sample_weight: Any = None, **reading: Unpack[Reading]
     ) -> Self:
         """Fit the coefficients to rows and their targets or labels, in one pass over them.
 
@@ -114,10 +98,9 @@ class PenalisedLeastSquares(MomentEstimator):
         X, y, sample_weight : see `GaussianNB.fit`
             Rows, targets of shape (n_rows,) or (n_rows, n_targets), or labels for a classifier, and
             weights of rows. `Ridge` multiplies in float64.
-        groups : array-like, shape (n_rows,), optional
-            Groups of the rows, for `alphas` and a splitter `cv` that uses them.
         **reading
             How rows are read; see `GaussianNB.fit`. `nodata` and `on_invalid` are of targets, too.
+            With `alphas` there may be `groups` of the rows: see `cv`.
 
         Returns
         -------
@@ -136,58 +119,10 @@ class PenalisedLeastSquares(MomentEstimator):
         >>> ridge.coef_, round(float(ridge.intercept_), 12)
         (array([2.]), 1.0)
         """
-        if self.alphas is None:
-            if groups is not None:
-                raise InvalidParameterError("groups were given, but no alphas to choose from")
-            return super().fit(X, y, sample_weight, **reading)
-        new = self._unfitted()
-        new._check_parameters()
-        rows = new._read(X, y, sample_weight, reading, reset=True)
-        rows = in_process(replace(new._summed(rows), groups=groups))
-        rows, n_folds = with_folds(self.cv, self.random_state or 0, rows)
-        moments: Any = GroupedMoments(self._covariance_type(), feature_map=new._maps())
-        moments = new._added(moments, rows, max_memory=reading.get("max_memory"))
-        new._choose(moments, never=n_folds)
-        new._check_fit(new.model_)
-        self.__dict__ = new.__dict__
-        return self
+        return super().fit(X, y, sample_weight, **reading)
 
-    def _choose(
-        self,
-        moments: GroupedMoments,
-        never: Any = None,
-        columns_of: Callable[[ClassMoments], ClassMoments] = lambda moments: moments,
-    ) -> None:
-        """Keep the scores of the penalties, each group held out in turn, and the total moments.
-
-        Parameters
-        ----------
-        moments : GroupedMoments
-        never : label, optional
-            Group that is never held out.
-        columns_of : callable
-            Returns moments whose columns are features and targets.
-        """
-        if not len(moments):
-            raise InvalidDataError(NO_ROWS)
-        if len(moments) < 2:
-            raise InvalidDataError(
-                f"alphas are compared by rows that are held out, and {len(moments)} fold has rows; "
-                f"give rows of at least two folds or groups"
-            )
-        alphas = np.asarray(self.alphas, np.float64)
-        scores = [alphas]
-        for _, others, own in each_split(moments, never):
-            train = self._columns(columns_of(others))
-            held_out = self._columns(columns_of(own), weighted=False)
-            models = [RidgeModel.fit(train, a, bool(self.fit_intercept)) for a in alphas]
-            errors = [model.squared_errors(held_out).mean() for model in models]
-            scores.append(-np.array(errors) / held_out.weight)
-        self.moments_ = columns_of(moments.total())
-        self._found = np.column_stack(scores)
-
-    def _needs_all_rows(self) -> str | None:
-        return None if self.alphas is None else "a choice among alphas"
+    def _chooses(self) -> bool:
+        return self.alphas is not None
 
     # --- the model ----------------------------------------------------------------------------
 
@@ -197,8 +132,20 @@ class PenalisedLeastSquares(MomentEstimator):
 
     def _make_model(self, moments: ClassMoments, found: Any) -> RidgeModel:
         classes = moments.classes if isinstance(self, ClassifierMixin) else None
-        columns = self._columns(moments)
-        return RidgeModel.fit(columns, self.alpha_, bool(self.fit_intercept), classes)
+        alpha, scores, intercept = self.alpha, None, bool(self.fit_intercept)
+        if self.alphas is not None:
+            alphas = np.ravel(np.asarray(self.alphas, np.float64))
+            scores = np.column_stack([self._scores(alphas, *split) for split in self._splits()])
+            alpha = float(alphas[scores.mean(axis=1).argmax()])
+        model = RidgeModel.fit(self._columns(moments), alpha, intercept, classes)
+        return replace(model, scores=scores)
+
+    def _scores(self, alphas: np.ndarray, others: ClassMoments, own: ClassMoments) -> np.ndarray:
+        """Return the scores of penalties in a split: mean squared errors with a minus sign."""
+        train, held_out = self._columns(others), self._columns(own, weighted=False)
+        models = (RidgeModel.fit(train, alpha, bool(self.fit_intercept)) for alpha in alphas)
+        errors = [model.squared_errors(held_out).mean() for model in models]
+        return -np.array(errors) / held_out.weight
 
     def _check_fit(self, model: RidgeModel) -> None:
         if model.n_dropped:
@@ -212,33 +159,17 @@ class PenalisedLeastSquares(MomentEstimator):
     @property
     def alpha_(self) -> Any:
         """The penalty of the fit: `alpha`, or the one that was chosen among `alphas`."""
-        check_is_fitted(self)
-        if self.alphas is None:
-            return self.alpha
-        scores = self._scores_of_alphas()
-        return float(scores[scores[:, 1:].mean(axis=1).argmax(), 0])
+        return self.model_.alpha
 
     @property
     def cv_results_(self) -> dict[str, Any]:
         """Scores of the `alphas` in each split, as in `GridSearchCV`, if they were compared."""
-        check_is_fitted(self)
-        if self.alphas is None:
+        scores = self.model_.scores
+        if scores is None:
             raise AttributeError("there are no cv_results_ without alphas to choose from")
-        alphas, scores = np.split(self._scores_of_alphas(), [1], axis=1)
-        alphas = alphas[:, 0]
+        alphas = np.ravel(np.asarray(self.alphas, np.float64))
         params = [{"alpha": alpha} for alpha in alphas.tolist()]
         return {"param_alpha": alphas, "params": params, **compared("score", scores)}
-
-    def _scores_of_alphas(self) -> np.ndarray:
-        found = self._found
-        if found is None or not np.array_equal(found[:, 0], self.alphas):
-            error = UnsupportedError("the alphas were not compared: call fit with all rows")
-            raise as_attribute_error(error)
-        return np.asarray(found)
-
-    def _checked_found(self, found: np.ndarray) -> np.ndarray:
-        check_array("found", found, (np.size(self.alphas), found.shape[1]), "f8")
-        return found
 
 
 class Ridge(RegressorMixin, PenalisedLeastSquares):
@@ -266,12 +197,14 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
     random_state : int, optional
         Seed of the folds, if `cv` is an integer.
     alphas : list of float, optional
-        Penalties among which `fit` chooses the one with the smallest mean squared error of rows
-        held out, averaged over the splits: the scores are those of `GridSearchCV` with
-        ``scoring="neg_mean_squared_error"``, but one pass yields the moments of all folds, from
-        which they follow exactly. Weights of rows count in fits and in errors.
+        Penalties of which the one with the smallest mean squared error of rows held out is used,
+        averaged over the splits: the scores are those of `GridSearchCV` with
+        ``scoring="neg_mean_squared_error"``. They follow exactly from the moments of the folds,
+        which are all that is kept: `partial_fit` adds to them, and the choice is up to date at any
+        time. Weights of rows count in fits and in errors.
     cv : int, splitter, array of int or iterable of (train, test)
-        Splits of the rows for `alphas`; see `GaussianDiscriminantCV`.
+        Splits of the rows for `alphas`; see `GaussianDiscriminantCV`. With an integer, `groups`
+        that are passed with the rows are the folds. `partial_fit` takes an integer or groups.
     feature_map : RandomFeatures, Standardize, transformer, or list; optional
         Map that is applied to rows before the model; see `GaussianDiscriminantAnalysis`.
 
@@ -284,8 +217,8 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
     n_iter_ : int
     cv_results_ : dict
         Scores of the `alphas`.
-    moments_ : ClassMoments
-        Moments of features and targets.
+    moments_ : ClassMoments, or GroupedMoments with `alphas`
+        Moments of features and targets, of each fold if there are `alphas`.
     n_features_in_, feature_names_in_
 
     Notes
@@ -301,7 +234,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
     >>> X, y = load_diabetes(return_X_y=True)
     >>> ridge = Ridge(alphas=[0.01, 0.1, 1.0]).fit(X, y)
     >>> ridge.alpha_, round(ridge.score(X, y), 3)
-    (0.01, 0.517)
+    (0.1, 0.513)
     """
 
     _targets: int | None = None  # The number of targets; None for one that is not a column.
@@ -337,10 +270,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
             raise InvalidDataError(
                 f"y has {n_targets or 1} targets, but there were {self._n_targets} before"
             )
-        return replace(rows, X=X, y=targets)
-
-    def _summed(self, rows: Rows) -> Rows:
-        return rows if rows.y is None else engine.with_targets(rows)
+        return engine.with_targets(replace(rows, X=X, y=targets))
 
     def _maps(self) -> Lifting | None:
         lifting = super()._maps()
@@ -382,7 +312,8 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         Raises
         ------
         InvalidDataError, InvalidParameterError
-            See `fit`; the estimator is then unchanged.
+            See `fit`; the estimator is then unchanged. With `alphas`, for batches with `groups`
+            after others without, or the reverse.
 
         Examples
         --------
@@ -404,7 +335,8 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         ----------
         moments : ClassMoments or GroupedMoments
             Moments of features and targets with covariances, of any classes, which are joined.
-            `alphas` are compared by the groups of `GroupedMoments`, each held out in turn.
+            `alphas` are compared by the groups of `GroupedMoments`, each held out in turn, such as
+            the sum of the `moments_` of two streams.
         target : str or int, or list of these
             Columns of the targets, by name or by index. Behind a `feature_map`, such as those of
             another `Ridge`, they are all the targets that it was fitted to.
@@ -436,8 +368,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         >>> Ridge.from_moments(moments, target="rooms").feature_names_in_
         array(['area', 'price'], dtype=object)
         """
-        kinds = ClassMoments | GroupedMoments
-        check_type("moments", moments, kinds, "ClassMoments or GroupedMoments")
+        check_type("moments", moments, *cls._kinds)
         estimator = cls(**params)
         estimator._check_parameters()
         if moments.n_features is None:
@@ -457,17 +388,10 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         if estimator.feature_map is None:
             estimator.feature_map = moments.feature_map
         joined_maps(estimator._maps(), moments)
-
-        def columns_of(part: ClassMoments) -> ClassMoments:
-            ordered = part.select_features(np.append(features, targets))
-            ordered._lifting = lifting
-            return ordered.reduce("tied")._in_one_class()
-
-        grouped = isinstance(moments, GroupedMoments)
-        if grouped and estimator.alphas is not None:
-            estimator._choose(moments, columns_of=columns_of)
-        estimator._adopt(columns_of(moments.total() if grouped else moments))
-        estimator._check_fit(estimator.model_)
+        ordered = moments.select_features(np.append(features, targets))
+        ordered._lifting = lifting
+        estimator._adopt(ordered.reduce("tied")._in_one_class())
+        estimator._scored(estimator._check_fit)
         return estimator
 
     def _columns(self, moments: ClassMoments, weighted: bool = True) -> Columns:
@@ -558,6 +482,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         return super()._state() | {"targets": self._targets}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
+        super()._restore(state)
         if state["targets"] is not None:
             self._targets = check_whole("targets", state["targets"], 1)
 
@@ -583,7 +508,8 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
         scatter for each class rather than one for all.
     solver, positive, random_state, alphas, cv : see `Ridge`
         The errors by which `alphas` are compared are those of the codes, as in
-        `RidgeClassifierCV`: the accuracy of labels does not follow from moments.
+        `RidgeClassifierCV`: the accuracy of labels does not follow from moments. Each fold keeps a
+        scatter for each class.
     feature_map : RandomFeatures, Standardize, transformer, or list; optional
         Map that is applied to rows before the model; see `GaussianDiscriminantAnalysis`.
 

@@ -98,6 +98,10 @@ class RidgeModel(ClassModel):
         Values at the origin.
     n_dropped : int
         Directions of features that vary, but not beyond rounding.
+    alpha : float or array-like
+        The penalty.
+    scores : ndarray, shape (n_penalties, n_splits); optional
+        Scores of the penalties among which it was chosen.
     """
 
     classes: np.ndarray
@@ -106,6 +110,8 @@ class RidgeModel(ClassModel):
     coefficients: np.ndarray
     values: np.ndarray
     n_dropped: int
+    alpha: Any = 0.0
+    scores: np.ndarray | None = None
 
     @classmethod
     def fit(
@@ -145,7 +151,7 @@ class RidgeModel(ClassModel):
             classes = np.arange(n_targets)
         elif classes.size == 2:  # The score of the first class is zero.
             W, values = np.vstack([np.zeros(d), W]), np.append(0.0, values)
-        return cls(classes, d, origin, W, values, n_dropped)
+        return cls(classes, d, origin, W, values, n_dropped, alpha)
 
     @property
     def intercepts(self) -> np.ndarray:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import reduce
-from operator import iadd
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -16,7 +14,7 @@ import numpy as np
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
 from streamgda.moments.base import Moments
 from streamgda.moments.class_moments import ClassMoments, check_holds
-from streamgda.moments.covariance_types import structure_of
+from streamgda.moments.covariance_types import check_covers, structure_of
 from streamgda.moments.feature_maps import Lifting
 from streamgda.rows.counting import CHECK_SUMS, RowRule, Slab, read_only
 from streamgda.rows.labels import (
@@ -112,6 +110,17 @@ class Held(NamedTuple):
         of_group, of_class = find(self.groups, groups), find(self.classes, classes)
         numbers = of_group[self.numbers[0]] << _SHIFT | of_class[self.numbers[1]]
         return Held(groups, classes, self.cells._with_sums(numbers, self.cells._sums))
+
+    def joined(
+        self, groups: np.ndarray, of_group: np.ndarray, classes: np.ndarray, of_class: np.ndarray
+    ) -> Held:
+        """Return the moments of larger groups and classes, of which each group and class is one."""
+        g, k = self.numbers
+        numbers = of_group[g].astype(np.int64) << _SHIFT | of_class[k]
+        cells, places = np.unique(numbers, return_inverse=True)
+        sums: Any = self.cells._sums
+        sums = None if sums is None else sums.placed(places, cells.size)
+        return Held(groups, classes, self.cells._with_sums(cells, sums))
 
     def together(self, chosen: Any, covariance_type: str) -> ClassMoments:
         """Return the moments of some groups together, with all classes."""
@@ -240,8 +249,12 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         self._held.cells._feature_names = names
 
     @property
-    def _lifting(self) -> Lifting | None:  # type: ignore[override]
+    def _lifting(self) -> Lifting | None:
         return self._held.cells._lifting
+
+    @_lifting.setter
+    def _lifting(self, lifting: Lifting | None) -> None:
+        self._held.cells._lifting = lifting
 
     @synchronized
     def _description(self) -> dict[str, Any]:
@@ -369,15 +382,75 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
             return self.copy()
         labels = np.asarray(group_labels(new, what="new groups"))
         groups, at = np.unique(labels, return_inverse=True)
-        g, k = held.numbers
-        numbers = at[g].astype(np.int64) << _SHIFT | k
-        cells, places = np.unique(numbers, return_inverse=True)
-        sums: Any = held.cells._sums
-        sums = None if sums is None else sums.placed(places, cells.size)
-        return self._made(Held(groups, held.classes, held.cells._with_sums(cells, sums)))
+        return self._made(held.joined(groups, at, held.classes, np.arange(held.classes.size)))
 
-    def _made(self, held: Held) -> Self:
-        made = type(self)(self.covariance_type)
+    def _in_one_class(self) -> Self:
+        """Return the moments of the rows of each group as those of one class."""
+        held = self._held
+        one = np.arange(held.groups.size), np.zeros(1, np.int64), np.zeros(held.classes.size, int)
+        return self._made(held.joined(held.groups, *one), self._structure.kind)
+
+    @synchronized
+    def reduce(self, covariance_type: str) -> Self:
+        """Return the moments of a simpler covariance type.
+
+        Parameters
+        ----------
+        covariance_type : str
+            See `ClassMoments.reduce`.
+
+        Returns
+        -------
+        GroupedMoments
+            Moments of that type.
+
+        Raises
+        ------
+        MergeError
+            If these moments do not determine it.
+
+        Examples
+        --------
+        >>> from streamgda import GroupedMoments
+        >>> grouped = GroupedMoments().update([[1.0], [3.0]], [0, 0], ["a", "a"])
+        >>> grouped.reduce("diag")["a"].covariance()
+        array([[1.]])
+        """
+        wanted = structure_of(covariance_type)
+        check_covers(self._structure, wanted)
+        cells = self._held.cells.reduce(wanted.kind)
+        return self._made(self._held._replace(cells=cells), covariance_type)
+
+    @synchronized
+    def select_features(self, index: Any) -> Self:
+        """Return the moments of some of the features, in the order of `index`.
+
+        Parameters
+        ----------
+        index : str, array-like of str, int or bool, or slice
+            Features to keep, by name or by index.
+
+        Returns
+        -------
+        GroupedMoments
+            Moments of these features.
+
+        Raises
+        ------
+        InvalidParameterError
+            For features that the moments do not have.
+
+        Examples
+        --------
+        >>> from streamgda import GroupedMoments
+        >>> grouped = GroupedMoments().update([[1.0, 2.0], [3.0, 5.0]], [0, 0], ["a", "a"])
+        >>> grouped.select_features([1])["a"].means
+        array([[3.5]])
+        """
+        return self._made(self._held._replace(cells=self._held.cells.select_features(index)))
+
+    def _made(self, held: Held, covariance_type: str | None = None) -> Self:
+        made = type(self)(covariance_type or self.covariance_type)
         made._held = held
         return made
 
@@ -468,6 +541,11 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         return self._held.cells._scratch_bytes(n_features)
 
     # --- algebra ------------------------------------------------------------------------------
+
+    @synchronized
+    def __mul__(self, gamma: float) -> Self:
+        """Return the moments with every weight multiplied by `gamma`; see `ClassMoments`."""
+        return self._made(self._held._replace(cells=self._held.cells * gamma))
 
     def _add(self, other: GroupedMoments) -> None:
         mine, theirs = self._held, other._held
@@ -561,22 +639,3 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
             )
         grouped._held = Held(groups, classes, cells)
         return grouped
-
-
-def each_held_out(
-    parts: Mapping[Any, ClassMoments], rest: ClassMoments
-) -> Iterator[tuple[Any, ClassMoments]]:
-    """Yield the label of each of some parts, and the moments of the others and of the rest.
-
-    Each half of the parts needs the sum of the other, and its own halves likewise. Nothing is
-    subtracted, so that nothing cancels, and one sum is held for each level.
-    """
-    labels = [*parts]
-    middle = len(labels) // 2
-    if not middle:
-        yield from ((label, rest) for label in labels)
-        return
-    halves = labels[:middle], labels[middle:]
-    for own, others in (halves, halves[::-1]):
-        held = reduce(iadd, (parts[label] for label in others), rest.copy())
-        yield from each_held_out({label: parts[label] for label in own}, held)

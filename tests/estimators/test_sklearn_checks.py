@@ -69,12 +69,14 @@ CHECKED = [
         {},
     ),
     (Ridge(0.0), {}),
-    (Ridge(alphas=[0.1, 1.0], cv=2), NO_SECOND_READING),
+    (Ridge(alphas=[0.1, 1.0], cv=2), {}),
+    (RidgeClassifier(alphas=[0.1, 1.0], cv=2), {}),
     (RidgeClassifier(class_weight="balanced"), {}),
     (Ridge(feature_map=RandomFeatures(20)), {}),
     (PCA(2), {}),
     (PCA(1, whiten=True, feature_map=RandomFeatures(5)), {}),
-    (GaussianDiscriminantCV({"var_smoothing": [1e-3, 0.1]}), {}),
+    (GaussianDiscriminantCV({"var_smoothing": [1e-3, 0.1]}), NO_SECOND_READING),
+    (GaussianDiscriminantCV({"var_smoothing": [0.1]}, scoring="joint_log_likelihood"), {}),
 ]
 ERRORS = {repr(estimator): errors for estimator, errors in CHECKED}
 
