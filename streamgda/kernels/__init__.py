@@ -17,7 +17,7 @@ from numba import config, types
 from numba.core.compiler_lock import global_compiler_lock
 
 from streamgda.kernels.vectors import SHAPE
-from streamgda.runtime.interruption import uninterrupted
+from streamgda.runtime.interruption import deferred_interrupts
 
 _SOURCES = sha256(b"".join(f.read_bytes() for f in sorted(Path(__file__).parent.glob("*.py"))))
 _STAMP = f"{SHAPE.name}_{_SOURCES.hexdigest()[:12]}"
@@ -39,15 +39,15 @@ def _compiled(function: Callable[..., Any], *, cache: bool = True, **options: An
         compiled = numba.njit(cache=cache, **settings)(function)
     except RuntimeError:  # no folder can be written; NUMBA_CACHE_DIR names one that can
         compiled = numba.njit(cache=False, **settings)(function)
-    # Interrupted half-way, Numba would keep locks, and lose declarations.
-    compiled.compile = partial(uninterrupted, _compile, compiled, compiled.compile, set())
+    compiled.compile = partial(_compile, compiled, compiled.compile, set())
     return compiled
 
 
 def _compile(kernel: Any, compile_: Callable[..., Any], known: set[Any], signature: Any) -> Any:
     """Compile a kernel; read-only arrays, which it only reads, need no code of their own."""
     writable = tuple(map(_writable, signature))
-    with global_compiler_lock:
+    # Interrupted half-way, Numba would keep locks, and lose declarations.
+    with deferred_interrupts(), global_compiler_lock:
         entry_point = compile_(writable)
         if signature != writable and signature not in known:  # let calls find the code at once
             known.add(signature)

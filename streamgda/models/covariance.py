@@ -10,7 +10,7 @@ from scipy import linalg
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.moments import ClassMoments, held_sums
-from streamgda.runtime import lapack, threads
+from streamgda.runtime import threads
 from streamgda.runtime.parameters import as_number, as_numbers, refuse
 
 _MATRICES = ("full", "tied")
@@ -315,9 +315,9 @@ def _inverse_root(S: np.ndarray, tol: float) -> tuple[np.ndarray, float, int]:
     root /= scales
     if not np.isfinite(root).all():
         return root, np.nan, 0
-    positive = lapack.cholesky(root)
+    positive = threads.cholesky(root)
     if positive:
-        lapack.invert_lower(root)
+        threads.invert_lower(root)
         root *= np.tri(d)
     # The square of the 2-norm of the inverse is at most the sum of its squares; eigenvalues are
     # only computed where that leaves a doubt.

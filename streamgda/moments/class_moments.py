@@ -38,13 +38,13 @@ from streamgda.rows.names import (
     restored_names,
     saved_names,
 )
-from streamgda.runtime.display import frame_of
-from streamgda.runtime.interruption import uninterrupted
+from streamgda.runtime.interruption import deferred_interrupts
 from streamgda.runtime.parameters import (
     as_integer,
     as_number,
     as_numbers,
     check_type,
+    frame_of,
     refuse,
 )
 from streamgda.storage.format import (
@@ -434,7 +434,8 @@ class ClassMoments(Moments):
         held = sums is self._sums
         self.changes += 1
         if held and not sums.small:
-            uninterrupted(change, sums)
+            with deferred_interrupts():
+                change(sums)
         else:
             change(sums.copy() if held else sums)
 
@@ -561,7 +562,8 @@ class ClassMoments(Moments):
         if len(X) <= adding.most_few:  # One kernel call adds them.
             adding.add_at_once(Rows(X, *rows[1:]), sums.state)
         else:
-            uninterrupted(adding.add, Rows(X, *rows[1:]), sums)
+            with deferred_interrupts():
+                adding.add(Rows(X, *rows[1:]), sums)
         return True
 
     def _add_at_once(self, X: np.ndarray, y: np.ndarray) -> bool:

@@ -1,1 +1,1 @@
-"""Resources of the process: threads, interruptions, LAPACK without the GIL, memory, and retries."""
+"""Resources of the process: threads, interruptions and memory; and parameters."""

@@ -9,11 +9,9 @@ from __future__ import annotations
 import signal
 import threading
 from _thread import RLock
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
-
-Result = TypeVar("Result")
+from typing import Any
 
 
 class Lock(RLock):  # type: ignore[misc]  # it can be subclassed
@@ -21,17 +19,6 @@ class Lock(RLock):  # type: ignore[misc]  # it can be subclassed
 
     def __reduce__(self) -> Any:
         return type(self), ()
-
-
-class _Deferring:
-    """A handler of SIGINT that remembers the signal for another handler."""
-
-    def __init__(self, handler: Callable[..., Any]) -> None:
-        self.handler = handler
-        self.arrived: tuple[Any, ...] | None = None
-
-    def __call__(self, *arrived: Any) -> None:
-        self.arrived = arrived
 
 
 @contextmanager
@@ -55,20 +42,14 @@ def deferred_interrupts() -> Iterator[None]:
     handler: Any = None
     if threading.current_thread() is threading.main_thread():
         handler = signal.getsignal(signal.SIGINT)
-    if not callable(handler) or isinstance(handler, _Deferring):
+    if not callable(handler):
         yield
         return
-    deferring = _Deferring(handler)
+    arrived: list[tuple[Any, ...]] = []
     try:
-        signal.signal(signal.SIGINT, deferring)
+        signal.signal(signal.SIGINT, lambda *given: arrived.append(given))
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-        if deferring.arrived is not None:
-            handler(*deferring.arrived)
-
-
-def uninterrupted(function: Callable[..., Result], *arguments: Any) -> Result:
-    """Call a function within `deferred_interrupts`."""
-    with deferred_interrupts():
-        return function(*arguments)
+        if arrived:
+            handler(*arrived[0])

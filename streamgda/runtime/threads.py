@@ -1,4 +1,4 @@
-"""Threads: every parallel loop of the package goes through `run` or `imap`.
+"""Threads: every parallel loop of the package goes through `run` or `imap`; BLAS and LAPACK.
 
 Kernels are serial and release the GIL, so plain Python threads scale, and nothing here can
 meet Numba's ``workqueue`` layer, which aborts the process when two threads enter it at once.
@@ -9,6 +9,7 @@ Executors are used while interrupts are deferred: one that is raised within a co
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 from collections import deque
@@ -20,6 +21,8 @@ from functools import cache
 from typing import Any, TypeVar
 
 import numba
+import numpy as np
+from numba.extending import get_cython_function_address
 from threadpoolctl import ThreadpoolController
 
 from streamgda.runtime.interruption import deferred_interrupts
@@ -71,24 +74,29 @@ def run(function: Callable[..., Result], calls: Iterable[tuple[Any, ...]]) -> li
     calls = list(calls)
     if len(calls) == 1:
         return [function(*calls[0])]
-    return list(imap(function, calls, ahead=None))
+    return list(imap(function, calls, ahead=len(calls)))
 
 
 def imap(
-    function: Callable[..., Result], calls: Iterable[tuple[Any, ...]], *, ahead: int | None = 0
+    function: Callable[..., Result], calls: Iterable[tuple[Any, ...]], *, ahead: int
 ) -> Generator[Result]:
     """Yield the results in order, with at most ``n_threads() + ahead`` calls in progress.
 
     Because of the order, what is computed from the results does not depend on which thread was
-    first. ``ahead=None`` submits all calls at once. When the iterator ends or is closed, no call is
-    running, so close it with `contextlib.closing` or exhaust it.
+    first. When the iterator ends or is closed, no call is running, so close it with
+    `contextlib.closing` or exhaust it.
     """
     n = n_threads()
     if n == 1:
         yield from (function(*arguments) for arguments in calls)
         return
     alone = ((function, arguments) for arguments in calls)
-    yield from _results(_executor(n), _alone, alone, None if ahead is None else n + ahead)
+    waiting: deque[Future[Result]] = deque()
+    try:
+        yield from _results(_executor(n), _alone, alone, n + ahead, waiting)
+    finally:
+        with deferred_interrupts():
+            wait([future for future in waiting if not future.cancel()])
 
 
 def _alone(function: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
@@ -103,18 +111,13 @@ def in_background(function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]
     Meanwhile the calling thread computes the next arguments. If that fails or is interrupted, the
     calls before it are complete afterwards; no call is running in any case.
     """
-    running: deque[Future[Any]] = deque()
-    with _one_thread() as executor:
-        try:
-            for arguments in calls:
-                while running:
-                    _finished(running)
-                running += _submitted(executor, function, [arguments])
-            while running:
-                _finished(running)
-        finally:
-            with deferred_interrupts():
-                wait(running)
+    executor = ThreadPoolExecutor(1, "streamgda")
+    try:
+        for _ in _results(executor, function, calls, 1, deque()):
+            pass
+    finally:
+        with deferred_interrupts():
+            executor.shutdown()
 
 
 def one_ahead(
@@ -124,60 +127,36 @@ def one_ahead(
 
     When the iterator is closed, it waits for a running call, unless that is interrupted, too.
     """
-    with _one_thread() as executor:
-        yield from _results(executor, function, calls, 2, patient=False)
-
-
-@contextmanager
-def _one_thread() -> Iterator[ThreadPoolExecutor]:
     executor = ThreadPoolExecutor(1, "streamgda")
+    waiting: deque[Future[Result]] = deque()
     try:
-        yield executor
+        yield from _results(executor, function, calls, 2, waiting)
     finally:
         with deferred_interrupts():
             executor.shutdown(wait=False, cancel_futures=True)
+        while waiting:
+            with suppress(Exception):
+                _finished(waiting)
 
 
 def _results(
     executor: ThreadPoolExecutor,
     function: Callable[..., Result],
     calls: Iterable[tuple[Any, ...]],
-    most: int | None,
-    *,
-    patient: bool = True,
+    most: int,
+    waiting: deque[Future[Result]],
 ) -> Generator[Result]:
-    """Yield results in order, with at most so many calls in progress; end when none is running.
+    """Yield results in order, with at most so many calls in progress, which are `waiting`.
 
-    Unless it is patient, an interrupt ends the wait for those that are running.
+    The calls see the context variables of the calling thread.
     """
-    waiting: deque[Future[Result]] = deque()
-    try:
-        if most is None:
-            waiting += _submitted(executor, function, calls)
-            calls = ()
-        for arguments in calls:
-            waiting += _submitted(executor, function, [arguments])
-            while most is not None and len(waiting) >= most:
-                yield from _finished(waiting)
-        while waiting:
+    for arguments in calls:
+        while len(waiting) >= most:
             yield from _finished(waiting)
-    finally:
         with deferred_interrupts():
-            waiting = deque(future for future in waiting if not future.cancel())
-            wait(waiting if patient else ())
-        while waiting:
-            with suppress(Exception):
-                _finished(waiting)
-
-
-def _submitted(
-    executor: ThreadPoolExecutor,
-    function: Callable[..., Result],
-    calls: Iterable[tuple[Any, ...]],
-) -> list[Future[Result]]:
-    """Submit calls, which see the context variables of the calling thread."""
-    with deferred_interrupts():
-        return [executor.submit(copy_context().run, function, *c) for c in calls]
+            waiting.append(executor.submit(copy_context().run, function, *arguments))
+    while waiting:
+        yield from _finished(waiting)
 
 
 def _finished(waiting: deque[Future[Result]]) -> list[Result]:
@@ -299,3 +278,43 @@ def call_blas(d: int, function: Callable[..., Result], *arguments: Any) -> Resul
     """
     with serial_blas() if d in _NO_GAIN else nullcontext():
         return function(*arguments)
+
+
+# --- LAPACK on C-contiguous float64 matrices, in place --------------------------------------------
+
+# `scipy.linalg.lapack` has these routines, too, but holds the GIL, so that threads would wait for
+# each other. LAPACK stores matrices by columns: it sees the lower triangle of a C-contiguous matrix
+# as an upper one.
+
+_Number = ctypes.POINTER(ctypes.c_int)
+
+
+def _routine(name: str, *kinds: Any) -> Callable[..., Any]:
+    address = get_cython_function_address("scipy.linalg.cython_lapack", name)
+    return ctypes.CFUNCTYPE(None, *kinds)(address)
+
+
+_matrix = ctypes.c_void_p
+_dpotrf = _routine("dpotrf", ctypes.c_char_p, _Number, _matrix, _Number, _Number)
+_dtrtri = _routine("dtrtri", ctypes.c_char_p, ctypes.c_char_p, _Number, _matrix, _Number, _Number)
+
+
+def cholesky(matrix: np.ndarray) -> bool:
+    """Replace the lower triangle of a symmetric matrix by its Cholesky factor.
+
+    The upper triangle does not change.
+
+    Returns
+    -------
+    bool
+        Whether the matrix is positive definite. If it is not, its lower triangle is destroyed.
+    """
+    n, info = ctypes.c_int(len(matrix)), ctypes.c_int()
+    _dpotrf(b"U", n, matrix.ctypes.data, n, info)
+    return info.value == 0
+
+
+def invert_lower(matrix: np.ndarray) -> None:
+    """Replace a lower triangle by its inverse; the upper triangle does not change."""
+    n, info = ctypes.c_int(len(matrix)), ctypes.c_int()
+    _dtrtri(b"U", b"N", n, matrix.ctypes.data, n, info)

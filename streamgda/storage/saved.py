@@ -20,8 +20,7 @@ from typing import Any, BinaryIO, Self, TypeVar, cast
 import numpy as np
 
 from streamgda.errors import FormatError, InvalidParameterError
-from streamgda.runtime.display import html_table
-from streamgda.runtime.parameters import shown
+from streamgda.runtime.parameters import html_table, shown
 from streamgda.storage import files
 from streamgda.storage.format import State, read, write
 
