@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pkgutil import resolve_name
 from typing import Any, Self, Unpack
 
 import numpy as np
@@ -61,6 +62,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
     """
 
     temperature: float
+    _theirs: str | None = None  # scikit-learn's class
     _least_classes = 1  # `fit` needs rows of so many classes.
 
     def _check_fit(self, model: Any) -> None:
@@ -442,9 +444,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         Returns
         -------
         sklearn.base.BaseEstimator
-            The estimator of scikit-learn of the same name; for `GaussianDiscriminantAnalysis` with
-            covariance type ``"full"``, ``"tied"`` or ``"diag"`` a `QuadraticDiscriminantAnalysis`,
-            a `LinearDiscriminantAnalysis` or a `GaussianNB`.
+            The estimator of scikit-learn of the same name.
 
         Raises
         ------
@@ -469,18 +469,24 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
                 f"temperature={shown(self.temperature)}, and scikit-learn's estimators have no "
                 f"temperature: call set_params(temperature=1.0) first"
             )
-        exported, attributes = self._counterpart(self.model_)
-        known = exported.get_params(deep=False).keys() - attributes.keys()
-        exported.set_params(**{n: getattr(self, n) for n in known if hasattr(self, n)})
-        for name in ("classes_", "n_features_in_", "feature_names_in_"):
-            if hasattr(self, name):
-                attributes[name] = getattr(self, name)
-        for name, value in attributes.items():
+        if self._theirs is None:
+            raise UnsupportedError(
+                f"scikit-learn has no {type(self).__name__}; pass moments_ to from_moments of "
+                f"QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis or GaussianNB"
+            )
+        exported = resolve_name(self._theirs)()
+        names = {*dir(self), *vars(self)} - {"moments_", "model_", "offset_"}
+        names = {name for name in names if name.endswith("_") and not name.startswith("_")}
+        learned = {name: getattr(self, name) for name in names if hasattr(self, name)}
+        learned |= self._overrides(self.model_)
+        known = exported.get_params(deep=False).keys()
+        exported.set_params(**{name: getattr(self, name) for name in known - learned.keys()})
+        for name, value in learned.items():
             setattr(exported, name, value.copy() if isinstance(value, np.ndarray) else value)
         return exported
 
-    def _counterpart(self, model: Any) -> tuple[Any, dict[str, Any]]:
-        """Return an estimator of scikit-learn, and the attributes that make it fitted."""
+    def _overrides(self, model: Any) -> dict[str, Any]:
+        """Return attributes that scikit-learn's estimator has with other values."""
         raise NotImplementedError
 
     def _refuse_map(self, why: str) -> None:
@@ -848,58 +854,6 @@ class GaussianClassifier(MomentClassifier):
                 z = random.multivariate_normal(np.zeros(len(S)), S, at.size, "ignore")
             X[at] += z * scales
         return X
-
-    def _counterpart(self, model: Gaussians) -> tuple[Any, dict[str, Any]]:
-        from sklearn import covariance, discriminant_analysis, naive_bayes  # noqa: PLC0415
-
-        d, means = model.features.size, np.nan_to_num(self.moments_.means)
-        found: dict[str, Any] = {"priors_": model.priors, "means_": means}
-        if hasattr(self, "covariance_"):
-            found["covariance_"] = self.covariance_
-        if self._model_type == "diag":
-            # The log-density of a constant feature is zero at its mean with this variance.
-            variances = np.full(means.shape, 1 / (2 * np.pi))
-            variances[np.ix_(model.alive, model.features)] = 1 / model.roots
-            means[:, self.constant_features_] = means[
-                model.priors.argmax(), self.constant_features_
-            ]
-            return naive_bayes.GaussianNB(), {
-                **{"theta_": means, "var_": variances, "class_prior_": model.priors},
-                **{"class_count_": self.class_count_, "epsilon_": self.epsilon_},
-            }
-        if self._model_type == "full":
-            # A rotation has a column for each feature: what those before do not predict of it; the
-            # scaling is the variance of that. Principal axes would mix features of different
-            # scales, and so lose digits. A class without rows has a prior of zero.
-            roots = np.tile(np.eye(d), (model.classes.size, 1, 1))
-            roots[model.alive] = model.roots
-            scales = np.einsum("kii->ki", roots)
-            rotations = np.zeros((len(roots), model.n_features, d))
-            rotations[:, model.features] = np.swapaxes(roots / scales[:, :, None], 1, 2)
-            found |= {"rotations_": [*rotations], "scalings_": [*scales**-2.0]}
-            if not hasattr(self, "solver"):
-                found["solver"] = "svd" if self.shrinkage is None else "eigen"
-            if self.shrinkage == "oas":  # which scikit-learn does not know by name
-                found |= {"shrinkage": None, "covariance_estimator": covariance.OAS()}
-            return discriminant_analysis.QuadraticDiscriminantAnalysis(), found
-        if self._model_type != "tied":
-            raise UnsupportedError(
-                f"scikit-learn has no estimator of covariance type {self._model_type!r}; 'full', "
-                f"'tied' and 'diag' are converted"
-            )
-        weights, intercepts = model.coefficients(getattr(self, "solver", "svd") == "svd")
-        if model.classes.size == 1:  # The score of a single class would be read as log-odds.
-            weights, intercepts = np.zeros_like(weights), np.zeros(1)
-        scalings, variances = model.directions(self.tol)
-        n = getattr(self, "_max_components", min(model.classes.size - 1, model.n_features))
-        found |= {"coef_": weights, "intercept_": intercepts, "scalings_": scalings}
-        found |= {"xbar_": model.priors @ means, "_max_components": n, "_n_features_out": n}
-        found["explained_variance_ratio_"] = variances[:n] / (variances.sum() or 1)
-        if not hasattr(self, "solver"):
-            found["solver"] = "svd" if self.shrinkage is None else "lsqr"
-        if self.shrinkage not in (None, "auto"):
-            found["shrinkage"] = float(self.shrinkage_[0])
-        return discriminant_analysis.LinearDiscriminantAnalysis(), found
 
     # --- leave-one-out ------------------------------------------------------------------------
 

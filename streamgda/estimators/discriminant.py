@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pkgutil import resolve_name
 from typing import Any, Unpack
 
 import numpy as np
@@ -277,6 +278,7 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
     _model_type = "full"
     _any_sum_of_priors = True
     _solvers = "svd", "eigen"
+    _theirs = "sklearn.discriminant_analysis:QuadraticDiscriminantAnalysis"
 
     def __init__(
         self,
@@ -327,6 +329,22 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
     def scalings_(self) -> list[np.ndarray]:
         """Variances along the principal axes of each class, in falling order, (n_features,)."""
         return [_principal_axes(each)[0] for each in self._all_covariances().values]
+
+    def _overrides(self, model: Gaussians) -> dict[str, Any]:
+        # A rotation has a column for each feature: what those before do not predict of it; the
+        # scaling is the variance of that. Principal axes would mix features of different scales,
+        # and so lose digits. A class without rows has a prior of zero.
+        n_classes, d = model.classes.size, model.features.size
+        roots = np.tile(np.eye(d), (n_classes, 1, 1))
+        roots[model.alive] = model.roots
+        scales = np.einsum("kii->ki", roots)
+        rotations = np.zeros((n_classes, model.n_features, d))
+        rotations[:, model.features] = np.swapaxes(roots / scales[:, :, None], 1, 2)
+        found: dict[str, Any] = {"rotations_": [*rotations], "scalings_": [*scales**-2.0]}
+        if self.shrinkage == "oas":  # which scikit-learn does not know by name
+            estimator = resolve_name("sklearn.covariance:OAS")()
+            found |= {"shrinkage": None, "covariance_estimator": estimator}
+        return found | {"means_": np.nan_to_num(self.means_)}
 
 
 def _principal_axes(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -414,6 +432,7 @@ class LinearDiscriminantAnalysis(
     _model_type = "tied"
     _least_classes = 1  # scikit-learn accepts a single class, too.
     _solvers = "svd", "lsqr", "eigen"
+    _theirs = "sklearn.discriminant_analysis:LinearDiscriminantAnalysis"
     _advice = "Set shrinkage above 0, or use solver='svd', which drops directions"
 
     def __init__(
@@ -563,6 +582,15 @@ class LinearDiscriminantAnalysis(
         if self.solver == "lsqr":
             return self._max_components
         return min(self._max_components, self.model_.directions(self.tol)[0].shape[1])
+
+    def _overrides(self, model: Gaussians) -> dict[str, Any]:
+        most = {"_max_components": self._max_components, "_n_features_out": self._n_features_out}
+        found = {"means_": np.nan_to_num(self.means_), **most}
+        if model.classes.size == 1:  # Its score would be read as log-odds.
+            found |= {"coef_": np.zeros_like(self.coef_), "intercept_": np.zeros(1)}
+        if self.shrinkage == "oas":
+            found["shrinkage"] = float(self.shrinkage_[0])
+        return found
 
     def transform(self, X: Any, **reading: Unpack[Reading]) -> Any:
         """Project rows on the directions that separate the classes best.

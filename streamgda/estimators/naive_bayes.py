@@ -13,6 +13,7 @@ from streamgda.estimators.base import warn
 from streamgda.estimators.classifier import GaussianClassifier, MomentClassifier
 from streamgda.models.bernoulli import Bernoullis, binarise, ones_of
 from streamgda.models.covariance import Regularisation
+from streamgda.models.gaussian import Gaussians
 from streamgda.moments import ClassMoments
 from streamgda.moments.feature_maps import Binarize, Lifting
 from streamgda.rows import Rows
@@ -56,6 +57,7 @@ class GaussianNB(GaussianClassifier):
     """
 
     _model_type = "diag"
+    _theirs = "sklearn.naive_bayes:GaussianNB"
     _advice = "Set var_smoothing above 0"
 
     def __init__(
@@ -93,6 +95,14 @@ class GaussianNB(GaussianClassifier):
     def epsilon_(self) -> float:
         """Value that is added to the variances."""
         return self._all_covariances().epsilon
+
+    def _overrides(self, model: Gaussians) -> dict[str, Any]:
+        means, constant = np.nan_to_num(self.theta_), self.constant_features_
+        # The log-density of a constant feature is zero at its mean with this variance.
+        variances = np.full(means.shape, 1 / (2 * np.pi))
+        variances[np.ix_(model.alive, model.features)] = 1 / model.roots
+        means[:, constant] = means[model.priors.argmax(), constant]
+        return {"theta_": means, "var_": variances}
 
 
 class BernoulliNB(MomentClassifier):
@@ -153,6 +163,8 @@ class BernoulliNB(MomentClassifier):
     >>> nb.predict(words.transform(["win the pills", "a meeting at lunch"]))
     array(['spam', 'ham'], dtype='<U4')
     """
+
+    _theirs = "sklearn.naive_bayes:BernoulliNB"
 
     def __init__(
         self,
@@ -280,9 +292,7 @@ class BernoulliNB(MomentClassifier):
         shares = np.exp(model.log_one)[codes]
         return np.asarray(random.random_sample(shares.shape) < shares, np.float64)
 
-    def _counterpart(self, model: Bernoullis) -> tuple[Any, dict[str, Any]]:
-        from sklearn import naive_bayes  # noqa: PLC0415
-
+    def _overrides(self, model: Bernoullis) -> dict[str, Any]:
         log_one = np.where(np.isnan(model.log_one), -np.log(2.0), model.log_one)
         with np.errstate(divide="ignore"):
             log_zero = np.log(1 - np.exp(log_one))  # As scikit-learn computes it.
@@ -291,6 +301,4 @@ class BernoulliNB(MomentClassifier):
                 "a class has a probability of zero or one, with which BernoulliNB of scikit-learn "
                 "predicts NaN; set alpha above 0"
             )
-        counts = {"class_count_": self.class_count_, "feature_count_": self.feature_count_}
-        found = {"feature_log_prob_": log_one, "class_log_prior_": model.log_priors}
-        return naive_bayes.BernoulliNB(), {**found, **counts}
+        return {"feature_log_prob_": log_one}

@@ -23,7 +23,6 @@ from streamgda.errors import ConstantFeatureWarning, UnsupportedError
 
 LETTERS = np.array(list("abcdefghij"))
 LDA, QDA = LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
-GDA = GaussianDiscriminantAnalysis
 THEIR_LDA = discriminant_analysis.LinearDiscriminantAnalysis
 THEIR_QDA = discriminant_analysis.QuadraticDiscriminantAnalysis
 
@@ -35,9 +34,6 @@ CONVERTED = [
     (QDA(solver="eigen", shrinkage="auto"), THEIR_QDA),
     (GaussianNB(), naive_bayes.GaussianNB),
     (BernoulliNB(binarize=3.0), naive_bayes.BernoulliNB),
-    (GDA(reg_param=0.1, ddof=1), THEIR_QDA),
-    (GDA("tied", shrinkage=0.2), THEIR_LDA),
-    (GDA("diag", var_smoothing=1e-3), naive_bayes.GaussianNB),
 ]
 METHODS = ("predict_proba", "predict_log_proba", "decision_function", "transform")
 
@@ -80,9 +76,6 @@ def test_same_predictions(converted, name):
         LDA("eigen", "auto", n_components=1),
         QDA(reg_param=0.2, priors=[0.2, 0.3, 0.5]),
         QDA(solver="eigen", shrinkage="oas"),
-        GDA("full", shrinkage="oas"),
-        GDA("tied", shrinkage="oas"),
-        GDA("diag", var_smoothing=1e-3),
         GaussianNB(priors=[0.2, 0.3, 0.5], var_smoothing=1e-3),
         BernoulliNB(alpha=0.5, fit_prior=False),
     ],
@@ -98,8 +91,6 @@ def test_parameters_are_those_that_fit_the_same_model(ours):
     learned -= {"rotations_", "scalings_"}  # other axes, or signs
     if getattr(ours, "solver", None) == "eigen":  # of shrunk sums of squares of all rows there
         learned.discard("explained_variance_ratio_")
-    if isinstance(ours, GDA):
-        learned -= {"coef_", "intercept_"}  # its discriminants are about the common mean
     for name in learned:
         np.testing.assert_allclose(
             getattr(theirs, name), getattr(again, name), atol=1e-9, err_msg=name
@@ -109,7 +100,7 @@ def test_parameters_are_those_that_fit_the_same_model(ours):
 def test_constant_features_change_no_prediction():
     X, y = blobs()
     X = np.column_stack([X, np.full(len(X), 7.0)])[:, [0, 4, 1, 2, 3]]
-    for ours in (LDA(), LDA("eigen", 0.1), QDA(), GDA("tied"), GaussianNB()):
+    for ours in (LDA(), LDA("eigen", 0.1), QDA(), GaussianNB()):
         with pytest.warns(ConstantFeatureWarning):
             theirs = ours.fit(X, y).to_sklearn()
         assert_same(ours, theirs, X)
@@ -155,9 +146,8 @@ def test_feature_names_and_moments():
 
 def test_what_scikit_learn_does_not_have_is_refused():
     X, y = blobs()
-    for kind in ("spherical", "tied_spherical", "tied_diag"):
-        with pytest.raises(UnsupportedError, match=f"'{kind}'; 'full', 'tied' and 'diag' are"):
-            GDA(kind).fit(X, y).to_sklearn()
+    with pytest.raises(UnsupportedError, match="pass moments_ to from_moments of"):
+        GaussianDiscriminantAnalysis().fit(X, y).to_sklearn()
     with pytest.raises(UnsupportedError, match="set alpha above 0"):
         BernoulliNB(alpha=0.0).fit(np.eye(3), [0, 0, 1]).to_sklearn()
     with pytest.raises(NotFittedError):
