@@ -67,8 +67,8 @@ class Reading(TypedDict, total=False):
         Value that marks missing measurements.
     on_invalid : {"raise", "skip", "fill"}
         Raise an error for rows with NaN, infinity, masked values, `nodata` or a missing label. Or
-        skip them, in methods that learn (``moments_.n_skipped`` counts them) or compare labels; or
-        give them `fill` as their result, in methods that predict.
+        skip them, in methods that learn (``moments_.n_skipped`` counts them); or give them `fill`
+        as their result, in methods that predict.
     fill : label or number
         Result for invalid rows. Among labels, it has the type of the class labels and is not one of
         them, by default -1, an empty string or NaT; otherwise it is a number, by default NaN.
@@ -186,7 +186,7 @@ class Answer:
         rule = self.rule.action, self.rule.nodata, self.marginal, str(self.value)
         of_map = None if self.feature_map is None else self.feature_map.as_json()
         contents = self.model.__getstate__(), dict(self.options), rule, of_map
-        return {"method": self.method, "model": f"checksum {hashed(contents)}"}
+        return {"model": f"checksum {hashed(contents)}"}
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -803,7 +803,7 @@ class MomentEstimator(Saved, BaseEstimator):
             labels=labels,
             name=name,
             fill=value,
-            fingerprint=None if out is None else answer.fingerprint,
+            fingerprint=None if out is None else {"method": name, **answer.fingerprint},
             held=int(model.nbytes),
             **about,
             **planned,

@@ -23,7 +23,6 @@ from streamgda.errors import (
 )
 from streamgda.estimators.base import MomentEstimator, Reading, validated_rows, warn
 from streamgda.models.covariance import (
-    NO_ROWS,
     Covariances,
     Regularisation,
     Roots,
@@ -40,8 +39,8 @@ from streamgda.models.scoring import check_finite
 from streamgda.moments import ClassMoments
 from streamgda.moments.lifted import lifted
 from streamgda.rows import Rows
-from streamgda.rows.counting import SKIP_OR_FILL, Slab, as_matrix
-from streamgda.rows.labels import as_labels, find, join_labels, label_of_none, with_label
+from streamgda.rows.counting import Slab, as_matrix, as_weights
+from streamgda.rows.labels import as_labels, find, join_labels, with_label
 from streamgda.rows.source import as_source, check_lengths
 from streamgda.runtime.memory import allowed_bytes, readable
 from streamgda.runtime.parameters import (
@@ -245,7 +244,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         sample_weight : array-like, shape (n_rows,), optional
             Weights of the rows.
         **reading
-            How rows are read, and which of them count; see `fit`.
+            How rows are read: `features`, `nodata`, `max_memory`; see `predict`.
 
         Returns
         -------
@@ -264,38 +263,16 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         >>> GaussianNB().fit(X, y).score([[2.0], [5.0]], ["ant", "ant"])
         0.5
         """
-        check_is_fitted(self)
-        given: dict[str, Any] = {**reading}
-        scoring = {name: given.pop(name) for name in ("max_memory",) if name in given}
-        rows = Rows.of(X, y, sample_weight, **given)
+        scored = as_source(self.predict(X, **reading)).whole()
+        rows = Rows.of(X, y, sample_weight, features=reading.get("features")).opened()
         if rows.y is None:
             raise InvalidParameterError("y is missing; give one label for each row")
-        if isinstance(rows.y, np.ndarray) and rows.y.ndim == 2:
-            rows = replace(rows, y=np.ravel(rows.y))
-        rule, none = rows.rule, label_of_none(self.classes_)
-        if not rule.checks_sums or rows.weight is not None:  # Rows that do not count may be bad.
-            scoring |= {"on_invalid": "fill", "fill": none}
-            scoring |= {} if rule.nodata is None else {"nodata": rule.nodata}
-        predicted = np.ravel(as_source(self.predict(rows.X, **scoring)).whole())
-        opened, classes = rows.opened(), self.classes_
-        labels = rule.labels(opened.y.whole())
-        join_labels(classes, labels.values)  # Raises for other kinds of labels.
+        predicted, labels = np.ravel(scored), rows.rule.labels(np.ravel(rows.y.whole()))
         check_lengths(as_source(predicted), as_source(labels, "y"))
-        weight = None if opened.weight is None else opened.weight.whole()
-        counts, weights, _ = rule.labels_to_count(labels, weight)
-        codes = find(predicted, classes)
-        bad = np.flatnonzero(counts & (codes < 0))
-        if bad.size and rule.action == "raise":
-            raise InvalidDataError(
-                f"Input X has an invalid row: row {bad[0]}; it holds NaN, infinity or "
-                f"nodata={rule.nodata}; {SKIP_OR_FILL}",
-                *("X", int(bad[0])),
-            )
-        counts[bad] = False
-        if not counts.any():
-            raise InvalidDataError(NO_ROWS)
-        right = find(labels[counts], classes) == codes[counts]
-        return float(np.average(right, weights=weights[counts] if weights.size else None))
+        join_labels(self.classes_, labels.values)  # Raises for other kinds of labels.
+        weights = np.ones(predicted.size) if rows.weight is None else rows.weight.whole()
+        right = find(labels, self.classes_) == find(predicted, self.classes_)
+        return float(np.average(right, weights=as_weights(weights, predicted.size)))
 
     def calibrate(
         self, X: Any, y: Any, sample_weight: Any = None, **reading: Unpack[Reading]

@@ -121,33 +121,6 @@ def test_fill_labels_are_of_the_kind_of_the_classes(classes, fill, expected):
     np.testing.assert_array_equal(found[BAD], np.full(BAD.sum(), expected, found.dtype))
 
 
-@pytest.mark.parametrize("kind", ["numpy", "frame", "zarr", "dask"])
-def test_accuracy_of_the_rows_that_count(kind, slabs_of):
-    """`score` leaves out the rows that `fit` does."""
-    slabs_of(1)
-    skipping = {"on_invalid": "skip", "nodata": NODATA}
-    rows, labels, weights = held(X, kind), held(y, kind), np.arange(300.0)
-    for unlabelled, some in ((None, ~BAD), (0, ~BAD & (y != 0))):
-        for weight in (None, weights):
-            found = LDA.score(rows, labels, weight, unlabelled=unlabelled, **skipping)
-            expected = np.average(LDA.predict(CLEAN[some]) == y[some], weights=weights[some])
-            if weight is None:
-                expected = np.mean(LDA.predict(CLEAN[some]) == y[some])
-            assert found == pytest.approx(expected, rel=1e-12)
-    marked = np.where(BAD, 9, y)
-    expected = np.mean(LDA.predict(CLEAN[~BAD]) == y[~BAD])
-    assert LDA.score(rows, held(marked, kind), nodata=NODATA, unlabelled=9) == expected
-    for given, match in (
-        ({"nodata": NODATA, "unlabelled": 1}, "row 0"),
-        ({}, "on_invalid='skip' when learning"),
-        ({**skipping, "unlabelled": [0, 1, 2]}, "no row is left"),
-    ):
-        with pytest.raises(InvalidDataError, match=match):
-            LDA.score(rows, labels, **given)
-    with pytest.raises(InvalidParameterError, match="on_invalid='fill'; expected 'raise' or 'ski"):
-        LDA.score(rows, labels, on_invalid="fill")
-
-
 @pytest.mark.parametrize(
     ("method", "options", "match"),
     [

@@ -10,6 +10,7 @@ import pytest
 from samples import (
     EVERY_ESTIMATOR,
     EVERY_GAUSSIAN,
+    KINDS,
     PARAMETERS,
     assert_equal_to_rounding,
     assert_same_bits,
@@ -277,9 +278,10 @@ def test_invalid_and_unlabelled_rows(name):
     assert np.array_equal(found[good], fitted.predict_proba(X[good]))
     labels = fitted.predict(holes, on_invalid="fill", fill=-5)
     assert (labels[~good] == -5).all()
-    expected = (fitted.predict(X[good]) == Y[good]).mean()
-    assert fitted.score(holes, Y, on_invalid="skip") == pytest.approx(expected)
-    refuses(InvalidDataError, "invalid row: row 0", fitted, "score", holes, Y, np.ones(len(X)))
+    for kind in KINDS:
+        weights = np.arange(len(X))
+        found = fitted.score(held(X, kind), held(Y, kind), held(weights, kind))
+        assert found == pytest.approx(np.average(fitted.predict(X) == Y, weights=weights))
 
 
 # --- what needs all rows at once --------------------------------------------------------------
