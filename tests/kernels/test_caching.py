@@ -76,7 +76,7 @@ def test_a_changed_kernel_makes_all_cached_kernels_stale(tmp_path):
         def some():
             pass
 
-        return kernels.kernel(some, cache=False).py_func.__qualname__.rpartition("_")[2]
+        return kernels.kernel(some, cache=False).py_func.__qualname__.rpartition(".")[2]
 
     before = name_of_a_kernel()
     assert before == name_of_a_kernel()
