@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from streamgda.moments.sums import ExactSums, Sums
 from streamgda.rows.counting import as_kernel_rows, row_type
 from streamgda.runtime import threads
 
-FEW_VALUES = 1 << 17  # One kernel call adds rows of at most so many values.
+_FEW_VALUES = 1 << 17  # One kernel call adds rows of at most so many values.
 _NARROW = {0: 64, 1: 48, 2: 120}  # features of rows without BLAS or byte tiles, by integers' bytes
 _SEGMENT_ROWS = 1 << 11, 1 << 17  # Segments have at least and at most so many rows.
 _SEGMENT_STATE = 1 << 20  # Each segment may have sums of so many bytes.
@@ -88,6 +89,8 @@ class Adding:
         The sums are exact.
     wide : bool
         Rows are multiplied by BLAS or by byte tiles, class by class.
+    most_few : int
+        Number of rows that one kernel call adds.
     """
 
     def __init__(
@@ -101,13 +104,9 @@ class Adding:
         self.dtype = kind.dtype if exact else kind.floating
         if self.wide and self.state_bytes <= _FLOAT32_STATE and not exact:
             self.dtype = _FLOAT64
+        self.most_few = _FEW_VALUES // n_features
         self._pooled = not structure.per_class
         self._kernel = _KERNELS[exact, self.wide, structure.matrix]
-
-    @property
-    def most_few(self) -> int:
-        """Rows that one kernel call adds."""
-        return FEW_VALUES // self.n_features
 
     def in_place(self, n_rows: int) -> bool:
         """Return True if sums of these rows would take longer to merge than to change."""
@@ -256,17 +255,15 @@ def in_class_order(codes: np.ndarray, n_classes: int) -> tuple[np.ndarray, np.nd
     return order, starts
 
 
+adding_of = lru_cache(64)(Adding)
+
+
 def sums_of(structure: Structure, rows: Rows, n_classes: int, exact: bool) -> Sums | ExactSums:
     """Return the sums of rows of classes; they may not be finite if the rows are not."""
     d, dtype = rows.X.shape[1], rows.X.dtype
-    sums: Any
-    if exact:
-        sums = ExactSums.zeros(structure, n_classes, d, row_type(dtype).reach)
-    else:
-        sums = Sums.zeros(structure, n_classes, d)
-        sums.weighted = rows.weights.size > 0
+    sums: Any = (ExactSums if exact else Sums).zeros(structure, n_classes, d)
     with np.errstate(over="ignore", invalid="ignore"):
-        Adding(structure, n_classes, d, dtype, exact).add(rows, sums)
+        adding_of(structure, n_classes, d, dtype, exact).add(rows, sums)
     return sums
 
 

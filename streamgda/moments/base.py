@@ -45,9 +45,7 @@ class Moments(Saved):
         """Rows of each class (int64), or their total weight (float64), shape (n_classes,)."""
         if self._sums is None:
             return np.zeros(0, np.int64)
-        if getattr(self._sums, "weighted", True):
-            return np.array(self._sums.count)
-        return np.rint(self._sums.count).astype(np.int64)
+        return self._sums.count.astype(np.float64 if self._sums.weighted else np.int64)
 
     @property
     def n_features(self) -> int | None:

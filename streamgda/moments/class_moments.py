@@ -6,14 +6,14 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from numbers import Real
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError, PrecisionWarning
 from streamgda.kernels.blocks import LARGE
 from streamgda.kernels.sums import all_below
-from streamgda.moments.adding import Adding, Rows, scratch_bytes, sums_of
+from streamgda.moments.adding import Rows, adding_of, scratch_bytes, sums_of
 from streamgda.moments.base import Moments, held_sums
 from streamgda.moments.covariance_types import Structure, check_covers, structure_of, symmetric
 from streamgda.moments.feature_maps import Lifting, restored_map
@@ -44,7 +44,6 @@ from streamgda.runtime.parameters import (
     as_number,
     as_numbers,
     check_type,
-    frame_of,
     refuse,
 )
 from streamgda.storage.format import (
@@ -59,16 +58,6 @@ _INT64 = np.dtype(np.int64)
 _BLOCK_ELEMENTS = 1 << 20  # So many elements of matrices are unpacked at a time.
 _MOST_WEIGHT = 1e20  # Rows of larger weights are not added in place.
 _WHOLE = 1 << 53  # float64 holds every integer up to this magnitude.
-
-
-class FewRows(NamedTuple):
-    """Preparation for adding a few rows in place, as long as sums, classes and type are these."""
-
-    sums: Any
-    classes: np.ndarray
-    dtype: np.dtype
-    table: Any
-    adding: Adding | None
 
 
 class ClassMoments(Moments):
@@ -138,9 +127,8 @@ class ClassMoments(Moments):
         super().__init__()
         self._lifting = Lifting.of(feature_map)
         self._structure = structure_of(covariance_type)
-        self._sums: Sums | ExactSums | None = None
+        self._sums: Any = None  # `Sums` or `ExactSums`
         self._n_skipped = 0
-        self._few: FewRows | None = None
 
     def _with_sums(
         self, classes: np.ndarray, sums: Any, structure: Structure | None = None
@@ -175,13 +163,13 @@ class ClassMoments(Moments):
         second_moments: Any = None,
         ddof: float = 0,
         squared_weights: Any = None,
-        covariance_type: str | None = None,
+        covariance_type: str = "full",
         feature_names: Any = None,
     ) -> Self:
         r"""Return the moments of rows that were summed elsewhere: in a database, on a GPU.
 
-        Exactly one of `covariances`, `scatters` and `second_moments` is given, for each class or
-        pooled over all of them: the shape says which, or `covariance_type`.
+        Exactly one of `covariances`, `scatters` and `second_moments` is given, for each class, or
+        pooled over all of them for a tied `covariance_type`.
 
         Parameters
         ----------
@@ -202,8 +190,8 @@ class ClassMoments(Moments):
             Subtracted from the count of each class to divide `covariances`.
         squared_weights : array-like, shape (n_classes,), optional
             Sums of the squared weights of rows; by default the counts, as if all weights were one.
-        covariance_type : str, optional
-            Covariance type of the moments, where shapes do not tell it.
+        covariance_type : str
+            Covariance type of the statistics and of the moments.
         feature_names : sequence of str, optional
             Names of the features.
 
@@ -378,7 +366,7 @@ class ClassMoments(Moments):
         return centred.copy() if centred is held else centred
 
     @synchronized
-    def covariance(self, ddof: float = 0, *, as_frame: bool = False) -> Any:
+    def covariance(self, ddof: float = 0) -> np.ndarray:
         r"""Return the covariances :math:`S_k / (n_k - ddof)`, or the variances.
 
         Pooled ones are :math:`\sum_k S_k / \sum_k (n_k - ddof)`, over the classes with rows.
@@ -387,12 +375,10 @@ class ClassMoments(Moments):
         ----------
         ddof : int
             Subtracted from the count of each class.
-        as_frame : bool
-            Return a pandas data frame, whose index and columns name classes and features.
 
         Returns
         -------
-        ndarray of float64, or data frame
+        ndarray of float64
             Shape (K, d, d) for ``"full"``, (d, d) for ``"tied"``, (K, d) for ``"diag"``, (d,) for
             ``"tied_diag"``, (K,) for ``"spherical"`` and () for ``"tied_spherical"``. NaN where
             a class has no more than `ddof` rows.
@@ -413,31 +399,7 @@ class ClassMoments(Moments):
         ddof = as_number("ddof", ddof, "a number >= 0", 0)
         weight = self._structure.group_weights(sums.count, ddof)
         weight = np.where(weight > 0, weight, np.nan)
-        values = self._structure.ungroup(self._structure.covariance(sums.packed, weight))
-        return self._as_frame(values) if as_frame else values
-
-    def _as_frame(self, values: np.ndarray) -> Any:
-        """Return covariances as a data frame: a matrix of each class below the other, or a row."""
-        per_class, d = self._structure.per_class, self.n_features or 0
-        names = list(range(d)) if self.feature_names is None else [*self.feature_names]
-        columns = names if values.ndim > per_class else ["variance"]
-        index = label_codes.as_objects(self.classes) if per_class else ["variance"]
-        if values.ndim > per_class + 1:
-            index = [(label, name) for label in index for name in names] if per_class else names
-        return frame_of(values.reshape(len(index), len(columns)), index, columns)
-
-    def _change_sums(self, sums: Any, change: Callable[[Any], None]) -> None:
-        """Change sums, a copy of them if they are held here and small, and store what changes.
-
-        `change` is called with the sums. At its end it stores them and all that belongs to them.
-        """
-        held = sums is self._sums
-        self.changes += 1
-        if held and not sums.small:
-            with deferred_interrupts():
-                change(sums)
-        else:
-            change(sums.copy() if held else sums)
+        return self._structure.ungroup(self._structure.covariance(sums.packed, weight))
 
     # --- adding rows --------------------------------------------------------------------------
 
@@ -456,12 +418,12 @@ class ClassMoments(Moments):
         expected: np.ndarray | None = None,
     ) -> Self:
         X, y = slab.X, slab.y
-        usual = rule.checks_sums and slab.weight is None
-        if usual and type(X) is np.ndarray and type(y) is np.ndarray and self._add_at_once(X, y):
-            return self
-        counted, names = self._counted(slab, rule, self._classes)
-        with self._lock:
-            return self._add_rows(counted, slab.first_row, names, expected)
+        plain = type(X) is np.ndarray and type(y) is np.ndarray and slab.weight is None
+        if not (plain and rule.checks_sums and self._add_at_once(X, y)):
+            counted, names = self._counted(slab, rule, self._classes)
+            with self._lock:
+                self._add_rows(counted, slab.first_row, names, expected)
+        return self
 
     @property
     def _takes_sparse(self) -> bool:
@@ -480,37 +442,37 @@ class ClassMoments(Moments):
         first_row: int,
         names: Names | None,
         expected: np.ndarray | None = None,
-    ) -> Self:
+    ) -> None:
         """Add rows that count; the lock is held."""
         X, y, weights, numbers, n_skipped = counted
         self._check_features(X.shape[1])
-        names = self._feature_names if names is None else self._names_with(names, InvalidDataError)
+        names = self._names_with(names, InvalidDataError)
         if not len(y):
             self._n_skipped += n_skipped
-            return self
+            return
         lifting = self._lifting
         if lifting is not None:
             lifting = lifting.bound(X.shape[1])
             X = lifted(X, lifting, first_row, numbers)
         _warn_of_large_integers(X)
-        y = label_codes.code(y, self._classes)
-        if expected is not None and y.values is not self._classes:
-            label_codes.check_expected(y, expected, first_row, numbers)
-        about = self._n_skipped + n_skipped, names, lifting
+        if y.values is not self._classes:
+            y = label_codes.code(y, self._classes)
+            if expected is not None:
+                label_codes.check_expected(y, expected, first_row, numbers)
         rows = Rows(X, y.codes, weights)
-        if y.values is self._classes and type(X) is np.ndarray:
-            adding = self._adding(X.dtype, weights.size > 0)
-            if adding is not None and adding.in_place(len(X)) and self._add_in_place(rows, adding):
-                self._n_skipped, self._feature_names, self._lifting = about
-                return self
-        added = self._sums_of(rows, y.values.size)
+        if (
+            y.values is self._classes
+            and names == self._feature_names
+            and not n_skipped
+            and self._add_in_place(rows)
+        ):
+            return
+        added = self._of_sums(self._structure, y.values, self._sums_of(rows, y.values.size), names)
+        added._n_skipped, added._lifting = n_skipped, lifting
         try:
-            if isinstance(added, Sums):
-                added.checked()
-            self._merge(added, y.values, about, owned=True)
+            self._add(added, owned=True)
         except MergeError:  # It is an overflow: widths and names have been checked.
             refuse_not_finite(X if lifting is None else X.values, first_row, numbers)
-        return self
 
     def _sums_of(self, rows: Rows, n_classes: int) -> Sums | ExactSums:
         """Return the sums of rows; those behind a feature map are lifted window by window."""
@@ -529,122 +491,88 @@ class ClassMoments(Moments):
         exact = exact and ExactSums.zeros(self._structure, 0, X.shape[1]).fits(len(codes))
         return sums_of(self._structure, rows, n_classes, exact)
 
-    def _adding(self, dtype: np.dtype, weighted: bool) -> Adding | None:
-        """Return how rows are added in place; None if the sums would have to be of another kind."""
-        sums: Any = self._sums
-        if sums is None:
-            return None
-        # What is not an array cannot change in the same instant as the arrays.
-        kind = row_type(dtype)
-        if self.exact and (weighted or not kind.exact or kind.reach > sums.reach):
-            return None
-        if not self.exact and weighted and not sums.weighted:
-            return None
-        return Adding(self._structure, self._classes.size, sums.n_features, dtype, self.exact)
+    def _add_at_once(self, X: np.ndarray, y: np.ndarray) -> bool:
+        """Add a few rows that need no conversion, with labels that are classes already.
 
-    def _add_in_place(self, rows: Rows, adding: Adding) -> bool:
-        """Add rows to the sums themselves; return False, with nothing changed, if one may overflow.
-
-        Neither may a sum become NaN.
+        Return False, with nothing changed, for all other rows.
         """
-        sums: Any = self._sums
-        X = np.ascontiguousarray(rows.X, adding.dtype)
-        if self.exact:
+        with self._lock:
+            table = label_codes.integer_table(self._classes) if self._lifting is None else None
+            if table is None or y.dtype != _INT64 or X.shape != (y.size, self.n_features):
+                return False
+            codes = label_codes.look_up(y, *table) if y.ndim == 1 else None
+            return codes is not None and self._add_in_place(Rows(X, codes, NO_WEIGHTS))
+
+    def _add_in_place(self, rows: Rows) -> bool:
+        """Add rows of the classes to the sums themselves if these take longer to merge.
+
+        Return False, with nothing changed, if the sums would have to be of another kind, or if one
+        may overflow or become NaN.
+        """
+        X, _, weights = rows
+        sums, exact = self._sums, self.exact
+        if sums is None or type(X) is not np.ndarray or not X.size:
+            return False
+        if exact and (weights.size or not row_type(X.dtype).exact):
+            return False
+        adding = adding_of(self._structure, sums.count.size, sums.n_features, X.dtype, exact)
+        if not adding.in_place(len(X)):
+            return False
+        X = np.ascontiguousarray(X, adding.dtype)
+        if exact:
             safe = sums.fits(len(X))
         else:
-            safe = not rows.weights.size or rows.weights.max() < _MOST_WEIGHT
-            safe = safe and all(
-                all_below(a.reshape(-1), LARGE) for a in (X, sums.origin, sums.offset)
-            )
+            safe = not weights.size or weights.max() < _MOST_WEIGHT
+            held = X, sums.origin, sums.offset
+            safe = safe and all(all_below(values.reshape(-1), LARGE) for values in held)
         if not safe:
             return False
         self.changes += 1
         if len(X) <= adding.most_few:  # One kernel call adds them.
-            adding.add_at_once(Rows(X, *rows[1:]), sums.state)
+            adding.add_at_once(rows._replace(X=X), sums.state)
         else:
             with deferred_interrupts():
-                adding.add(Rows(X, *rows[1:]), sums)
+                adding.add(rows._replace(X=X), sums)
         return True
-
-    def _add_at_once(self, X: np.ndarray, y: np.ndarray) -> bool:
-        """Add a few rows that need no conversion, with labels that are classes already.
-
-        Returns False, with nothing changed, for all other rows.
-        """
-        with self._lock:
-            few = self._few
-            known = few and few.sums is self._sums and few.classes is self._classes
-            if few is None or not known or few.dtype != X.dtype:
-                table = adding = None
-                if self._lifting is None and self._classes.size:
-                    table = label_codes.integer_table(self._classes)
-                if table is not None:
-                    adding = self._adding(X.dtype, weighted=False)
-                few = FewRows(self._sums, self._classes, X.dtype, table, adding)
-                self._few = few
-            adding = few.adding
-            if (
-                adding is None
-                or X.dtype != adding.dtype
-                or X.shape != (y.size, adding.n_features)
-                or y.dtype != _INT64
-                or not 0 < y.size <= adding.most_few
-            ):
-                return False
-            codes = label_codes.look_up(y, *few.table) if y.ndim == 1 else None
-            return codes is not None and self._add_in_place(Rows(X, codes, NO_WEIGHTS), adding)
 
     # --- algebra ------------------------------------------------------------------------------
 
-    def _add(self, other: ClassMoments) -> None:
-        names = self._check_mergeable(other)
-        about = self._n_skipped + other._n_skipped, names, self._lifting_with(other)
-        if other._sums is None:
-            self._n_skipped, _, self._lifting = about
-        else:
-            self._merge(other._sums, other._classes, about)
-
-    def _merge(
-        self,
-        theirs: Any,
-        their_classes: np.ndarray,
-        about: tuple[int, Names | None, Lifting | None],
-        *,
-        owned: bool = False,
-    ) -> None:
-        """Add sums of some classes.
-
-        Sums without another owner, which are those of rows, may change in place. `about` holds
-        the number of rows left out, the names of the features, and the feature map.
+    def _add(self, other: ClassMoments, owned: bool = False) -> None:
+        """Add other moments; sums without another owner, which are those of rows, may change.
 
         Raises
         ------
         MergeError
-            If a sum overflows; nothing has changed.
+            If the moments do not combine, or a sum overflows; nothing has changed.
         """
-        classes = label_codes.join_labels(self._classes, their_classes)
-        mine: Any = self._sums
-        at = np.searchsorted(classes, their_classes)
-        if mine is None:
-            mine, theirs = theirs if owned else theirs.copy(), theirs.empty(0)
-        elif owned and classes.size == their_classes.size > self._classes.size:
-            mine, theirs = theirs, mine
-            at = np.searchsorted(classes, self._classes)
+        names, lifting = self._check_mergeable(other), self._lifting_with(other)
+        classes = label_codes.join_labels(self._classes, other._classes)
+        mine, theirs, others = self._sums, other._sums, other._classes
+        if mine is None or theirs is None:
+            mine, theirs = mine or (theirs if owned or theirs is None else theirs.copy()), None
+        elif owned and classes.size > self._classes.size:  # Sums of rows have all the classes.
+            mine, theirs, others = theirs, mine, self._classes
         else:
             mine = self._with_classes(classes)
-        exact = isinstance(mine, ExactSums) and isinstance(theirs, ExactSums)
-        if not (exact and mine.fits(int(theirs.count.sum()))):
-            mine, theirs = mine.centred(), theirs.centred()
-            if theirs.count.size and not mine.has_room_for(theirs, at):
-                raise MergeError(OVERFLOW)
-
-        def change(mine: Any) -> None:
-            if theirs.count.size:
+        at = np.searchsorted(classes, others)
+        if theirs is not None:
+            exact = isinstance(mine, ExactSums) and isinstance(theirs, ExactSums)
+            if not (exact and mine.fits(int(theirs.count.sum()))):
+                mine, theirs = mine.centred(), theirs.centred()
+                if not mine.has_room_for(theirs, at):
+                    raise MergeError(OVERFLOW)
+        elif owned:
+            mine.checked()
+        with deferred_interrupts():
+            self.changes += 1
+            if theirs is not None:
                 mine.add(theirs, at)
-            self._classes, self._sums = classes, mine
-            self._n_skipped, self._feature_names, self._lifting = about
-
-        self._change_sums(mine, change)
+            self._classes, self._sums, self._n_skipped = (
+                classes,
+                mine,
+                self._n_skipped + other._n_skipped,
+            )
+            self._feature_names, self._lifting = names, lifting
 
     @synchronized
     def __sub__(self, other: Self) -> Self:
@@ -672,8 +600,8 @@ class ClassMoments(Moments):
         at = self._check_contains(other)
         if (at < 0).any():  # Some classes have no rows.
             other, at = other._keep(at >= 0), at[at >= 0]
-        theirs: Any = other._sums
-        left: Any = self.copy()._sums
+        theirs = other._sums
+        left = self.copy()._sums
         if not (isinstance(left, ExactSums) and isinstance(theirs, ExactSums)):
             left, theirs = left.centred(), theirs.centred()
         with np.errstate(over="ignore", invalid="ignore"):
@@ -718,12 +646,10 @@ class ClassMoments(Moments):
                 with np.errstate(over="ignore"):
                     if not all(np.isfinite(value * gamma) for value in held):
                         raise InvalidParameterError(f"gamma={gamma:g}: {OVERFLOW}")
-
-                def change(sums: Sums) -> None:
-                    sums.scale(gamma)
-                    self._sums = sums
-
-                self._change_sums(centred, change)
+                with deferred_interrupts():
+                    self.changes += 1
+                    centred.scale(gamma)
+                    self._sums = centred
         return self
 
     @synchronized
@@ -814,9 +740,7 @@ class ClassMoments(Moments):
         check_covers(self._structure, wanted)
         if covariance_type == self.covariance_type:
             return self.copy()
-        sums: Any = None if self._sums is None else self._sums.with_structure(wanted)
-        if isinstance(sums, Sums):
-            sums.checked()
+        sums = None if self._sums is None else self._sums.with_structure(wanted).checked()
         return self._with_sums(self._classes, sums, wanted)
 
     @synchronized
@@ -852,10 +776,7 @@ class ClassMoments(Moments):
         d, names = self._sums.n_features, self._feature_names if self._lifting is None else None
         index = feature_numbers(index, names, d, "index")
         try:
-            if not isinstance(index, slice):
-                index = np.asarray(index)
-                index = index if index.size else index.astype(np.intp)  # [] is of floats
-            index = np.arange(d)[index]
+            index = np.arange(d)[index if isinstance(index, slice) else np.asarray(index)]
         except (IndexError, ValueError) as error:
             raise InvalidParameterError(f"index does not fit {d} features: {error}") from None
         index = np.atleast_1d(index)
@@ -1100,7 +1021,7 @@ class ClassMoments(Moments):
         # Rounding, along directions without variance, may leave less than nothing.
         self._structure.put_squares(scatter, np.maximum(self._structure.squares(scatter), 0))
         held = sums.count.copy(), sums.weight_squares.copy()
-        projected = Sums(self._structure, *held, *origin, scatter, sums.weighted).checked()
+        projected = Sums(self._structure, *held, *origin, scatter).checked()
         result = self._with_sums(self._classes, projected)
         result._feature_names = result._lifting = None  # A component is not a column.
         return result
@@ -1130,7 +1051,7 @@ class ClassMoments(Moments):
         moments._n_skipped = check_whole("n_skipped", state.get("n_skipped", 0), 0)
         if "scatter" not in state and not classes.size:
             return moments
-        kind = ExactSums if "reach" in state else Sums
+        kind = ExactSums if "total" in state else Sums
         own = {field.name for field in fields(kind)} & state.keys()
         sums = kind(structure, packed=state["scatter"], **{name: state[name] for name in own})
         sums.check(classes.size)

@@ -92,6 +92,8 @@ class PairSums(InPlace):
     pairs, means, products : ndarray, shape (n_classes, n_features, n_features)
     """
 
+    weighted = True
+
     origin: np.ndarray
     count: np.ndarray
     pairs: np.ndarray
@@ -113,14 +115,6 @@ class PairSums(InPlace):
     def finite(self) -> bool:
         """True if no sum has overflowed."""
         return all(np.isfinite(array.sum()) for array in vars(self).values())
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays of the state by name."""
-        return dict(vars(self))
-
-    def copy(self) -> Self:
-        """Return independent sums with the same values."""
-        return type(self)(**{name: array.copy() for name, array in vars(self).items()})
 
     def placed(self, at: np.ndarray, n_classes: int) -> Self:
         """Return a copy in which class k is class ``at[k]`` of `n_classes`."""
@@ -413,7 +407,7 @@ class PairwiseMoments(Moments):
         gaps = held.means.diagonal(axis1=1, axis2=2).copy()
         full, origin = STRUCTURES["full"], np.tile(held.origin, (len(gaps), 1))
         count = held.count.copy()
-        sums = Sums(full, count, count.copy(), origin, gaps, full.pack(scatter), weighted=True)
+        sums = Sums(full, count, count.copy(), origin, gaps, full.pack(scatter))
         names = self._feature_names
         moments = ClassMoments._of_sums(full, self._classes, sums, feature_names=names)
         return moments.reduce(covariance_type)

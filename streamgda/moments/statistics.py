@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError, PrecisionWarning
-from streamgda.moments.covariance_types import STRUCTURES, Structure, structure_of
+from streamgda.moments.covariance_types import Structure, structure_of
 from streamgda.moments.sums import Sums
 from streamgda.runtime.parameters import as_number, as_numbers, refuse
 
@@ -25,7 +25,7 @@ def statistics_of(
     given: dict[str, Any],
     ddof: float,
     squared_weights: Any,
-    covariance_type: str | None,
+    covariance_type: str,
 ) -> Sums:
     """Return the sums of rows with these statistics; see `ClassMoments.from_statistics`."""
     k = classes.size
@@ -42,8 +42,15 @@ def statistics_of(
     mean, d = np.where(seen[:, None], mean, 0.0), mean.shape[1]
     name, values = _only(given)
     values = as_numbers(name, values, "an array of numbers")
-    structure = _structure(name, values.shape, k, d, covariance_type)
-    if structure.one_variance and name == "covariances":
+    structure = structure_of(covariance_type)
+    alike = structure.one_variance and name == "covariances"  # one variance for all features
+    expected = (k,) * structure.per_class + (() if alike else structure.shape(d))
+    if values.shape != expected:
+        raise InvalidParameterError(
+            f"{name} have shape {values.shape}; expected {expected} for {k} classes, {d} features "
+            f"and covariance_type={covariance_type!r}"
+        )
+    if alike:
         values = np.repeat(values[..., None], d, axis=-1)
     values = values.reshape(structure.n_groups(k), *structure.shape(d)).copy()
     values[structure.group_sums(count) == 0] = 0
@@ -76,10 +83,9 @@ def statistics_of(
         most = _SLACK * deviation[:, :, None] * deviation[:, None]
         refuse_where(np.abs(values - values.swapaxes(1, 2)) > most, "are not symmetric")
         values = (values + values.swapaxes(1, 2)) / 2
-    weighted = squared_weights is not None or bool((count != count.round()).any())
     packed = np.ascontiguousarray(structure.pack(values))
-    sums = Sums(structure, count, squares.copy(), mean, np.zeros((k, d)), packed, weighted)
-    return sums.checked()
+    sums: Sums = Sums(structure, count, squares.copy(), mean, np.zeros((k, d)), packed).checked()
+    return sums
 
 
 def _counts(name: str, values: Any, n_classes: int) -> np.ndarray:
@@ -97,35 +103,6 @@ def _only(given: dict[str, Any]) -> tuple[str, Any]:
         raise InvalidParameterError(
             f"{', '.join(name for name, _ in found) or 'nothing'} is given; expected one of "
             f"{', '.join(given)}"
-        )
-    return found[0]
-
-
-def _structure(
-    name: str, shape: tuple[int, ...], k: int, d: int, covariance_type: str | None
-) -> Structure:
-    """Return the only covariance type of statistics with this shape."""
-    if covariance_type is None:
-        # Apart from covariances, spherical types have the shapes of "diag" and "tied_diag".
-        known = [s for s in STRUCTURES.values() if name == "covariances" or not s.one_variance]
-    else:
-        known = [structure_of(covariance_type)]
-
-    def shape_of(structure: Structure) -> tuple[int, ...]:
-        shown = (k,) * structure.per_class + structure.shape(d)
-        return shown[:-1] if structure.one_variance and name == "covariances" else shown
-
-    found = [structure for structure in known if shape_of(structure) == shape]
-    if len(found) > 1:
-        types = " and ".join(repr(structure.name) for structure in found)
-        raise InvalidParameterError(
-            f"{name} have shape {shape}, which the covariance types {types} have for {k} classes "
-            f"and {d} features; pass covariance_type"
-        )
-    if not found:
-        shapes = ", ".join(f"{shape_of(s)} for {s.name!r}" for s in known)
-        raise InvalidParameterError(
-            f"{name} have shape {shape}; expected for {k} classes and {d} features {shapes}"
         )
     return found[0]
 

@@ -21,7 +21,7 @@ from streamgda.kernels.integers import add_entries, centre_scatter, nearest_quot
 from streamgda.moments.covariance_types import Structure, structure_of, symmetric
 from streamgda.rows.counting import FORGOTTEN, read_only
 from streamgda.runtime import threads
-from streamgda.storage.format import check_array, check_whole
+from streamgda.storage.format import check_array
 
 OVERFLOW = "sums or squares would overflow float64; scale the data down, or the weights"
 
@@ -29,7 +29,6 @@ _LEAST_VARIANCE = np.finfo(np.float64).tiny  # It has all its digits, and a fini
 _NOTHING = 1e-9  # Where rows are subtracted, this share of a sum of squares is rounding.
 _NO_GAP = 1e-13  # This share of the largest mean, too, however little the rows vary.
 _EPS = np.finfo(np.float64).eps
-_SMALL_STATE = 1 << 20  # Smaller sums are copied rather than changed in place.
 
 # Sums of squares of so many integers of 16 bits are exact in int64, and rounding multiplies two
 # remainders below the number of rows (`kernels.integers`).
@@ -48,14 +47,6 @@ class InPlace:
             {n: np.array(v) if isinstance(v, np.ndarray) else v for n, v in state.items()}
         )
 
-
-class _State(InPlace):
-    """What both kinds of sums have in common: arrays with one entry a class, and `packed`."""
-
-    structure: Structure
-    count: np.ndarray
-    packed: np.ndarray
-
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays by name."""
         return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
@@ -69,10 +60,27 @@ class _State(InPlace):
         """Return independent sums with the same values."""
         return self._mapped(lambda _, array: array.copy())
 
-    @property
-    def small(self) -> bool:
-        """True if it takes little time and memory to copy these sums."""
-        return self.packed.nbytes <= _SMALL_STATE
+
+class _State(InPlace):
+    """What both kinds of sums have in common: arrays with one entry a class, and `packed`."""
+
+    structure: Structure
+    count: np.ndarray
+    packed: np.ndarray
+
+    def empty(self: Any, n_classes: int) -> Any:
+        """Return sums of no rows, otherwise like these."""
+        return self.zeros(self.structure, n_classes, self.n_features)
+
+    def placed(self: Any, at: np.ndarray, n_classes: int) -> Any:
+        """Return sums in which class k is class ``at[k]`` of `n_classes`."""
+        return self.empty(n_classes).add(self, at).checked()
+
+    def checked(self: Any) -> Any:
+        """Return these sums; raise `MergeError` if one has overflowed."""
+        if not self.finite:
+            raise MergeError(OVERFLOW)
+        return self
 
     def with_classes(self, kept: Any) -> Self:
         """Return the sums of some classes; a pooled scatter stays that of all."""
@@ -119,8 +127,6 @@ class Sums(_State):
         The means are their sums. An origin is a row of the class, so that no digit of the distance
         of a mean from another one is lost.
     packed : ndarray, shape ``structure.scatter_shape(n_classes, n_features)``
-    weighted : bool
-        Some weights may not be one.
     """
 
     structure: Structure
@@ -129,7 +135,6 @@ class Sums(_State):
     origin: np.ndarray
     offset: np.ndarray
     packed: np.ndarray
-    weighted: bool = False
 
     @classmethod
     def zeros(cls, structure: Structure, n_classes: int, n_features: int) -> Self:
@@ -137,10 +142,6 @@ class Sums(_State):
         of_class, shape = partial(np.zeros, n_classes), (n_classes, n_features)
         scatter = np.zeros(structure.scatter_shape(*shape))
         return cls(structure, of_class(), of_class(), np.zeros(shape), np.zeros(shape), scatter)
-
-    def empty(self, n_classes: int) -> Sums:
-        """Return sums of no rows, otherwise like these."""
-        return Sums.zeros(self.structure, n_classes, self.n_features)
 
     @property
     def n_features(self) -> int:
@@ -168,14 +169,7 @@ class Sums(_State):
     def add(self, other: Sums, at: np.ndarray, sign: float = 1.0) -> Self:
         """Add other sums, whose class k is class ``at[k]`` here, or subtract them."""
         merge(at, sign, *other.state, *self.state)
-        self.weighted |= other.weighted
         return self
-
-    def placed(self, at: np.ndarray, n_classes: int) -> Sums:
-        """Return sums in which class k is class ``at[k]`` of `n_classes`."""
-        placed = self.empty(n_classes).add(self, at)
-        placed.weighted = self.weighted
-        return placed.checked()
 
     def has_room_for(self, other: Sums, at: np.ndarray) -> bool:
         """Return True if no sum overflows with `other` added; products are below the squares."""
@@ -186,12 +180,6 @@ class Sums(_State):
         """True if no sum has overflowed."""
         held = self.square_sums, self.origin + self.offset, self.weight_squares, self.count.sum()
         return all(np.isfinite(values).all() for values in held)
-
-    def checked(self) -> Self:
-        """Return these sums; raise `MergeError` if one has overflowed."""
-        if not self.finite:
-            raise MergeError(OVERFLOW)
-        return self
 
     def subtract(self, other: Sums, at: np.ndarray) -> np.ndarray:
         """Subtract sums, whose class k is class ``at[k]`` here.
@@ -225,9 +213,13 @@ class Sums(_State):
         for array in (self.count, self.weight_squares, self.origin, self.offset):
             array[gone] = 0
         self.packed[self.structure.group_sums(self.count) == 0] = 0
-        self.weighted = True
 
     # --- what models read ---------------------------------------------------------------------
+
+    @property
+    def weighted(self) -> bool:
+        """True if weights other than one are known by their sums and those of their squares."""
+        return bool((self.count != self.weight_squares).any() or (self.count % 1).any())
 
     @property
     def mean(self) -> np.ndarray:
@@ -285,33 +277,27 @@ class ExactSums(_State):
     Attributes
     ----------
     structure : Structure
-    reach : int
-        Largest magnitude that a value seen so far can have, by its data type.
     count : ndarray of int64, shape (n_classes,)
     total : ndarray of int64, shape (n_classes, n_features)
     packed : ndarray of int64
         Sums of products: not centred at the means.
     """
 
+    weighted = False
+    finite = True
+
     structure: Structure
-    reach: int
     count: np.ndarray
     total: np.ndarray
     packed: np.ndarray
 
     @classmethod
-    def zeros(
-        cls, structure: Structure, n_classes: int, n_features: int, reach: int = 0
-    ) -> ExactSums:
+    def zeros(cls, structure: Structure, n_classes: int, n_features: int) -> Self:
         """Return sums of no rows."""
         shape = n_classes, n_features
         count, total = np.zeros(n_classes, np.int64), np.zeros(shape, np.int64)
         square = np.zeros(structure.scatter_shape(*shape), np.int64)
-        return cls(structure, reach, count, total, square)
-
-    def empty(self, n_classes: int) -> ExactSums:
-        """Return sums of no rows, otherwise like these."""
-        return ExactSums.zeros(self.structure, n_classes, self.n_features, self.reach)
+        return cls(structure, count, total, square)
 
     @property
     def n_features(self) -> int:
@@ -326,7 +312,6 @@ class ExactSums(_State):
     def check(self, n_classes: int) -> None:
         """Raise ValueError unless these could be sums of rows of that many classes."""
         shape = n_classes, self.n_features
-        check_whole("reach", self.reach, 0, 1 << 16)
         check_array("count", self.count, (n_classes,), "i8", least=0)
         if not self.fits(0):
             raise ValueError(f"{self.count.sum()} rows are never summed in integers")
@@ -343,12 +328,7 @@ class ExactSums(_State):
         add_entries(self.count[:, None], other.count[:, None], at, sign)
         add_entries(self.total, other.total, at, sign)
         add_entries(self.packed, other.packed, groups, sign)
-        self.reach = max(self.reach, other.reach)
         return self
-
-    def placed(self, at: np.ndarray, n_classes: int) -> ExactSums:
-        """Return sums in which class k is class ``at[k]`` of `n_classes`."""
-        return self.empty(n_classes).add(self, at)
 
     def subtract(self, other: ExactSums, at: np.ndarray) -> np.ndarray:
         """Subtract sums; see `Sums.subtract`."""

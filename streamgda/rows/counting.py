@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
@@ -89,12 +88,6 @@ class RowType:
     def exact(self) -> bool:
         """True for integers, which have exact sums."""
         return self.dtype.kind in "iu"
-
-    @cached_property
-    def reach(self) -> int:
-        """The largest magnitude of a value of this integer type."""
-        limits = np.iinfo(self.dtype)
-        return max(-int(limits.min), int(limits.max))
 
 
 _TYPES = {

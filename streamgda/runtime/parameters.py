@@ -235,17 +235,3 @@ def in_words(value: Any) -> str:
 
 def _row(cell: str, values: Iterable[Any]) -> str:
     return f"<tr>{''.join(f'<{cell}>{escape(str(value))}</{cell}>' for value in values)}</tr>"
-
-
-def frame_of(values: Any, index: Any, columns: Any) -> Any:
-    """Return a pandas data frame; an index of pairs becomes two levels.
-
-    Raises
-    ------
-    MissingLibraryError
-        If pandas is not installed.
-    """
-    pandas = require("pandas", "xarray", "frames of results")
-    if len(index) and isinstance(index[0], tuple):
-        index = pandas.MultiIndex.from_tuples(index)
-    return pandas.DataFrame(values, index=index, columns=columns)

@@ -65,22 +65,3 @@ def test_notebooks_show_one_table(moments, told, n_rows):
     tags = re.findall(r"<(/?)(?:div|table|tr|td|th|b)\b", shown)
     assert tags.count("") == tags.count("/")
     assert "sk-top-container" in GaussianNB()._repr_html_()  # as in scikit-learn
-
-
-@pytest.mark.parametrize(
-    ("kind", "shape", "cell", "index"),
-    [
-        ("full", (9, 3), (("bee", "b"), "a"), (2, 1, 0)),
-        ("tied", (3, 3), ("b", "a"), (1, 0)),
-        ("diag", (3, 3), ("bee", "a"), (2, 0)),
-        ("tied_diag", (1, 3), ("variance", "a"), (0,)),
-        ("spherical", (3, 1), ("bee", "variance"), (2,)),
-        ("tied_spherical", (1, 1), ("variance", "variance"), ()),
-    ],
-)
-def test_covariances_come_as_frames(kind, shape, cell, index):
-    moments = MOMENTS.reduce(kind)
-    frame, values = moments.covariance(1, as_frame=True), moments.covariance(1)
-    assert frame.shape == shape
-    np.testing.assert_array_equal(frame.to_numpy().ravel(), values.ravel())
-    assert frame.loc[cell] == values[index]
