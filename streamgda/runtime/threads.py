@@ -18,6 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar, copy_context
 from functools import cache
+from itertools import islice
 from typing import Any, TypeVar
 
 import numba
@@ -112,9 +113,14 @@ def in_background(function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]
     calls before it are complete afterwards; no call is running in any case.
     """
     executor = ThreadPoolExecutor(1, "streamgda")
+    running: deque[Future[Any]] = deque()
     try:
-        for _ in _results(executor, function, calls, 1, deque()):
-            pass
+        for arguments in calls:
+            if running:
+                _finished(running)
+            running += _submitted(executor, function, [arguments])
+        if running:
+            _finished(running)
     finally:
         with deferred_interrupts():
             executor.shutdown()
@@ -146,33 +152,38 @@ def _results(
     most: int,
     waiting: deque[Future[Result]],
 ) -> Generator[Result]:
-    """Yield results in order, with at most so many calls in progress, which are `waiting`.
-
-    The calls see the context variables of the calling thread.
-    """
-    for arguments in calls:
-        while len(waiting) >= most:
-            yield from _finished(waiting)
-        with deferred_interrupts():
-            waiting.append(executor.submit(copy_context().run, function, *arguments))
+    """Yield results in order, with at most so many calls in progress, which are `waiting`."""
+    calls = iter(calls)
+    while some := [*islice(calls, most - len(waiting))]:
+        waiting += _submitted(executor, function, some)
+        yield from _finished(waiting)
     while waiting:
         yield from _finished(waiting)
 
 
+def _submitted(
+    executor: ThreadPoolExecutor,
+    function: Callable[..., Result],
+    calls: Iterable[tuple[Any, ...]],
+) -> list[Future[Result]]:
+    """Submit calls, which see the context variables of the calling thread."""
+    with deferred_interrupts():
+        return [executor.submit(copy_context().run, function, *c) for c in calls]
+
+
 def _finished(waiting: deque[Future[Result]]) -> list[Result]:
-    """Remove the first calls that are complete, and return their results.
+    """Wait for the first call, remove those that are complete, and return their results.
 
     The error of a call is raised after the results of earlier ones were returned. An interrupt is
-    raised after the pause for which it waits for the first one.
+    raised after a pause.
     """
-    with deferred_interrupts():
-        wait([waiting[0]], _PAUSE)
-        found: list[Any] = []
-        while waiting and waiting[0].done():
-            if found and waiting[0].exception() is not None:
-                break
-            found.append(waiting.popleft().result())
-        return found
+    found: list[Result] = []
+    while not found:
+        with deferred_interrupts():
+            wait([waiting[0]], _PAUSE)
+            while waiting and waiting[0].done() and not (found and waiting[0].exception()):
+                found.append(waiting.popleft().result())
+    return found
 
 
 _executors: dict[int, ThreadPoolExecutor] = {}  # The keys are numbers of threads.
