@@ -6,6 +6,7 @@ from .estimators.discriminant import GaussianDiscriminantAnalysis as GaussianDis
 from .estimators.discriminant import LinearDiscriminantAnalysis as LinearDiscriminantAnalysis
 from .estimators.discriminant import QuadraticDiscriminantAnalysis as QuadraticDiscriminantAnalysis
 from .estimators.drift import DriftMonitor as DriftMonitor
+from .estimators.mixture import MixtureDiscriminantAnalysis as MixtureDiscriminantAnalysis
 from .estimators.naive_bayes import BernoulliNB as BernoulliNB
 from .estimators.naive_bayes import GaussianNB as GaussianNB
 from .estimators.pca import PCA as PCA
@@ -14,6 +15,7 @@ from .estimators.ridge import RidgeClassifier as RidgeClassifier
 from .estimators.selection import GaussianDiscriminantCV as GaussianDiscriminantCV
 from .models.hypothesis_tests import covariance_test as covariance_test
 from .models.hypothesis_tests import means_test as means_test
+from .models.mixture import MixtureMoments as MixtureMoments
 from .models.separability import distance as distance
 from .models.separability import separability as separability
 from .moments import ClassMoments as ClassMoments

@@ -298,6 +298,31 @@ def gaussian_classifier(
     return m.classes[joint.argmax(axis=1)], joint
 
 
+def class_mixtures(
+    X: np.ndarray,
+    y: np.ndarray,
+    parts: np.ndarray,
+    rows: np.ndarray,
+    covariance_type: str = "full",
+    **regularisation: float,
+) -> list[np.ndarray]:
+    """Joint log-likelihoods of rows and the components of each class, class by class.
+
+    Each row of X counts for one component of its class; pooling is among those of a class.
+    """
+    out, cells = [], np.unique(np.stack([y, parts]), axis=1, return_inverse=True)[1].ravel()
+    for label in np.unique(y):
+        own = y == label
+        m = moments(X[own], parts[own])
+        if is_tied(covariance_type):
+            S = regularised_covariances(X, cells, covariance_type, **regularisation)
+            S = S[np.unique(cells[own])]
+        else:
+            S = regularised_covariances(X[own], parts[own], covariance_type, **regularisation)
+        out.append(joint_log_likelihood(rows, m.means, S, m.count / len(y)))
+    return out
+
+
 # --- separability -----------------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ from streamgda import (
     GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
+    MixtureDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
 )
 
@@ -52,6 +53,7 @@ ESTIMATORS = {
     "LDA": LinearDiscriminantAnalysis(),
     "GaussianNB": GaussianNB(),
     "BernoulliNB": BernoulliNB(),
+    "mixture": MixtureDiscriminantAnalysis(1),  # with one component, that of all rows
 }
 EVERY_ESTIMATOR = pytest.mark.parametrize("name", ESTIMATORS)
 GAUSSIANS = [name for name in ESTIMATORS if name != "BernoulliNB"]

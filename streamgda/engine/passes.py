@@ -231,9 +231,8 @@ def accumulate_into(
             a.whole() if isinstance(a, RowSource) else a for a in (y, rows.groups, rows.weight)
         )
         return moments._update(Slab(X, y, groups, weight), rows.rule, expected)
-    kind = moments.covariance_type
-    empty = type(moments)(kind, feature_map=moments._lifting)
-    asked = Accumulation(empty, rows.rule, expected, model=structure_of(kind), **options)
+    model = structure_of(moments.covariance_type)
+    asked = Accumulation(moments._emptied(), rows.rule, expected, model=model, **options)
     added = _accumulated(asked, rows)
     return added if moments.n_features is None else moments + added
 
@@ -290,12 +289,12 @@ class Accumulation:
         moments._name_features(self.feature_names)
 
     def _check_budget(self, allowed: int, moments: Moments, slab: Slab) -> None:
-        d, start, grouped = slab.X.shape[1], slab.first_row, isinstance(moments, GroupedMoments)
+        d, start, grouped = slab.X.shape[1], slab.first_row, slab.groups is not None
         if not grouped and self.needed(moments.classes.size + len(slab.y), d) <= allowed:
             return  # The labels need not be counted.
         n_classes = self.rule.class_labels(slab.y, moments.classes, start).size
         n_groups = 0
-        if isinstance(moments, GroupedMoments):
+        if grouped and isinstance(moments, GroupedMoments):
             n_groups = group_labels(slab.groups, start, known=moments.groups).values.size
         needed = self.needed(n_classes, d, n_groups)
         if needed > allowed:

@@ -866,10 +866,7 @@ class MomentEstimator(Saved, BaseEstimator):
 
     @classmethod
     def _from_state(cls, state: Mapping[str, Any]) -> Self:
-        kind: Any = GroupedMoments if "groups" in state["moments"] else ClassMoments
-        if not issubclass(kind, cls._kinds[0]):
-            raise ValueError("its moments have groups")
-        moments = kind._from_state(state["moments"])
+        moments = cls._moments_from(state["moments"])
         params = dict(state["params"])
         for name, value in params.items():
             if isinstance(value, Mapping):
@@ -892,6 +889,14 @@ class MomentEstimator(Saved, BaseEstimator):
         if "found" in state:
             estimator._found = estimator._checked_found(state["found"])
         return estimator
+
+    @classmethod
+    def _moments_from(cls, state: Mapping[str, Any]) -> Any:
+        """Return the moments that a file holds."""
+        kind: Any = GroupedMoments if "groups" in state else ClassMoments
+        if not issubclass(kind, cls._kinds[0]):
+            raise ValueError("its moments have groups")
+        return kind._from_state(state)
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         """Take what a subclass has added to the state."""

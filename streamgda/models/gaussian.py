@@ -12,7 +12,7 @@ from scipy import special
 from streamgda.errors import UnsupportedError
 from streamgda.kernels.panels import diagonal_scores, largest, triangle_scores
 from streamgda.models.covariance import Summary, inverse_roots
-from streamgda.models.scoring import ClassModel
+from streamgda.models.scoring import ClassModel, copied
 from streamgda.rows.counting import row_type
 from streamgda.rows.labels import find
 from streamgda.runtime import threads
@@ -239,19 +239,11 @@ class Gaussians(ClassModel):
             scores = functions[0] @ self._centred(block).T + functions[1][:, None]
             return self._among_all(scores, -np.inf)
 
-        return self._answer(X, first_row, scores_of, _copied, self.classes.size)
-
-    def log_odds(self, X: Any, first_row: int = 0) -> np.ndarray:
-        """Return the score of the last class less that of the first."""
-
-        def finish(scores: np.ndarray, out: np.ndarray) -> None:
-            np.subtract(scores[-1], scores[0], out=out)
-
-        return self._answer(X, first_row, self._relative, finish)
+        return self._answer(X, first_row, scores_of, copied, self.classes.size)
 
     def distances(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return squared Mahalanobis distances, shape (n_rows, n_classes)."""
-        return self._answer(X, first_row, self._distances, _copied, self.classes.size)
+        return self._answer(X, first_row, self._distances, copied, self.classes.size)
 
     def own_distances(self, X: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Return the squared distance of each row to the mean of the class with its code."""
@@ -314,7 +306,7 @@ class Gaussians(ClassModel):
         def scores_of(block: np.ndarray) -> np.ndarray:
             return (self._centred(block) @ directions - offsets).T
 
-        return self._answer(X, first_row, scores_of, _copied, offsets.size)
+        return self._answer(X, first_row, scores_of, copied, offsets.size)
 
     def joint_log_likelihood(self, summary: Summary) -> tuple[float, float]:
         r"""Return the sum of ln p(x, y) over rows, and their weight, from the moments of the rows.
@@ -371,7 +363,3 @@ class Gaussians(ClassModel):
                 "features that depend on others are dropped; leave out such features"
             )
         return threads.call_blas(self.rank, np.linalg.inv, self.roots)
-
-
-def _copied(scores: np.ndarray, out: np.ndarray) -> None:
-    out[...] = scores.T

@@ -162,16 +162,25 @@ class ClassModel(ABC):
         """Return the logarithms of the probabilities, exact even where these are rounded to 0."""
         return self.posterior(X, first_row, temperature, True)
 
+    def log_odds(self, X: Any, first_row: int = 0) -> np.ndarray:
+        """Return the score of the last class less that of the first."""
+
+        def finish(scores: np.ndarray, out: np.ndarray) -> None:
+            np.subtract(scores[-1], scores[0], out=out)
+
+        return self._answer(X, first_row, self._relative, finish)
+
     def joint(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return the joint log-likelihoods, shape (n_rows, n_classes)."""
-        return self._answer(X, first_row, self._joint, _copied, self.classes.size)
+        return self._answer(X, first_row, self._joint, copied, self.classes.size)
 
     def log_density(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return the log-density of each row."""
         return self._answer(X, first_row, self._joint, log_sums)
 
 
-def _copied(scores: np.ndarray, out: np.ndarray) -> None:
+def copied(scores: np.ndarray, out: np.ndarray) -> None:
+    """Write scores, which are class by class, row by row."""
     out[...] = scores.T
 
 

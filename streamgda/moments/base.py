@@ -277,6 +277,11 @@ class Moments(Saved):
     def copy(self) -> Self:
         """Return independent moments with the same values."""
 
+    def _emptied(self) -> Any:
+        """Return moments of this kind without rows."""
+        kind: Any = type(self)
+        return kind(getattr(self, "covariance_type", "full"), feature_map=self._lifting)
+
     def _check_features(self, width: int) -> None:
         """Raise `InvalidDataError` for rows of another width than those before."""
         held = self._n_features_in

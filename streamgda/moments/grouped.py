@@ -16,7 +16,7 @@ from streamgda.moments.base import Moments
 from streamgda.moments.class_moments import ClassMoments, check_holds
 from streamgda.moments.covariance_types import check_covers, structure_of
 from streamgda.moments.feature_maps import Lifting
-from streamgda.rows.counting import CHECK_SUMS, RowRule, Slab, read_only
+from streamgda.rows.counting import CHECK_SUMS, Counted, RowRule, Slab, read_only
 from streamgda.rows.labels import (
     NONE,
     CodedLabels,
@@ -501,19 +501,10 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
     def _update(
         self, slab: Slab, rule: RowRule = CHECK_SUMS, expected: np.ndarray | None = None
     ) -> Self:
-        if slab.groups is None:
-            raise InvalidDataError("groups are missing: call update(X, y, groups)")
         first_row, known = slab.first_row, self._held
-        labels = rule.labels(slab.y, known.classes, first_row)
-        of_rows = group_labels(slab.groups, first_row, known=known.groups)
-        if len(of_rows) != len(labels):
-            raise InvalidDataError(
-                f"y has {len(labels)} labels but there are {len(of_rows)} groups "
-                f"(inconsistent numbers of samples); give one group a row"
-            )
-        rows, names = known.cells._counted(slab._replace(y=labels), rule, known.classes)
-        if rows.numbers is not None:
-            of_rows = of_rows[rows.numbers].used(known.groups)
+        slab = slab._replace(y=rule.labels(slab.y, known.classes, first_row))
+        rows, names = known.cells._counted(slab, rule, known.classes)
+        of_rows = self._groups_of(slab, rows, known.groups)
         with self._lock:
             before = self._held
             group, y = code(of_rows, before.groups), code(rows.y, before.classes)
@@ -526,6 +517,18 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
             held.cells._add_rows(rows._replace(y=cells), first_row, names)
             self._held = held
         return self
+
+    def _groups_of(self, slab: Slab, rows: Counted, known: np.ndarray) -> CodedLabels:
+        """Return the groups of the rows of a slab that count."""
+        if slab.groups is None:
+            raise InvalidDataError("groups are missing: call update(X, y, groups)")
+        of_rows = group_labels(slab.groups, slab.first_row, known=known)
+        if len(of_rows) != len(slab.y):
+            raise InvalidDataError(
+                f"y has {len(slab.y)} labels but there are {len(of_rows)} groups "
+                f"(inconsistent numbers of samples); give one group a row"
+            )
+        return of_rows if rows.numbers is None else of_rows[rows.numbers].used(known)
 
     def _declare(self, labels: np.ndarray) -> None:
         held = self._held

@@ -20,6 +20,7 @@ from streamgda import (
     GaussianDiscriminantCV,
     GaussianNB,
     LinearDiscriminantAnalysis,
+    MixtureDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     RandomFeatures,
     Ridge,
@@ -46,6 +47,10 @@ _PARTIAL_FIT = {
     "check_n_features_in_after_fitting",
 }
 NO_SECOND_READING = dict.fromkeys(_PARTIAL_FIT, InvalidParameterError)
+
+# Weights change what k-means draws, as in scikit-learn, which expects that of KMeans.
+_EQUIVALENCE = {f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")}
+RANDOM_CENTRES = dict.fromkeys(_EQUIVALENCE, AssertionError)
 
 # Estimators, and the errors that checks of these names meet. Of all components of PCA, those along
 # which nothing varies are arbitrary, with weights and without; so its checks are of a few.
@@ -75,6 +80,8 @@ CHECKED = [
     (Ridge(feature_map=RandomFeatures(20)), {}),
     (PCA(2), {}),
     (PCA(1, whiten=True, feature_map=RandomFeatures(5)), {}),
+    (MixtureDiscriminantAnalysis(2, reg_param=0.1), RANDOM_CENTRES),
+    (MixtureDiscriminantAnalysis(3, "tied_diag", n_iter=1, var_smoothing=1e-3), RANDOM_CENTRES),
     (GaussianDiscriminantCV({"var_smoothing": [1e-3, 0.1]}), NO_SECOND_READING),
     (GaussianDiscriminantCV({"var_smoothing": [0.1]}, scoring="joint_log_likelihood"), {}),
 ]

@@ -28,6 +28,7 @@ from streamgda import (
     GaussianNB,
     GroupedMoments,
     LinearDiscriminantAnalysis,
+    MixtureDiscriminantAnalysis,
     PairwiseMoments,
     QuadraticDiscriminantAnalysis,
     Ridge,
@@ -51,6 +52,8 @@ SAVED = {
     "BernoulliNB": BernoulliNB().fit(X > 0, Y),
     "QDA": QuadraticDiscriminantAnalysis().fit(X, Y),
     "LDA": LinearDiscriminantAnalysis().fit(X, Y),
+    "mixture": MixtureDiscriminantAnalysis(2).fit(X, Y),
+    "components": MixtureDiscriminantAnalysis(2, "diag").fit(X, Y).moments_,
     "ridge": Ridge().fit(X, Y),
     "PCA": PCA(2).fit(X),
 }
