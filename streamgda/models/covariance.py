@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy import linalg
 
-from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
 from streamgda.moments import ClassMoments, held_sums
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import as_number, as_numbers, refuse
@@ -370,6 +370,17 @@ def describe_singular(
     more = f" and {classes.size - 10} more" if classes.size > 10 else ""
     alone = f"; y has only 1 sample in class {classes[count == 1][0]!s}" if 1 in count else ""
     return f"singular: {', '.join(named)}{more}{alone}. {advice}"
+
+
+def check_invertible(
+    roots: Roots, d: int, classes: np.ndarray, count: np.ndarray, advice: str
+) -> None:
+    """Raise `SingularCovarianceError` unless the covariances of classes have rank d."""
+    ranks = np.broadcast_to(roots.ranks, classes.shape)
+    at = np.flatnonzero(ranks < d)
+    if at.size:
+        message = describe_singular(classes[at], ranks[at], d, count[at], advice)
+        raise SingularCovarianceError(message, classes[at].tolist())
 
 
 def check_priors(

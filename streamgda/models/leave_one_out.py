@@ -48,44 +48,39 @@ def leave_one_out(
     SingularCovarianceError
         If a covariance is singular without one of the rows, which is named.
     """
-    n, N, K = summary.count, summary.count.sum(), summary.classes.size
+    n, N = summary.count, summary.count.sum()
     used = np.flatnonzero(summary.variances > 0)
     means, centre = summary.offsets[:, used], (n @ summary.offsets / N)[used]
-    total = N * summary.variances[used]
     matrix, pooled = covariance_type in ("full", "tied"), covariance_type.startswith("tied")
     S = summary.scatter
     S = S if matrix or S.ndim == 2 else np.einsum("gii->gi", S)
     S = S.sum(axis=0, keepdims=True) if pooled else S
     S = S[np.ix_(np.arange(len(S)), *[used] * (1 + matrix))]
-    one_variance = "spherical" in covariance_type
-    a, averaged = (
-        (1.0, used.size) if one_variance else (float(how.shrinkage or 0), summary.variances.size)
-    )
-    axes = [np.linalg.eigh(each) if matrix else (each, None) for each in S]
-    scores = np.empty((len(X), K))
+    a, averaged = float(how.shrinkage or 0), summary.variances.size
+    if "spherical" in covariance_type:
+        a, averaged = 1.0, used.size
+    scores = np.full((len(X), n.size), -np.inf)
 
-    def score(rows: np.ndarray, g: int, own: bool, columns: Any) -> None:
-        """Score rows of which this scatter loses its share, or others, by the classes of it."""
+    def score(g: int, V: Any, values: np.ndarray, rows: np.ndarray) -> None:
+        """Score rows by the classes of a scatter, which loses its share of those of its own."""
         x, k_own = X[rows][:, used] - summary.origin[used], codes[rows]
-        values, V = axes[g]
-        alone = n[k_own] == 1
-        b = np.where(alone | (not own), 0.0, n[k_own] / (n[k_own] - 1))[:, None]
+        own, alone = pooled | (k_own == g), n[k_own] == 1
+        b = np.where(own & ~alone, n[k_own] / np.maximum(n[k_own] - 1, 1), 0.0)[:, None]
         divisor = n[g] - how.ddof - own
         if pooled:
-            divisor = (N - 1 - how.ddof * ((n > 0).sum() - alone))[:, None]
-        delta = x - means[k_own] if own else np.zeros_like(x)
+            divisor = N - 1 - how.ddof * ((n > 0).sum() - alone)
+        delta = x - means[k_own]
         z = delta if V is None else delta @ V
         lost = b * z**2
         trace = values.sum() - lost.sum(axis=1, keepdims=True)
-        c = (1 - how.reg_param) * (1 - a) / divisor
-        t = (1 - how.reg_param) * a * trace / (divisor * averaged) + how.reg_param
+        c = (1 - how.reg_param) * (1 - a) / divisor[:, None]
+        t = (1 - how.reg_param) * a * trace / (divisor[:, None] * averaged) + how.reg_param
         if how.var_smoothing:
-            left = (total - N / (N - 1) * (x - centre) ** 2) / (N - 1)
-            t = t + how.var_smoothing * left.max(axis=1, keepdims=True)
+            left = N * summary.variances[used] - N / (N - 1) * (x - centre) ** 2
+            t = t + how.var_smoothing * left.max(axis=1, keepdims=True) / (N - 1)
         D = c * (values - (0 if matrix else lost)) + t
-        h, gamma = np.ones(len(x)), c * b if own and matrix else None
-        if gamma is not None:
-            h = 1 - (gamma * z**2 / D).sum(axis=1)
+        gamma = c * b * matrix
+        h = 1 - (gamma * z**2 / D).sum(axis=1)
         bad = (h <= _LEAST) | ~(_LEAST * (c * values + t) < D).all(axis=1)
         if bad.any():
             row, label = int(rows[bad.argmax()]), summary.classes[codes[rows[bad.argmax()]]]
@@ -94,32 +89,24 @@ def leave_one_out(
                 f"Regularise, or leave out that row"
             )
         logs = np.log(D).sum(axis=1) + np.log(h)
-        for k in columns:
-            u = np.where((k_own == k)[:, None], b * delta, x - means[k]) if own else x - means[k]
+        for k in range(n.size) if pooled else (g,):
+            u = np.where((k_own == k)[:, None], b * delta, x - means[k])
             u = u if V is None else u @ V
-            squares = (u * u / D).sum(axis=1)
-            if gamma is not None:
-                squares += gamma[:, 0] * (u * z / D).sum(axis=1) ** 2 / h
+            squares = (u * u / D).sum(axis=1) + gamma[:, 0] * (u * z / D).sum(axis=1) ** 2 / h
             scores[rows, k] = -0.5 * (squares + logs)
 
     with np.errstate(divide="ignore", invalid="ignore"):
-        for start in range(0, len(X), _BLOCK):
-            rows = np.arange(start, min(start + _BLOCK, len(X)))
-            if pooled:
-                score(rows, 0, True, range(K))
-                continue
-            for g in range(K):
-                for own in (True, False):
-                    some = rows[(codes[rows] == g) == own]
-                    if some.size and n[g] > own:
-                        score(some, g, own, (g,))
+        for g in range(len(S)):
+            values, V = np.linalg.eigh(S[g]) if matrix else (S[g], None)
+            scored = np.flatnonzero(pooled | (n[g] - (codes == g) > 0))  # by at least one other row
+            for rows in np.split(scored, range(_BLOCK, scored.size, _BLOCK)):
+                score(g, V, values, rows)
         if priors is None:
             left = np.broadcast_to(n, scores.shape).copy()
             left[np.arange(len(X)), codes] -= 1
             scores += np.log(left / (N - 1))
         else:
             scores += np.log(priors)
-    scores[:, n == 0] = -np.inf
     gone = np.flatnonzero(n[codes] == 1)  # These classes have no other row.
     scores[gone, codes[gone]] = -np.inf
     return np.asarray(special.log_softmax(scores, axis=1))

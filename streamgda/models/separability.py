@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from streamgda.errors import InvalidParameterError, MergeError, SingularCovarianceError
+from streamgda.errors import InvalidParameterError, MergeError
 from streamgda.models.covariance import (
     Regularisation,
     Summary,
-    describe_singular,
+    check_invertible,
     estimate,
     inverse_roots,
 )
@@ -153,17 +153,10 @@ def _of_moments(
     """Return the classes with rows, their means less an origin, and roots of their covariances."""
     held = Summary.of(moments.reduce(kind))
     features = np.flatnonzero(held.variances > 0)
-    covariances = estimate(held, kind, how, features)
-    seen = np.flatnonzero(held.count > 0)
-    values = covariances.values if len(covariances.values) == 1 else covariances.values[seen]
-    roots = inverse_roots(values, _TOL)
-    bad = np.flatnonzero(roots.ranks < features.size)
-    if bad.size:
-        which = seen if len(values) == 1 else seen[bad]
-        named = held.classes[which], np.resize(roots.ranks[bad], which.size), features.size
-        advice = "Regularise it by reg_param, shrinkage or pooling, or leave out features"
-        message = describe_singular(*named, held.count[which], advice)
-        raise SingularCovarianceError(message, held.classes[which].tolist())
+    values, seen = estimate(held, kind, how, features).values, np.flatnonzero(held.count > 0)
+    roots = inverse_roots(values if len(values) == 1 else values[seen], _TOL)
+    advice = "Regularise it by reg_param, shrinkage or pooling, or leave out features"
+    check_invertible(roots, features.size, held.classes[seen], held.count[seen], advice)
     return seen, held.offsets[np.ix_(seen, features)], roots.values
 
 
