@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from streamgda.errors import InvalidParameterError, MergeError
 from streamgda.models.covariance import (
     Regularisation,
     Summary,
@@ -18,9 +17,8 @@ from streamgda.models.covariance import (
 )
 from streamgda.models.gaussian import Gaussians
 from streamgda.moments import ClassMoments
-from streamgda.rows.labels import find, join_labels
 from streamgda.runtime import threads
-from streamgda.runtime.parameters import as_flag, check_type, refuse
+from streamgda.runtime.parameters import check_type, refuse
 from streamgda.storage.saved import synchronized
 
 _EPS = np.finfo(np.float64).eps
@@ -44,17 +42,7 @@ METHODS: dict[str, Callable[..., np.ndarray]] = {
 }
 
 
-def separability(
-    model_or_moments: Any,
-    method: str = "jeffries_matusita",
-    *,
-    covariance_type: str | None = None,
-    ddof: int = 0,
-    pooling: float = 0.0,
-    shrinkage: float | str | None = None,
-    reg_param: float = 0.0,
-    var_smoothing: float = 0.0,
-) -> np.ndarray:
+def separability(model_or_moments: Any, method: str = "jeffries_matusita") -> np.ndarray:
     r"""Return the separability of all pairs of classes.
 
     ========================== ======================================== ===========================
@@ -79,12 +67,10 @@ def separability(
     Parameters
     ----------
     model_or_moments : estimator or ClassMoments
-        A fitted Gaussian estimator, or moments.
+        A fitted Gaussian estimator, with its regularisation; or moments, with covariances of their
+        type.
     method : str
         One of the names in the table.
-    covariance_type, ddof, pooling, shrinkage, reg_param, var_smoothing : optional
-        Covariances that are estimated from moments; see `GaussianDiscriminantAnalysis`. Their type
-        is by default that of the moments.
 
     Returns
     -------
@@ -95,7 +81,7 @@ def separability(
     Raises
     ------
     InvalidParameterError
-        For another method, or a regularisation of an estimator, which has its own.
+        For another method.
     SingularCovarianceError
         For moments of a class whose covariance has no inverse.
 
@@ -122,23 +108,14 @@ def separability(
     """
     if not isinstance(method, str) or method not in METHODS:
         raise refuse("method", method, f"one of {', '.join(METHODS)}")
-    how = Regularisation(ddof, pooling, shrinkage, reg_param, var_smoothing)
     if isinstance(model_or_moments, ClassMoments):
-        kind = covariance_type
-        if kind is None:
-            kind = model_or_moments.covariance_type
-        alive, centres, roots = _of_moments(model_or_moments, kind, how.check(kind))
+        alive, centres, roots = _of_moments(model_or_moments)
         n_classes = model_or_moments.classes.size
     else:
         estimator = getattr(model_or_moments, "best_estimator_", model_or_moments)
         model = getattr(estimator, "model_", estimator)
         wanted = "a fitted Gaussian estimator or ClassMoments"
         check_type("model_or_moments", model, Gaussians, wanted)
-        if covariance_type is not None or how != Regularisation():
-            raise InvalidParameterError(
-                f"covariance_type and regularisation are parameters for moments, and "
-                f"{type(model_or_moments).__name__} has its own covariances; pass ClassMoments"
-            )
         n_classes, roots, alive = model.classes.size, model.roots, model.alive
         centres = model.centres[alive]
     values = np.full((n_classes, n_classes), np.nan)
@@ -147,15 +124,13 @@ def separability(
 
 
 @synchronized
-def _of_moments(
-    moments: ClassMoments, kind: str, how: Regularisation
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _of_moments(moments: ClassMoments) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the classes with rows, their means less an origin, and roots of their covariances."""
-    held = Summary.of(moments.reduce(kind))
-    features = np.flatnonzero(held.variances > 0)
-    values, seen = estimate(held, kind, how, features).values, np.flatnonzero(held.count > 0)
+    held = Summary.of(moments)
+    seen, features = np.flatnonzero(held.count > 0), np.flatnonzero(held.variances > 0)
+    values = estimate(held, moments.covariance_type, Regularisation(), features).values
     roots = inverse_roots(values if len(values) == 1 else values[seen], _TOL)
-    advice = "Regularise it by reg_param, shrinkage or pooling, or leave out features"
+    advice = "Leave out features, or pass an estimator that regularises it"
     check_invertible(roots, features.size, held.classes[seen], held.count[seen], advice)
     return seen, held.offsets[np.ix_(seen, features)], roots.values
 
@@ -218,17 +193,7 @@ def _matrices(centres: np.ndarray, roots: np.ndarray, i: int) -> Rows:
 
 
 @synchronized
-def distance(
-    a: ClassMoments,
-    b: ClassMoments,
-    kind: str = _FRECHET,
-    *,
-    by_class: bool = False,
-    ddof: int = 0,
-    shrinkage: float | None = None,
-    reg_param: float = 0.0,
-    var_smoothing: float = 0.0,
-) -> Any:
+def distance(a: ClassMoments, b: ClassMoments, kind: str = _FRECHET, *, ddof: int = 0) -> float:
     r"""Return the distance between the Gaussians of two sets of rows.
 
     .. math:: F = |g|^2 + \mathrm{tr} \left( \Sigma_a + \Sigma_b
@@ -247,32 +212,26 @@ def distance(
     kind : str
         ``"frechet"``, ``"kullback_leibler"`` (from `a` to `b`), ``"bhattacharyya"``, or another
         method of `separability`, which has their formulas.
-    by_class : bool
-        Compare each class with the class of the same label, instead of all rows with all rows.
     ddof : int
-        Subtracted from the number of rows; FID is computed with 1.
-    shrinkage, reg_param, var_smoothing : float, optional
-        Regularisation of the covariances; see `GaussianDiscriminantAnalysis`. All but the Frechet
-        distance need covariances with an inverse.
+        Subtracted from the number of rows in the Frechet distance; FID is computed with 1.
 
     Returns
     -------
-    float, or ndarray, shape (n_classes,)
-        The distance; with `by_class`, one for each label that either has, sorted, which is NaN
-        where one of them has no rows.
+    float
+        The distance of all rows from all rows. That of a class is the distance of
+        ``a.select_classes([label])`` from ``b.select_classes([label])``.
 
     Raises
     ------
     TypeError
         For anything but `ClassMoments`.
     MergeError
-        For moments of different features or covariance types, and for pooled scatters
-        (``"tied"``) with `by_class`.
+        For moments of different features or covariance types.
     InvalidDataError, InvalidParameterError
         For moments without rows, and parameters out of range.
     SingularCovarianceError
-        For covariances that need an inverse and have none; the classes in its message are ``"a"``
-        and ``"b"``.
+        For covariances without an inverse, which all but the Frechet distance need; the classes in
+        its message are ``"a"`` and ``"b"``.
 
     See Also
     --------
@@ -294,41 +253,24 @@ def distance(
     >>> a, b = accumulate(X, y), accumulate(2 * (X - 1e7) + 1e7, y)
     >>> round(distance(a, b), 3)
     2.968
-    >>> distance(a, b, "kullback_leibler", by_class=True).round(2)
-    array([0.96, 0.96])
+    >>> [
+    ...     round(distance(a.select_classes([k]), b.select_classes([k]), "kullback_leibler"), 2)
+    ...     for k in (0, 1)
+    ... ]
+    [0.96, 0.96]
     """
     for name, moments in (("a", a), ("b", b)):
         check_type(name, moments, ClassMoments, "ClassMoments")
         Summary.of(moments)  # It raises an error for moments without rows.
     if not isinstance(kind, str) or kind not in (_FRECHET, *METHODS):
         raise refuse("kind", kind, f"one of {', '.join((_FRECHET, *METHODS))}")
-    how = Regularisation(ddof, 0.0, shrinkage, reg_param, var_smoothing)
-    if a.covariance_type != b.covariance_type:
-        raise MergeError(
-            f"a has covariance_type={a.covariance_type!r} and b {b.covariance_type!r}; bring both "
-            f"to one with reduce()"
-        )
-    if not as_flag("by_class", by_class):
-        return _between(a, b, kind, how)
-    classes = join_labels(a.classes, b.classes)
-    distances = np.full(classes.size, np.nan)
-    for k in range(classes.size):
-        own, other = (m._keep(find(m.classes, classes[k : k + 1]) >= 0) for m in (a, b))
-        if own.class_count.any() and other.class_count.any():
-            distances[k] = _between(own, other, kind, how)
-    return distances
-
-
-def _between(a: ClassMoments, b: ClassMoments, kind: str, how: Regularisation) -> float:
-    """Return the distance between the Gaussians of all rows."""
+    how = Regularisation(ddof).check(a.covariance_type)
     both = a._in_one_class("a") + b._in_one_class("b")  # `+` raises for different maps of rows
-    covariance_type = both.covariance_type
-    how.check(covariance_type)
     if kind != _FRECHET:
-        _, centres, roots = _of_moments(both, covariance_type, how)
+        _, centres, roots = _of_moments(both)
         return float(_values(kind, centres, roots)[0, 1])
     held = Summary.of(both)
-    covariances = estimate(held, covariance_type, how).values
+    covariances = estimate(held, both.covariance_type, how).values
     offset = held.offsets[1] - held.offsets[0]
     if covariances.ndim == 2:
         first, second = np.sqrt(covariances)
