@@ -24,9 +24,8 @@ def describe(path: str) -> dict[str, Any]:
     import zarr  # noqa: PLC0415  (see `options`)
 
     from streamgda.errors import FormatError, SourceError, SourceNotFoundError  # noqa: PLC0415
-    from streamgda.rows.formats import is_table  # noqa: PLC0415
     from streamgda.rows.names import names_of  # noqa: PLC0415
-    from streamgda.rows.opening import table_files  # noqa: PLC0415
+    from streamgda.rows.opening import is_table, table_files  # noqa: PLC0415
     from streamgda.storage.opening import mark_of, open_node  # noqa: PLC0415
     from streamgda.storage.saved import load  # noqa: PLC0415
 

@@ -52,7 +52,7 @@ def open_rows(
 ) -> tuple[Any, ...]:
     """Return rows, labels or None, and each array or column beside them; see `open_store`."""
     from streamgda import open_store  # noqa: PLC0415  (`--help` does not wait for it)
-    from streamgda.rows.formats import is_table  # noqa: PLC0415
+    from streamgda.rows.opening import is_table  # noqa: PLC0415
 
     chosen: dict[str, Any] = {"features": split_names(features) or None, "drop": split_names(drop)}
     if is_table(data):
@@ -120,8 +120,8 @@ def open_both(
     import streamgda  # noqa: PLC0415
     from streamgda.errors import FormatError, InvalidDataError  # noqa: PLC0415
     from streamgda.estimators.base import names_in  # noqa: PLC0415
-    from streamgda.rows.formats import is_table  # noqa: PLC0415
     from streamgda.rows.names import join_names, names_of  # noqa: PLC0415
+    from streamgda.rows.opening import is_table  # noqa: PLC0415
 
     estimator = streamgda.load(model)
     if not hasattr(estimator, "predict"):

@@ -26,8 +26,7 @@ from streamgda.errors import (
     printable,
 )
 from streamgda.rows.counting import Slab
-from streamgda.rows.formats import is_table_path
-from streamgda.rows.opening import table_files
+from streamgda.rows.opening import is_table_path, table_files
 from streamgda.rows.source import RowSource
 from streamgda.rows.zarr import StoredRows
 from streamgda.runtime.parameters import refuse, shown

@@ -24,7 +24,7 @@ from streamgda.errors import (
     printable,
     raised_as,
 )
-from streamgda.rows.formats import format_of
+from streamgda.rows.opening import format_of
 from streamgda.rows.source import RowSource
 from streamgda.runtime.parameters import shown
 from streamgda.storage.files import aside, file_system

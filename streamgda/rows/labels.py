@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -17,16 +18,11 @@ from streamgda.rows.source import as_array
 from streamgda.runtime.parameters import shown
 
 NONE = np.empty(0, np.int64)  # These are no classes.
-_SOME = 1 << 12  # So many labels often include all classes.
 _TABLE = 1 << 20  # Integers of at most this range are looked up in a table.
 _EXACT = 1 << 53  # float64 holds all whole numbers up to it.
 _DATES = (datetime.date, np.datetime64)
-# Types of objects that can be labels together, and the types of NumPy that hold them.
-_KINDS: tuple[tuple[Any, str | None], ...] = (
-    (str, None),
-    ((bool, int, float, np.bool_, np.integer, np.floating), None),
-    (_DATES, "M8"),
-)
+# Types of objects that can be labels together.
+_KINDS: Any = (str, (bool, int, float, np.bool_, np.integer, np.floating), _DATES)
 _OF_NO_CLASS = {"U": "", "M": np.datetime64("NaT", "s")}
 
 
@@ -120,23 +116,17 @@ def code(y: Any, known: np.ndarray = NONE, what: str = "y", first_row: int = 0) 
             f"{what} has shape {labels.shape}, expected one label a row, in a list or an array of "
             f"shape (n_rows,)"
         )
-    if not isinstance(labels, CodedLabels):
-        codes = _looked_up(labels, known)
-        if codes is not None:
+    if isinstance(labels, CodedLabels):
+        labels = labels.used()
+    else:
+        codes = find(labels, known)
+        if known.size and codes.min(initial=0) >= 0:
             return CodedLabels(codes, known)
         labels = _distinct(labels, what, first_row)
-    codes = labels.codes.astype(np.int64, copy=False)  # of categories, they are in a byte or two
-    labels = CodedLabels(codes, labels.values).used()
     values = join_labels(known, labels.values)
     if values.size == known.size:
         values = known
     return CodedLabels(np.append(find(labels.values, values), -1)[labels.codes], values)
-
-
-def _looked_up(labels: np.ndarray, known: np.ndarray) -> np.ndarray | None:
-    """Return the codes of whole numbers from a table; None unless all are in one of `known`."""
-    whole, table = _as_whole(labels), integer_table(known)
-    return None if whole is None or table is None else look_up(whole, *table)
 
 
 def look_up(labels: np.ndarray, low: int, table: np.ndarray) -> np.ndarray | None:
@@ -184,12 +174,10 @@ def _is_whole(numbers: np.ndarray) -> np.ndarray:
 
 def _distinct(labels: np.ndarray, what: str, first_row: int) -> CodedLabels:
     """Return labels by their codes among those that occur."""
-    some = (
-        np.unique(labels[:: max(1, labels.size // _SOME)]) if labels.dtype.kind in "biuf" else NONE
-    )
-    codes = _looked_up(labels, some)
-    if codes is not None:
-        return CodedLabels(codes, some)
+    whole = _as_whole(labels)
+    if whole is not None and (low := int(whole.min())) + _TABLE > int(whole.max()):
+        values = (np.flatnonzero(np.bincount(whole - low)) + low).astype(labels.dtype)
+        return CodedLabels(find(labels, values), values)
     if labels.dtype.kind in "OT":  # zarr reads texts of variable width as T.
         numbers: defaultdict[Any, int] = defaultdict(count().__next__)
         try:
@@ -203,10 +191,8 @@ def _distinct(labels: np.ndarray, what: str, first_row: int) -> CodedLabels:
         found = np.unique(labels)
         codes = np.searchsorted(found, labels)  # It is faster than the inverse of `np.unique`.
     present = np.array([not _is_missing(value) for value in found], bool)
-    try:
-        values, at = np.unique(_in_one_type(found[present]), return_inverse=True)
-    except _OtherKindError as error:
-        number, why = error.args
+
+    def refuse(number: int, why: str) -> NoReturn:
         row = int((codes == np.flatnonzero(present)[number]).argmax())
         raise InvalidDataError(
             f"Unknown label type: {why}: {what}[{first_row + row}] is "
@@ -214,39 +200,36 @@ def _distinct(labels: np.ndarray, what: str, first_row: int) -> CodedLabels:
             f"booleans, texts or dates without time zones, all of one kind (maybe you are trying "
             f"to fit a classifier on a regression target)",
             *(what, first_row + row),
-        ) from None
+        )
+
+    values, at = np.unique(_in_one_type(found[present], refuse), return_inverse=True)
     of_value = np.full(present.size, -1)
     of_value[present] = at
     return CodedLabels(of_value[codes], values)
 
 
-class _OtherKindError(Exception):
-    """A label of another kind: its index among different ones, and what is wrong with it."""
-
-
-def _in_one_type(found: np.ndarray) -> np.ndarray:
-    """Return different labels as an array of one kind; raise `_OtherKindError` for others."""
+def _in_one_type(found: np.ndarray, refuse: Callable[[int, str], NoReturn]) -> np.ndarray:
+    """Return different labels as an array of one kind; call `refuse` for the first other one."""
     if not found.size:
         return NONE
     if found.dtype.kind == "O":
-        kind, dtype = next((each for each in _KINDS if isinstance(found[0], each[0])), ((), None))
+        kind = next((kind for kind in _KINDS if isinstance(found[0], kind)), ())
         for number, value in enumerate(found):
             if not isinstance(value, kind):
-                raise _OtherKindError(number, "labels of several kinds" if kind else _why(value))
+                refuse(number, "labels of several kinds" if kind else _why(value))
             if getattr(value, "tzinfo", None) is not None:
-                raise _OtherKindError(number, "a time with a zone (convert times to UTC)")
-        values = np.array(found.tolist(), dtype)
-        for number, pair in enumerate(zip(values.tolist(), found, strict=True)):
-            if pair[0] != pair[1] and not isinstance(pair[1], np.datetime64):
-                raise _OtherKindError(number, "no array holds these labels exactly")
-        found = values
+                refuse(number, "a time with a zone (convert times to UTC)")
+        objects, found = found, np.array(found.tolist(), "M8" if kind is _DATES else None)
+        for number, (held, value) in enumerate(zip(found.tolist(), objects, strict=True)):
+            if held != value and not isinstance(value, np.datetime64):
+                refuse(number, "no array holds these labels exactly")
     if found.dtype.kind == "f":
         other = np.flatnonzero(~_is_whole(found))
         if other.size:
-            raise _OtherKindError(int(other[0]), "continuous")
+            refuse(int(other[0]), "continuous")
         return found.astype(np.float64) if found.dtype.itemsize > 8 else found
     if found.dtype.kind not in "biuUM":
-        raise _OtherKindError(0, _why(found[0]))
+        refuse(0, _why(found[0]))
     return found
 
 
@@ -340,7 +323,8 @@ def find(labels: Any, classes: np.ndarray) -> np.ndarray:
         return np.append(find(labels.values, classes), -1)[labels.codes]
     if not classes.size or not labels.size or family(classes.dtype) != family(labels.dtype):
         return np.full(labels.shape, -1)
-    codes = _looked_up(labels, classes)
+    whole, table = _as_whole(labels), integer_table(classes)
+    codes = None if whole is None or table is None else look_up(whole, *table)
     if codes is None:
         codes = np.searchsorted(classes, labels)
         codes[codes == classes.size] = 0
@@ -365,10 +349,10 @@ def check_expected(
     numbers : ndarray of int, optional
         Row numbers of the labels, relative to `first_row`; by default consecutive.
     """
-    other = find(labels.values, expected) < 0
-    if not other.any() or not len(labels) or not other[labels.codes].any():
+    other = find(labels, expected) < 0
+    if not other.any():
         return
-    at = int(other[labels.codes].argmax())
+    at = int(other.argmax())
     row = first_row + (at if numbers is None else int(numbers[at]))
     raise InvalidDataError(
         f"y[{row}] is {labels.values[labels.codes[at]]!s}, which is not one of the classes "
