@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
+from scipy.sparse import issparse
 
 from streamgda.errors import (
     CheckpointError,
@@ -27,7 +28,6 @@ from streamgda.errors import (
 from streamgda.moments import Moments
 from streamgda.rows.counting import Slab
 from streamgda.rows.source import RowSource, as_array
-from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime.parameters import as_number, refuse, shown
 from streamgda.storage.files import check_place, local_path
 from streamgda.storage.format import check_whole
@@ -66,15 +66,16 @@ def checksum(slab: Slab) -> int:
     False
     """
     X = as_array(slab.X)
-    value = _checksum(X[:: max(1, len(X) // _SAMPLED_ROWS)], len(X))
+    n_rows = X.shape[0]
+    value = _checksum(X[:: max(1, n_rows // _SAMPLED_ROWS)], n_rows)
     for column in slab.beside:
         value = _checksum(np.asanyarray(column), value)
     return value
 
 
 def _checksum(values: Any, before: int) -> int:
-    if isinstance(values, CompressedRows):
-        for array in values.arrays:
+    if issparse(values):
+        for array in (values.data, values.indices, values.indptr):
             before = _checksum(array, before)
         return before
     if values.dtype.kind in "biufcmM":

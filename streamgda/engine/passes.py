@@ -385,7 +385,7 @@ class Accumulation:
 
 def one_class(X: Any) -> np.ndarray:
     """Return the labels of rows without labels: one for all of them."""
-    return np.zeros(len(X), np.int64)
+    return np.zeros(X.shape[0], np.int64)
 
 
 # --- passes ---------------------------------------------------------------------------------------
@@ -413,7 +413,7 @@ def _accumulated(asked: Accumulation, rows: Rows) -> Moments:
             if kept is None:
                 asked.add(moments, slab)
             else:
-                kept.add(asked.add, slab.first_row, slab.first_row + len(slab.X), slab)
+                kept.add(asked.add, slab.first_row, slab.first_row + slab.X.shape[0], slab)
     return moments
 
 

@@ -69,7 +69,7 @@ def with_targets(rows: Rows) -> Rows:
         return replace(rows, X=as_source(on_dask().with_targets(X, y)), y=None)
 
     def joined(X: Any, first_row: int) -> np.ndarray:
-        return side_by_side(X, y.read(first_row, first_row + len(X)))
+        return side_by_side(X, y.read(first_row, first_row + X.shape[0]))
 
     columns = X.shape[1] + math.prod(y.shape[1:])
     return replace(rows, X=X.map(joined, np.float64, columns), y=None)

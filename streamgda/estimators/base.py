@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self, TypedDict, TypeVar, Unpack
 
 import numpy as np
 from joblib import hash as hashed  # type: ignore[import-untyped]
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
@@ -42,7 +43,7 @@ from streamgda.rows.counting import (
 from streamgda.rows.labels import as_labels, find, with_label
 from streamgda.rows.names import restored_names
 from streamgda.rows.source import RowSource, as_source, check_lengths, refuse_shape
-from streamgda.rows.sparse import CompressedRows, SparseRows
+from streamgda.rows.sparse import with_values
 from streamgda.runtime.interruption import Lock
 from streamgda.runtime.parameters import LEAST, as_number, as_numbers, check_type, refuse, shown
 from streamgda.storage.format import State, check_whole, pack_labels, unpack_labels
@@ -156,8 +157,9 @@ class Answer:
                 *("X", first_row + at),
             )
         # Zeros take the place of what cannot be scored, so that all rows keep their numbers.
-        if type(X) is CompressedRows:
-            X = X.without(invalid) if invalid.any() else X
+        if issparse(X):
+            zeroed = np.repeat(invalid, np.diff(X.indptr))
+            X = with_values(X, np.where(zeroed, 0, X.data)) if invalid.any() else X
         elif self.marginal or invalid.any():
             X = np.where(invalid[:, None] | (gaps if self.marginal else False), X.dtype.type(0), X)
         results = self._of(self.model, X, first_row)
@@ -955,7 +957,7 @@ def validated_rows(estimator: Any, X: Any, *, reset: bool = False) -> Any:
         scored.
     """
     if not isinstance(X, RowSource):
-        accepted = {"accept_sparse": "csr"} if SparseRows.accepts(X) else {}
+        accepted = {"accept_sparse": "csr"} if issparse(X) else {}
         try:
             X = validate_data(
                 estimator, X, reset=reset, dtype="numeric", ensure_all_finite=False, **accepted

@@ -7,13 +7,14 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+from scipy.sparse import issparse
 
 from streamgda.errors import InvalidDataError
 from streamgda.models.covariance import check_priors
-from streamgda.models.scoring import ClassModel, as_csr
+from streamgda.models.scoring import ClassModel
 from streamgda.moments import ClassMoments
 from streamgda.rows.counting import as_matrix, refuse_not_finite
-from streamgda.rows.sparse import CompressedRows
+from streamgda.rows.sparse import rows_with, with_values
 
 
 def binarise(X: Any, first_row: int, threshold: float | None, marked: Any = None) -> Any:
@@ -21,7 +22,7 @@ def binarise(X: Any, first_row: int, threshold: float | None, marked: Any = None
 
     Parameters
     ----------
-    X : ndarray or CompressedRows, shape (n_rows, n_features)
+    X : ndarray or csr_array, shape (n_rows, n_features)
     first_row : int
         Number of the first row in a larger array, from which errors count.
     threshold : float or None
@@ -31,7 +32,7 @@ def binarise(X: Any, first_row: int, threshold: float | None, marked: Any = None
 
     Returns
     -------
-    ndarray of uint8, of float32 with NaN, or CompressedRows
+    ndarray or csr_array, of uint8, or of float32 with NaN
 
     Raises
     ------
@@ -40,8 +41,8 @@ def binarise(X: Any, first_row: int, threshold: float | None, marked: Any = None
         negative threshold for sparse rows.
     """
     X = as_matrix(X, sparse=True)
-    is_sparse, found = type(X) is CompressedRows, None
-    values = X.values if is_sparse else X
+    is_sparse, found = issparse(X), None
+    values = X.data if is_sparse else X
     bad = ~np.isfinite(values) if values.dtype.kind == "f" else np.zeros((), bool)
     if marked is not None:
         bad = bad | np.equal(values, marked)
@@ -56,7 +57,7 @@ def binarise(X: Any, first_row: int, threshold: float | None, marked: Any = None
         ones = values == 1
         other = ~(ones | (values == 0) | bad)
         if other.any():
-            row = int((X.rows_with(other) if is_sparse else other.any(axis=1)).argmax())
+            row = int((rows_with(X, other) if is_sparse else other.any(axis=1)).argmax())
             raise InvalidDataError(
                 f"row {first_row + row} of X holds other values than zeros and ones; binarize=None "
                 f"expects these: give the threshold above which a value counts as one",
@@ -67,7 +68,7 @@ def binarise(X: Any, first_row: int, threshold: float | None, marked: Any = None
     found = ones.view(np.uint8)
     if bad.any():
         found = np.where(bad, np.float32(np.nan), found.astype(np.float32))
-    return X.with_values(found) if is_sparse else found
+    return with_values(X, found) if is_sparse else found
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,8 +151,7 @@ class Bernoullis(ClassModel):
         return never.astype(np.float64) - always, always.sum(axis=1).astype(np.float64)
 
     def _rows(self, block: Any, first_row: int) -> Any:
-        ones = binarise(block, first_row, self.threshold)
-        return as_csr(ones) if type(ones) is CompressedRows else ones
+        return binarise(block, first_row, self.threshold)
 
     def _joint(self, X: Any) -> np.ndarray:
         X = X.astype(np.float64)

@@ -14,7 +14,6 @@ from streamgda.errors import InvalidDataError
 from streamgda.kernels.panels import largest
 from streamgda.moments.lifted import LiftedRows
 from streamgda.rows.counting import as_kernel_rows, as_matrix, refuse_not_finite, row_type
-from streamgda.rows.sparse import CompressedRows
 from streamgda.runtime import threads
 
 # Values of the rows and scores of a block; blocks of many features have some rows, for the sake of
@@ -43,14 +42,6 @@ def in_blocks(work: Callable[[int, int], None], n_rows: int, row_values: int) ->
     threads.run_serial_blas(work, calls)
 
 
-def as_csr(X: CompressedRows) -> Any:
-    """Return sparse rows as scipy's array."""
-    n = X.last - X.first
-    ends = np.cumsum(n)
-    at = np.repeat(X.first - (ends - n), n) + np.arange(n.sum())
-    return sparse.csr_array((X.values[at], X.columns[at], np.append(0, ends)), X.shape)
-
-
 def check_finite(block: Any, first_row: int) -> None:
     """Raise `InvalidDataError` for NaN and infinity in rows."""
     values = block.data if sparse.issparse(block) else block
@@ -58,9 +49,7 @@ def check_finite(block: Any, first_row: int) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
             finite = np.isfinite(values.sum()) or np.isfinite(values).all()
         if not finite:
-            refuse_not_finite(
-                CompressedRows.of(block) if sparse.issparse(block) else block, first_row
-            )
+            refuse_not_finite(block, first_row)
 
 
 class ClassModel(ABC):
@@ -99,9 +88,7 @@ class ClassModel(ABC):
 
     def _rows(self, block: Any, first_row: int) -> Any:
         """Return a block of rows as it is scored; raise `InvalidDataError` for NaN and infinity."""
-        if type(block) is CompressedRows:
-            block = as_csr(block)
-        else:
+        if not sparse.issparse(block):
             block = as_kernel_rows(block, row_type(block.dtype).dtype)
         check_finite(block, first_row)
         return block
@@ -132,7 +119,7 @@ class ClassModel(ABC):
                 finish(scores_of(block), out[start:stop])
 
         if n_rows:
-            width = X.row_elements if type(X) is CompressedRows else X.shape[1]
+            width = -(-X.nnz // n_rows) if sparse.issparse(X) else X.shape[1]
             in_blocks(work, n_rows, width + self.classes.size)
         return out
 

@@ -117,7 +117,7 @@ class Adding:
         n = len(rows.codes)
         if not isinstance(rows.X, np.ndarray):
             entries = max(_SPARSE_ENTRIES, sums.packed.size)
-            step = max(1, entries // max(1, rows.X.row_elements))
+            step = max(1, entries * n // max(1, rows.X.nnz))
             for first in range(0, n, step):
                 some = slice(first, first + step)
                 add = _add_sparse_exact if self.exact else _add_sparse
@@ -205,20 +205,20 @@ class Adding:
 def _add_sparse_exact(rows: Rows, sums: ExactSums) -> None:
     """Add sparse rows of whole numbers to counts, sums and squares."""
     X, (n_classes, d) = rows.X, sums.total.shape
-    entries = np.repeat(rows.codes, X.last - X.first) * d + X.columns
-    values = X.values.astype(np.int64)
+    entries = np.repeat(rows.codes, np.diff(X.indptr)) * d + X.indices
+    values = X.data.astype(np.int64)
     sums.count += np.bincount(rows.codes, minlength=n_classes)
     np.add.at(sums.total.reshape(-1), entries, values)
-    places = entries if sums.structure.per_class else X.columns
+    places = entries if sums.structure.per_class else X.indices
     np.add.at(sums.packed.reshape(-1), places, values * values)
 
 
 def _add_sparse(rows: Rows, sums: Sums) -> None:
     """Add sparse rows: those of a class are a block, in which zeros count with their weight."""
     X, (n_classes, d) = rows.X, sums.origin.shape
-    n_entries, shape = X.last - X.first, (n_classes, d)
-    entries = np.repeat(rows.codes, n_entries) * d + X.columns
-    values = X.values.astype(np.float64)
+    n_entries, shape = np.diff(X.indptr), (n_classes, d)
+    entries = np.repeat(rows.codes, n_entries) * d + X.indices
+    values = X.data.astype(np.float64)
     weights = rows.weights if rows.weights.size else np.ones(len(rows.codes))
     each = np.repeat(weights, n_entries)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
+from scipy.sparse import issparse
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.kernels.sums import all_below
@@ -19,7 +20,7 @@ from streamgda.rows.labels import (
     refuse_missing,
 )
 from streamgda.rows.source import as_array, refuse_shape, refuse_type
-from streamgda.rows.sparse import CompressedRows
+from streamgda.rows.sparse import as_csr, rows_with
 from streamgda.runtime.parameters import as_numbers, refuse, shown
 
 # Actions on invalid rows that functions take.
@@ -129,7 +130,7 @@ def as_kernel_rows(X: Any, dtype: np.dtype) -> Any:
 
     Sparse rows stay sparse.
     """
-    return np.ascontiguousarray(X, dtype) if hasattr(X, "__array__") else X.astype(dtype)
+    return X.astype(dtype, copy=False) if issparse(X) else np.ascontiguousarray(X, dtype)
 
 
 # --- rows and weights as arrays -------------------------------------------------------------------
@@ -144,7 +145,7 @@ def as_matrix(X: Any, first_row: int = 0, sparse: bool = False) -> Any:
     first_row : int
         Number of the first row in a larger array, from which errors count.
     sparse : bool
-        Return sparse matrices and arrays as `CompressedRows`; otherwise they become dense.
+        Sparse matrices and arrays stay sparse; see `as_csr`. Otherwise they become dense.
 
     Raises
     ------
@@ -152,9 +153,9 @@ def as_matrix(X: Any, first_row: int = 0, sparse: bool = False) -> Any:
         For objects that are not numbers, complex numbers and other shapes.
     """
     if type(X) is not np.ndarray:
-        X = X if isinstance(X, CompressedRows) else as_array(X, "X")
-        if isinstance(X, CompressedRows):
-            return X if sparse else X.toarray()
+        X = X if issparse(X) else as_array(X, "X")
+        if issparse(X):
+            return as_csr(X) if sparse else as_csr(X).toarray()
     if X.dtype.kind == "O":
         try:
             X = X.astype(np.float64)
@@ -253,7 +254,7 @@ def refuse_not_finite(
             "too large for dtype('float64')); scale the data down, or the weights"
         )
     at = int(bad[0])
-    values = X.row(at) if isinstance(X, CompressedRows) else np.asarray(X[at])
+    values = X[[at]].toarray()[0] if issparse(X) else np.asarray(X[at])
     column = int((~np.isfinite(values) | rule.missing(values)).argmax())
     finite = "nodata" if np.isfinite(values[column]) else "infinity"
     name = "NaN" if np.isnan(values[column]) else finite
@@ -273,7 +274,7 @@ class Counted(NamedTuple):
 
     Attributes
     ----------
-    X : ndarray or CompressedRows
+    X : ndarray or csr_array
     y : CodedLabels
     weights : ndarray of float64
         Empty without weights.
@@ -368,9 +369,9 @@ class RowRule:
 
     def rows(self, X: Any) -> np.ndarray:
         """Return the indices of the invalid rows, in order."""
-        if isinstance(X, CompressedRows):
-            bad = X.rows_with(~np.isfinite(X.values) | self.missing(X.values))
-            absent = self.nodata == 0 and X.last - X.first < X.n_features
+        if issparse(X):
+            bad = rows_with(X, ~np.isfinite(X.data) | self.missing(X.data))
+            absent = self.nodata == 0 and np.diff(X.indptr) < X.shape[1]
             return np.flatnonzero(bad | absent)
         found, n_rows = [np.empty(0, np.intp)], max(1024, WINDOW_BYTES // (2 * X.shape[1] + 1))
         for start in range(0, len(X), n_rows):  # Masks of all rows would take memory.

@@ -31,7 +31,6 @@ from streamgda.moments import Moments
 from streamgda.rows import Rows
 from streamgda.rows.batches import read_batch
 from streamgda.rows.counting import Slab
-from streamgda.rows.sparse import SparseRows
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes, readable
 
@@ -257,8 +256,6 @@ def _of_block(
     """Return what a function makes of a block; errors name the block."""
     number, first = place
     values = dict(zip(names, columns, strict=True))
-    if SparseRows.accepts(values["X"]):
-        values["X"] = SparseRows.of(values["X"], "X").values
     slab = Slab(**values, first_row=0 if np.isnan(first) else int(first))
     counted = " (rows counted from its first)" if np.isnan(first) else ""
     return _placed(f"block {number}{counted}", function, slab, about)
@@ -283,7 +280,7 @@ def _placed(place: str, function: Callable[..., Any], slab: Slab, about: Any) ->
 
 def _moments_of(slab: Slab, asked: Accumulation) -> Moments:
     moments = asked.empty.copy()
-    if len(slab.X):
+    if slab.X.shape[0]:
         asked.add(moments, slab)
     return moments
 
