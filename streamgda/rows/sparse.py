@@ -14,7 +14,11 @@ from streamgda.rows.source import RowSource, refuse_type
 _MOST_FEATURES = np.iinfo(np.int32).max
 
 
-def as_csr(X: Any) -> csr_array:
+class CheckedRows(csr_array):
+    """Sparse rows of numbers whose indices are within bounds, each at most once in a row."""
+
+
+def as_csr(X: Any) -> CheckedRows:
     """Return a sparse matrix or array by rows, with each entry stored once; booleans as bytes.
 
     Raises
@@ -22,6 +26,8 @@ def as_csr(X: Any) -> csr_array:
     InvalidDataError
         For another number of dimensions, objects, complex numbers, and indices out of bounds.
     """
+    if type(X) is CheckedRows:
+        return X
     if X.ndim != 2:
         raise InvalidDataError(f"X has shape {X.shape}; expected a 2D array of rows x features")
     if X.dtype.kind not in "biuf":
@@ -31,7 +37,7 @@ def as_csr(X: Any) -> csr_array:
     try:
         if hasattr(X, "check_format"):
             X.check_format(full_check=True)
-        rows = csr_array(X)
+        rows = CheckedRows(X)
     except ValueError as error:
         raise InvalidDataError(f"X is not a valid {X.format} matrix: {error}") from None
     if not rows.has_canonical_format:
@@ -40,12 +46,12 @@ def as_csr(X: Any) -> csr_array:
     return with_values(rows, rows.data.view(np.uint8)) if rows.dtype.kind == "b" else rows
 
 
-def with_values(X: csr_array, values: np.ndarray) -> csr_array:
+def with_values(X: CheckedRows, values: np.ndarray) -> CheckedRows:
     """Return sparse rows with other values in the same places."""
-    return csr_array((values, X.indices, X.indptr), X.shape)
+    return CheckedRows((values, X.indices, X.indptr), X.shape)
 
 
-def rows_with(X: csr_array, hit: np.ndarray) -> np.ndarray:
+def rows_with(X: CheckedRows, hit: np.ndarray) -> np.ndarray:
     """Return a boolean array that is True for rows with an entry for which `hit` is True."""
     return np.diff(np.append(0, np.cumsum(hit))[X.indptr]) > 0
 
@@ -74,6 +80,6 @@ class SparseRows(RowSource):
         n_bytes = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes
         return -(-n_bytes // max(1, self.n_rows))
 
-    def read(self, start: int, stop: int) -> csr_array:
+    def read(self, start: int, stop: int) -> CheckedRows:
         """Return rows, which are sparse."""
         return self.values[start:stop]
