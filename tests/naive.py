@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import statistics
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -471,24 +470,17 @@ def marginal_joint(
 # --- maps of rows -------------------------------------------------------------------------------
 
 
-def uniform(n: int, seed: int, stream: int) -> np.ndarray:
-    """Numbers between 0 and 1 of 32 bits each, the lower half of a word first."""
-    words = np.random.Philox(key=np.array([seed, stream], np.uint64)).random_raw((n + 1) // 2)
-    halves = [part for word in words.tolist() for part in (word % 2**32, word // 2**32)]
-    return (np.array(halves[:n]) + 0.5) / 2**32
-
-
 def random_features(
     X: np.ndarray, n: int, kind: str = "relu", gamma: float = 1.0, seed: int = 0
 ) -> np.ndarray:
-    """Random features of rows; normal numbers are quantiles at uniform ones."""
-    X = np.asarray(X, np.float64)
-    d = X.shape[1]
-    normal = np.vectorize(statistics.NormalDist().inv_cdf)(uniform(n * d, seed, 0))
-    products = X @ normal.reshape(n, d).T
+    """Random features of rows, whose weights and phases are two streams of one seed."""
+    X, d = np.asarray(X, np.float64), X.shape[1]
+    streams = (np.random.Philox(key=np.array([seed, i], np.uint64)) for i in (0, 1))
+    normal, uniform = map(np.random.RandomState, streams)
+    products = X @ normal.normal(size=(n, d)).T
     if kind == "relu":
         return np.maximum(products * math.sqrt(2 / d), 0)
-    phases = 2 * math.pi * uniform(n, seed, 1)
+    phases = uniform.uniform(0, 2 * math.pi, n)
     return math.sqrt(2 / n) * np.cos(products * math.sqrt(2 * gamma) + phases)
 
 

@@ -29,8 +29,14 @@ from streamgda.errors import (
 )
 from streamgda.models.covariance import NO_ROWS
 from streamgda.moments import ClassMoments, GroupedMoments
-from streamgda.moments.feature_maps import Lifting, Transformer
-from streamgda.moments.lifted import lifted
+from streamgda.moments.feature_maps import (
+    Lifting,
+    Transformer,
+    before_standardize,
+    lifted,
+    standardized,
+    with_standardize,
+)
 from streamgda.rows import Rows
 from streamgda.rows.counting import (
     CHECK_SUMS,
@@ -246,6 +252,7 @@ class MomentEstimator(Saved, BaseEstimator):
     _kinds: Any = (ClassMoments, "ClassMoments")  # of moments, and their names
     _reads = frozenset({"features", "nodata", "unlabelled", "on_invalid"})  # in methods that learn
     _instead = "a number, or shrinkage='oas'"  # of what needs all rows
+    _scales = True  # Moments behind a last `Standardize` follow from those before it.
     _n_targets = 0  # last columns of the moments, beside those of the features
     _declared: np.ndarray | None = None
     _models: dict[int, Scored]  # The model, by the `changes` of the moments that it is of.
@@ -291,7 +298,11 @@ class MomentEstimator(Saved, BaseEstimator):
 
     def _maps(self) -> Lifting | None:
         """Return the feature map of the moments; raise an error for one without a pickle."""
-        found = Lifting.of(self.feature_map)
+        maps, standardized = before_standardize(self.feature_map)
+        if standardized and not self._scales:
+            expected = "Standardize(moments): the rows of this estimator are counted behind it"
+            raise refuse("feature_map", self.feature_map, expected)
+        found = Lifting.of(maps)
         try:
             pickle.dumps(found)
         except Exception as error:
@@ -648,21 +659,32 @@ class MomentEstimator(Saved, BaseEstimator):
     def _compute_model(self) -> Scored:
         """Return the model, and the map of the rows that it scores."""
         self._check_parameters()
-        lifting = joined_maps(self._maps(), self.moments_)
+        self.moments_._lifting = joined_maps(self._maps(), self.moments_)
         needed = self._needs_all_rows()
         if needed and self._found is None:
             raise UnsupportedError(
                 f"{needed} needs all rows at once, and the model is of rows that were added, "
                 f"merged or removed, or of other parameters; call fit"
             )
-        model = self._make_model(self._moments_of_kind(), self._found)
+        moments = self._moments_of_kind()
+        lifting = moments._lifting
+        model = self._make_model(moments, self._found)
         return Scored(model, None if lifting is None else lifting.of_features)
 
     def _moments_of_kind(self) -> ClassMoments:
-        """Return the moments, as those of the kind that the parameters ask for."""
+        """Return the moments of all rows, as the parameters ask for them."""
+        return self._as_asked(self.moments_)[0]
+
+    def _as_asked(self, *moments: ClassMoments) -> list[ClassMoments]:
+        """Return moments of the kind and behind the map of the parameters.
+
+        A last `Standardize` without moments is that of the first.
+        """
         kind = self._covariance_type()
-        same = self.moments_.covariance_type == kind
-        return self.moments_ if same else self.moments_.reduce(kind)
+        found = [each if each.covariance_type == kind else each.reduce(kind) for each in moments]
+        if before_standardize(self.feature_map)[1]:
+            return standardized(*found, n_targets=self._n_targets)
+        return found
 
     @in_turn
     def set_params(self, **params: Any) -> Self:
@@ -858,6 +880,7 @@ class MomentEstimator(Saved, BaseEstimator):
             "params": {name: plain(name, value) for name, value in params.items()},
             "names": names and [*names],
             "n_features_in": self.n_features_in_,
+            "standardized": before_standardize(self.feature_map)[1],
             "moments": self.moments_._state(),
         }
         if self._declared is not None:
@@ -875,6 +898,8 @@ class MomentEstimator(Saved, BaseEstimator):
                 params[name] = dict(zip(value["labels"], value["weights"], strict=True))
         estimator = cls(**params)
         estimator.feature_map = moments.feature_map
+        if state["standardized"] is True:
+            estimator.feature_map = with_standardize(moments.feature_map)
         estimator._check_parameters()
         estimator._restore(state)
         joined_maps(estimator._maps(), moments)
@@ -978,8 +1003,9 @@ def validated_rows(estimator: Any, X: Any, *, reset: bool = False) -> Any:
                 f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
                 f"{estimator.n_features_in_} features as input"
             )
-    if reset and getattr(estimator, "feature_map", None) is not None:
-        mapping, own = Lifting.of(estimator.feature_map).maps[0], names_in(estimator)  # type: ignore[union-attr]
+    lifting = Lifting.of(before_standardize(getattr(estimator, "feature_map", None))[0])
+    if reset and lifting is not None:
+        mapping, own = lifting.maps[0], names_in(estimator)
         names = mapping.names if isinstance(mapping, Transformer) else None
         if names is not None and own is not None and names != own:
             raise InvalidDataError(

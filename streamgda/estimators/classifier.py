@@ -37,7 +37,7 @@ from streamgda.models.gaussian import Gaussians
 from streamgda.models.leave_one_out import leave_one_out
 from streamgda.models.scoring import check_finite
 from streamgda.moments import ClassMoments
-from streamgda.moments.lifted import lifted
+from streamgda.moments.feature_maps import lifted
 from streamgda.rows import Rows
 from streamgda.rows.counting import Slab, as_matrix, as_weights
 from streamgda.rows.labels import as_labels, find, join_labels, with_label
@@ -468,7 +468,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
 
     def _refuse_map(self, why: str) -> None:
         """Raise `UnsupportedError` if rows are behind a feature map."""
-        if self.moments_.feature_map is not None:
+        if self.feature_map is not None:
             raise UnsupportedError(
                 f"{why}: fit an estimator without feature_map to feature_map.transform(X)"
             )
@@ -549,7 +549,7 @@ class GaussianClassifier(MomentClassifier):
             )
         opened = rows.opened()
         X, labels, *_ = rows.rule.counted(Slab(opened.X.whole(), opened.y.whole()))
-        X = np.asarray(lifted(X, self.moments_._lifting), np.float64)
+        X = np.asarray(lifted(X, self._moments_of_kind()._lifting), np.float64)
         parts = [X[np.asarray(labels) == label] for label in self.moments_.classes]
         if self.covariance_estimator is None:
             return np.array([auto_amount(part) for part in parts])

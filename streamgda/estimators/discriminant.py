@@ -43,7 +43,7 @@ class DiscriminantAnalysis(GaussianClassifier):
     def means_(self) -> np.ndarray:
         """Class means, shape (n_classes, n_features); NaN for a class without rows."""
         check_is_fitted(self)
-        return self.moments_.means
+        return self._moments_of_kind().means
 
     @property
     def shrinkage_(self) -> np.ndarray:

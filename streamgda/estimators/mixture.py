@@ -25,7 +25,7 @@ from streamgda.models.mixture import MixtureMoments, Mixtures, Parts, pooled_wit
 from streamgda.models.scoring import check_finite
 from streamgda.moments import ClassMoments
 from streamgda.moments.covariance_types import structure_of
-from streamgda.moments.lifted import lifted
+from streamgda.moments.feature_maps import lifted
 from streamgda.rows import Rows
 from streamgda.rows.labels import find
 from streamgda.rows.source import as_source, placing
@@ -170,6 +170,8 @@ class MixtureDiscriminantAnalysis(GaussianDiscriminantAnalysis):
         super()._check_parameters()
 
     # --- learning -----------------------------------------------------------------------------
+
+    _scales = False  # Centres are those of mapped rows.
 
     def _empty(self, kind: str | None = None) -> Any:
         held = vars(self).get("moments_")

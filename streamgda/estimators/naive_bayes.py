@@ -84,7 +84,7 @@ class GaussianNB(GaussianClassifier):
     @property
     def theta_(self) -> np.ndarray:
         """Class means, shape (n_classes, n_features); NaN for a class without rows."""
-        return self.moments_.means
+        return self._moments_of_kind().means
 
     @property
     def var_(self) -> np.ndarray:
@@ -189,6 +189,8 @@ class BernoulliNB(MomentClassifier):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True  # on rows that are not binary by nature
         return tags
+
+    _scales = False
 
     def _covariance_type(self) -> str:
         return "diag"

@@ -357,7 +357,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentEstimator):
         array([[3., 6.]])
         """
         check_is_fitted(self)
-        if self.moments_.feature_map is not None:
+        if self.feature_map is not None:
             raise UnsupportedError(
                 "inverse_transform returns rows, and a feature map has no inverse: fit PCA without "
                 "feature_map to feature_map.transform(X)"

@@ -30,7 +30,7 @@ from streamgda.models.covariance import Summary
 from streamgda.models.gaussian import Gaussians
 from streamgda.moments import ClassMoments, GroupedMoments
 from streamgda.moments.covariance_types import structure_of
-from streamgda.moments.lifted import lifted
+from streamgda.moments.feature_maps import Lifting, lifted
 from streamgda.rows import Rows
 from streamgda.rows.counting import RowRule, Slab
 from streamgda.rows.labels import as_labels, find
@@ -41,7 +41,8 @@ from streamgda.storage.format import State, check_whole
 
 LIKELIHOOD, ACCURACY, LOG_LOSS = "joint_log_likelihood", "accuracy", "neg_log_loss"
 SCORINGS = (ACCURACY, LOG_LOSS, LIKELIHOOD)
-Models = list[dict[int, Gaussians]]  # of candidates, by their numbers, for each split
+# The map of rows before the candidates, and their models by their numbers, for each split.
+Models = list[tuple[Lifting | None, dict[int, Gaussians]]]
 
 _LARGEST_SEED = (1 << 128) - 1
 _BLOCK_VALUES, _BLOCK_ROWS = 1 << 18, 1 << 10  # of rows and scores that a thread has in its cache
@@ -148,9 +149,9 @@ class Folded(MomentEstimator):
     def _moments_of_kind(self) -> ClassMoments:
         if not isinstance(self.moments_, GroupedMoments):
             return super()._moments_of_kind()
-        return self.moments_.total().reduce(self._covariance_type())
+        return self._as_asked(self.moments_.total())[0]
 
-    def _splits(self) -> Iterator[tuple[ClassMoments, ClassMoments]]:
+    def _splits(self) -> Iterator[tuple[ClassMoments, ...]]:
         """Yield the moments of the training set and of the rows held out, for each split."""
         moments = self.moments_
         if not isinstance(moments, GroupedMoments):
@@ -163,7 +164,8 @@ class Folded(MomentEstimator):
                 f"candidates are compared by rows that are held out, and {len(moments)} fold has "
                 f"rows (n_samples={moments.class_count.sum():g}); give rows of two folds at least"
             )
-        yield from each_split(moments)
+        for others, own in each_split(moments):
+            yield tuple(self._as_asked(others, own))
 
     # --- saving -------------------------------------------------------------------------------
 
@@ -431,7 +433,7 @@ class GaussianDiscriminantCV(ClassifierMixin, Folded):
 
         Returns
         -------
-        models : list of dict of int to Gaussians
+        models : Models
         likelihoods : ndarray, shape (n_candidates, n_splits)
             Mean joint log-likelihoods of the rows held out; NaN where there are none, or no model.
         failures : dict of int to StreamGDAError
@@ -454,7 +456,7 @@ class GaussianDiscriminantCV(ClassifierMixin, Folded):
                 fitted[c] = model
                 total, weight = model.joint_log_likelihood(held_out)
                 column[c] = total / weight if weight else np.nan
-            models.append(fitted)
+            models.append((train._lifting, fitted))
             columns.append(column)
         if len(failures) == len(candidates):
             raise next(iter(failures.values()))
@@ -590,9 +592,10 @@ def _scores_of_rows(
         weights = weights if weights.size else np.ones(codes.size)
         for fold in np.unique(folds[folds >= 0]):
             at = np.flatnonzero(folds == fold)
-            arrays = np.asarray(lifted(X[at], moments._lifting)), codes[at], weights[at]
+            lifting, fitted = models[fold]
+            arrays = np.asarray(lifted(X[at], lifting)), codes[at], weights[at]
             blocks = [slice(start, start + step) for start in range(0, at.size, step)]
-            calls = ((candidates, models[fold], *(a[b] for a in arrays)) for b in blocks)
+            calls = ((candidates, fitted, *(a[b] for a in arrays)) for b in blocks)
             sums[:, :, fold] += sum(threads.run_serial_blas(_sums_of, calls))
     right, total, log_likelihood, learned = sums
     with np.errstate(invalid="ignore"):  # Some splits have no rows to compare.

@@ -14,8 +14,8 @@ from streamgda.models.covariance import Summary
 from streamgda.models.gaussian import Gaussians
 from streamgda.models.scoring import ClassModel, copied, in_blocks, log_sums
 from streamgda.moments import ClassMoments, GroupedMoments, Moments
+from streamgda.moments.feature_maps import lifted
 from streamgda.moments.grouped import Held
-from streamgda.moments.lifted import lifted
 from streamgda.rows.counting import Counted, Slab, as_kernel_rows, as_matrix, row_type
 from streamgda.rows.labels import NONE, CodedLabels, find, join_labels
 from streamgda.runtime.interruption import deferred_interrupts

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from streamgda.errors import InvalidDataError
 from streamgda.kernels.panels import largest
-from streamgda.moments.lifted import LiftedRows
+from streamgda.moments.feature_maps import LiftedRows
 from streamgda.rows.counting import as_kernel_rows, as_matrix, refuse_not_finite, row_type
 from streamgda.runtime import threads
 

@@ -16,8 +16,7 @@ from streamgda.kernels.sums import all_below
 from streamgda.moments.adding import Rows, adding_of, scratch_bytes, sums_of
 from streamgda.moments.base import Moments, held_sums
 from streamgda.moments.covariance_types import Structure, check_covers, structure_of, symmetric
-from streamgda.moments.feature_maps import Lifting, restored_map
-from streamgda.moments.lifted import LiftedRows, lifted
+from streamgda.moments.feature_maps import LiftedRows, Lifting, lifted, restored_map
 from streamgda.moments.statistics import statistics_of
 from streamgda.moments.sums import OVERFLOW, ExactSums, Sums, principal_axes
 from streamgda.rows import labels as label_codes

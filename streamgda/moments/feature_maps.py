@@ -1,33 +1,43 @@
 """Maps of rows that stand before the moments: random features and standardisation.
 
 The moments of lifted rows are moments like any other. What is kept of a map are its parameters,
-from which it is computed again: matrices follow from a seed, with the same bits on every machine,
-so that moments of two places combine, and models that are loaded lift rows as they did.
+from which it is computed again: matrices follow from a seed, on every machine, so that moments of
+two places combine, and models that are loaded lift rows as they did.
 """
 
 from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Self
 
 import numpy as np
-from numpy.polynomial.polynomial import polyval
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.errors import InvalidDataError, InvalidParameterError, UnsupportedError
-from streamgda.moments.lifted import LiftedRows, lifted, window_bytes
-from streamgda.moments.sums import class_variance
-from streamgda.rows.counting import as_matrix, row_type
+from streamgda.moments.sums import Sums, class_variance
+from streamgda.rows.counting import (
+    WINDOW_BYTES,
+    all_finite,
+    as_matrix,
+    refuse_not_finite,
+    row_type,
+)
+from streamgda.runtime import threads
 from streamgda.runtime.parameters import LEAST, as_integer, as_number, refuse, shown
 from streamgda.storage.format import check_whole
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+_PART_ELEMENTS = 1 << 21  # A thread computes so many elements of lifted rows at a time.
+_PART_ROWS = 256  # A part has at least so many rows: BLAS packs the matrix of a map for each.
+_LEAST_ROWS = 1024  # A window has at least so many rows, as each costs a pass over the moments.
+_WINDOW_BYTES = WINDOW_BYTES // 2  # Lifted rows are centred in a copy.
+
 _EXPECTED = "RandomFeatures, Standardize, a fitted transformer of scikit-learn, or a list of them"
 
 
@@ -77,11 +87,12 @@ class FeatureMap(ABC):
         --------
         >>> from streamgda import RandomFeatures
         >>> RandomFeatures(3, random_state=1).transform([[1.0, 2.0], [3.0, -4.0]]).round(2)
-        array([[0.  , 2.67, 0.  ],
-               [1.74, 0.  , 3.78]])
+        array([[0.  , 0.79, 0.  ],
+               [4.32, 0.  , 0.  ]])
         """
         rows = as_matrix(X)
-        mapped: LiftedRows = lifted(rows, Lifting((self,)).bound(rows.shape[1]))
+        lifting: Any = Lifting.of(self)
+        mapped: LiftedRows = lifted(rows, lifting.bound(rows.shape[1]))
         return mapped[:]
 
 
@@ -101,11 +112,11 @@ class RandomFeatures(FeatureMap):
     whose inner products estimate the kernel :math:`e^{-\gamma |x - y|^2}`, as those of
     scikit-learn's `RBFSampler` do [3]_.
 
-    The numbers come from a counter-based generator (Philox) and from operations that are rounded
-    exactly: they have the same bits on every machine. They are normal to about seven digits. The
-    first n features of two maps with the same seed have the same rows of W. BLAS rounds the
-    products with rows: features of float32 rows differ in their last bits, and moments of them by
-    about 1e-9, between slabs or batches of other sizes.
+    The numbers come from a counter-based generator (Philox) and from `numpy.random.RandomState`,
+    whose numbers no version of NumPy changes: they are the same on every machine, as far as its
+    logarithm is. The first n features of two maps with the same seed have the same rows of W. BLAS
+    rounds the products with rows: features of float32 rows differ in their last bits, and moments
+    of them by about 1e-9, between slabs or batches of other sizes.
 
     Parameters
     ----------
@@ -184,70 +195,16 @@ class RandomFeatures(FeatureMap):
 @lru_cache(maxsize=2)
 def _matrix(features: RandomFeatures, n_in: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
     """Return the matrix, shape (n, n_in), and the phases of random features."""
-    fourier = features.kind == "fourier"
-    scale = np.sqrt(2 * features.gamma if fourier else 2 / n_in)
-    weights = np.empty(features.n * n_in, dtype)
-    for start, numbers in normal_numbers(features.random_state, weights.size):
-        weights[start : start + numbers.size] = scale * numbers
-    offsets = np.empty(features.n if fourier else 0, dtype)
-    for start, shares in _uniform_numbers(features.random_state, offsets.size, stream=1):
-        offsets[start : start + shares.size] = 2 * np.pi * shares
-    return weights.reshape(features.n, n_in), offsets
-
-
-# --- random numbers with the same bits everywhere ---------------------------------------------
-
-_WORDS = 1 << 17  # So many words are drawn at a time.
-# These are the coefficients of algorithm AS 241 (PPND7) by M. J. Wichura, Applied Statistics 37,
-# 1988, with the lowest power first.
-_MIDDLE = (
-    (3.3871327179, 5.0434271938e1, 1.5929113202e2, 5.9109374720e1),
-    (1.0, 1.7895169469e1, 7.8757757664e1, 6.7187563600e1),
-)
-_TAILS = (
-    (1.4234372777, 2.7568153900, 1.3067284816, 1.7023821103e-1),
-    (1.0, 7.3700164250e-1, 1.2021132975e-1),
-)
-_LN2 = 0.6931471805599453
-_ATANH = tuple(2 / (2 * i + 1) for i in range(9))  # 2 atanh(t) / t in powers of the square of t
-
-
-def _logarithm(x: np.ndarray) -> np.ndarray:
-    """Return logarithms of positive numbers; those of libraries differ in their last bits."""
-    mantissa, exponent = np.frexp(x)
-    below = mantissa < 0.7071067811865476
-    mantissa, exponent = np.where(below, 2 * mantissa, mantissa), exponent - below
-    t = (mantissa - 1) / (mantissa + 1)
-    return t * polyval(t * t, _ATANH) + exponent * _LN2
-
-
-def _uniform_numbers(seed: int, n: int, stream: int = 0) -> Any:
-    """Yield the number of the first, and numbers between 0 and 1, of 32 random bits each."""
-    generator = np.random.Philox(key=np.array([seed, stream], np.uint64))
-    for start in range(0, n, 2 * _WORDS):
-        words = generator.random_raw(_WORDS)
-        halves = np.stack([words & np.uint64(0xFFFFFFFF), words >> np.uint64(32)], axis=1)
-        yield start, (halves.ravel()[: n - start] + 0.5) * 2.0**-32
-
-
-def normal_numbers(seed: int, n: int) -> Any:
-    """Yield the number of the first, and independent normal numbers, some at a time.
-
-    Each is the inverse of the normal distribution function at a uniform number, to a relative
-    error of 1e-6, from operations that are rounded exactly.
-    """
-    for start, shares in _uniform_numbers(seed, n):
-        gaps = shares - 0.5
-        numbers = gaps * _quotient(_MIDDLE, 0.180625 - gaps * gaps)
-        tails = np.flatnonzero(np.abs(gaps) > 0.425)
-        least = np.minimum(shares[tails], 1 - shares[tails])
-        far = _quotient(_TAILS, np.sqrt(-_logarithm(least)) - 1.6)
-        numbers[tails] = np.where(gaps[tails] < 0, -far, far)
-        yield start, numbers
-
-
-def _quotient(polynomials: tuple[tuple[float, ...], ...], x: np.ndarray) -> np.ndarray:
-    return np.divide(*(polyval(x, coefficients) for coefficients in polynomials))
+    fourier, seed = features.kind == "fourier", features.random_state
+    # NumPy never changes the numbers of this class, unlike those of newer generators (NEP 19).
+    normal, uniform = (
+        np.random.RandomState(np.random.Philox(key=np.array([seed, stream], np.uint64)))
+        for stream in (0, 1)
+    )
+    weights = normal.standard_normal((features.n, n_in))
+    weights *= np.sqrt(2 * features.gamma if fourier else 2 / n_in)
+    phases = 2 * np.pi * uniform.random_sample(features.n if fourier else 0)
+    return weights.astype(dtype, copy=False), phases.astype(dtype, copy=False)
 
 
 # --- other maps -----------------------------------------------------------------------------------
@@ -260,13 +217,28 @@ class Standardize(FeatureMap):
     Both follow from moments of rows, of any covariance type with a variance for each feature, from
     an earlier pass or from elsewhere. Features that are constant there are only centred.
 
+    Without moments it is the last map of an estimator, and needs no earlier pass: the estimator
+    keeps the moments of rows as they are, and scales these by algebra when its model is computed.
+    The mean and the deviations are those of all rows so far, in a stream, too, and those of the
+    training set of each split where an estimator chooses by folds.
+
     Parameters
     ----------
-    moments : ClassMoments
+    moments : ClassMoments, optional
         Moments of the rows before the map.
 
     Examples
     --------
+    >>> from sklearn.datasets import load_wine
+    >>> from streamgda import RidgeClassifier, Standardize
+    >>> X, y = load_wine(return_X_y=True)
+    >>> ridge = RidgeClassifier(100.0).fit(X, y)
+    >>> scaled = RidgeClassifier(100.0, feature_map=Standardize()).fit(X, y)
+    >>> round(ridge.score(X, y), 3), round(scaled.score(X, y), 3)
+    (0.972, 0.994)
+
+    With moments of an earlier pass it may stand anywhere:
+
     >>> from streamgda import Standardize, accumulate
     >>> X = [[1.0, 10.0], [3.0, 30.0], [5.0, 20.0]]
     >>> Standardize(accumulate(X, [0, 0, 1], covariance_type="diag")).transform(X).round(3)
@@ -278,14 +250,21 @@ class Standardize(FeatureMap):
     mean: tuple[float, ...]
     scale: tuple[float, ...]
 
-    def __init__(self, moments: Any) -> None:
+    def __init__(self, moments: Any = None) -> None:
         kind = getattr(moments, "covariance_type", "spherical")
         # Groups, windows and estimators have no `centred`.
-        if "spherical" in kind or not hasattr(moments, "centred"):
+        if moments is None:
+            self._set((), ())
+        elif "spherical" in kind or not hasattr(moments, "centred"):
             raise refuse("moments", moments, "ClassMoments with a variance for each feature")
-        sums = moments.centred()
-        count = sums.count / sums.count.sum()
-        self._set(count @ sums.mean, np.sqrt(class_variance(sums, total=True)))
+        else:
+            self._set(*self._parameters(moments.centred()))
+
+    @staticmethod
+    def _parameters(sums: Sums) -> tuple[np.ndarray, np.ndarray]:
+        """Return the means and the standard deviations of features, by their sums."""
+        shares = sums.count / sums.count.sum()
+        return shares @ sums.mean, np.sqrt(class_variance(sums, total=True))[0]
 
     def _set(self, mean: Any, scale: Any) -> None:
         for name, values in {"mean": mean, "scale": scale}.items():
@@ -301,7 +280,7 @@ class Standardize(FeatureMap):
         return found
 
     def __repr__(self) -> str:
-        return f"Standardize({len(self.mean)} features)"
+        return f"Standardize({len(self.mean)} features)" if self.mean else "Standardize()"
 
     def _n_features_out(self, n_in: int) -> int:
         """Return the number of features; raise an error for rows of another."""
@@ -433,6 +412,48 @@ class Transformer(FeatureMap):
             )
 
 
+def standardized(moments: Any, *others: Any, n_targets: int = 0) -> list[Any]:
+    """Return moments of rows behind their `Standardize`, and others behind the same map.
+
+    Parameters
+    ----------
+    moments, *others : ClassMoments
+        Moments of rows, of which the first determine the mean and the deviations.
+    n_targets : int
+        Last columns that are targets, which stay as they are.
+    """
+    mean, scale = Standardize._parameters(moments.centred())
+    mean[mean.size - n_targets :], scale[scale.size - n_targets :] = 0, 1
+    last: Any = object.__new__(Standardize)
+    last._set(mean[: mean.size - n_targets], scale[: scale.size - n_targets])
+    found = []
+    for each in (moments, *others):
+        sums = each.centred()
+        sums.origin = np.where(sums.count[:, None] > 0, (sums.origin - mean) / scale, 0.0)
+        sums.offset = sums.offset / scale
+        squares = np.outer(scale, scale)[None] if sums.structure.matrix else scale[None] ** 2
+        sums.packed /= sums.structure.pack(squares)
+        behind = each._with_sums(each.classes, sums.checked())
+        before = each._lifting or Lifting((), mean.size, n_targets)
+        behind._lifting = replace(before, maps=(*before.maps, last))
+        found.append(behind)
+    return found
+
+
+def before_standardize(feature_map: Any) -> tuple[Any, bool]:
+    """Return the maps before a last `Standardize` without moments, and True if there is one."""
+    maps = feature_map if isinstance(feature_map, list | tuple) else [feature_map]
+    if not maps or maps[-1] != Standardize():
+        return feature_map, False
+    return [*maps[:-1]] or None, True
+
+
+def with_standardize(feature_map: Any) -> Any:
+    """Return these maps, if there are any, and a last `Standardize` without moments."""
+    maps = feature_map if isinstance(feature_map, list) else [feature_map]
+    return Standardize() if feature_map is None else [*maps, Standardize()]
+
+
 def check_fits(name: str, n_in: int, expected: int) -> None:
     """Raise `InvalidDataError` for rows of another width than a map is of."""
     if n_in != expected:
@@ -479,6 +500,11 @@ class Lifting:
         maps = feature_map if isinstance(feature_map, list | tuple) else [feature_map]
         if not maps or any(isinstance(m, type) or not hasattr(m, "transform") for m in maps):
             raise refuse("feature_map", feature_map, f"None, {_EXPECTED}")
+        if Standardize() in maps:
+            raise InvalidParameterError(
+                "Standardize() without moments is the last map of an estimator, which has them; "
+                "here, give the moments of rows before it: Standardize(moments)"
+            )
         return cls(tuple(m if isinstance(m, FeatureMap) else Transformer.of(m) for m in maps))
 
     @property
@@ -597,3 +623,73 @@ def restored_map(attributes: Mapping[str, Any], n_out: int) -> tuple[Lifting | N
     if lifting.n_in is None or lifting.n_out != n_out:
         raise ValueError(f"it has {n_out} features, and a feature map of others")
     return lifting, lifting.n_in
+
+
+# --- rows behind maps ----------------------------------------------------------------------------
+
+
+class LiftedRows:
+    """An array of rows behind a feature map: a slice, or some rows, are lifted when it is read.
+
+    Attributes
+    ----------
+    values : ndarray, shape (n_rows, n_features)
+        Rows before the map; they are finite.
+    lifting : Lifting
+    shape : tuple of int
+    dtype : dtype
+    """
+
+    def __init__(self, values: np.ndarray, lifting: Lifting) -> None:
+        self.values, self.lifting = values, lifting
+        self.shape = len(values), lifting.n_out
+        self.dtype = lifting.dtype(values.dtype)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        """Return lifted rows, given as a slice or by their indices; computed on all threads."""
+        values, width = self.values[rows], self.shape[1]
+        out = np.empty((len(values), width), self.dtype)
+        # The size of a part does not depend on the number of threads, and so no bit does.
+        step = max(_PART_ROWS, _PART_ELEMENTS // width)
+
+        def lift(start: int) -> None:
+            part = slice(start, start + step)
+            self.lifting.apply(values[part], out[part])
+
+        threads.run_serial_blas(lift, ((start,) for start in range(0, len(values), step)))
+        return out
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self[:], dtype)
+
+    def windows(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yield lifted rows, window by window, each with its place."""
+        n_rows = max(_LEAST_ROWS, _WINDOW_BYTES // (self.dtype.itemsize * self.shape[1]))
+        for start in range(0, len(self), n_rows):
+            rows = slice(start, start + n_rows)
+            yield rows, self[rows]
+
+
+def window_bytes(n_features: int) -> int:
+    """Return the bytes of the lifted rows that are in memory at a time, at most."""
+    return max(_WINDOW_BYTES, 8 * _LEAST_ROWS * n_features)
+
+
+def lifted(
+    X: Any, lifting: Lifting | None, first_row: int = 0, numbers: np.ndarray | None = None
+) -> Any:
+    """Return rows as they are without a map; with one, rows that are lifted when they are read.
+
+    Raises
+    ------
+    InvalidDataError
+        For NaN and infinity; see `refuse_not_finite`.
+    """
+    if lifting is None:
+        return X
+    if X.dtype.kind == "f" and not all_finite(X):
+        refuse_not_finite(X, first_row, numbers)
+    return LiftedRows(X, lifting)

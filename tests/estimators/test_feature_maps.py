@@ -1,7 +1,6 @@
 """Maps of rows before the moments: random numbers, moments, fitted transformers, failures."""
 
 import pickle
-import zlib
 from functools import partial
 
 import dask.array as da
@@ -10,20 +9,26 @@ import numpy as np
 import pandas as pd
 import pytest
 from samples import blobs, held
+from sklearn import decomposition, discriminant_analysis, linear_model, naive_bayes
 from sklearn.base import clone
-from sklearn.decomposition import PCA
+from sklearn.model_selection import GridSearchCV, PredefinedSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Binarizer, FunctionTransformer, StandardScaler
 
 import streamgda
 from streamgda import (
+    PCA,
     BernoulliNB,
     ClassMoments,
+    GaussianDiscriminantAnalysis,
     GaussianDiscriminantCV,
     GaussianNB,
     GroupedMoments,
     LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
     RandomFeatures,
+    Ridge,
+    RidgeClassifier,
     SlidingWindow,
     Standardize,
     accumulate,
@@ -35,7 +40,6 @@ from streamgda.errors import (
     MergeError,
     UnsupportedError,
 )
-from streamgda.moments.feature_maps import _matrix, normal_numbers
 
 X, Y = blobs(400)
 N = X.shape[1]
@@ -46,22 +50,10 @@ REFERENCE = ClassMoments("diag").update(X, Y)
 # --- the generator and the maps --------------------------------------------------------------
 
 
-def test_random_numbers_have_the_same_bits_everywhere():
-    weights, phases = _matrix(RandomFeatures(40, "fourier", random_state=7), 25, np.dtype("f8"))
-    assert zlib.crc32(weights.astype("<f8").tobytes()) == 76663044
-    assert zlib.crc32(phases.astype("<f8").tobytes()) == 2546211549
-
-
-def test_random_numbers_are_normal():
-    from scipy.special import ndtri
-    from scipy.stats import kstest
-
-    n = 300_000  # more than are drawn at a time
-    found = np.concatenate([numbers for _, numbers in normal_numbers(1, n)])
-    assert found.size == n
-    assert kstest(found, "norm").pvalue > 0.01
-    expected = ndtri(naive.uniform(n, 1, 0))
-    np.testing.assert_allclose(found, expected, rtol=3e-7)
+def test_random_numbers_do_not_change():
+    found = RandomFeatures(3, "fourier", random_state=7).transform([[0.0, 0.0], [1.0, 2.0]])
+    expected = [[0.60379172, -0.5553238, -0.811805], [0.61702861, -0.13513559, -0.43797797]]
+    np.testing.assert_allclose(found, expected, atol=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -120,13 +112,13 @@ def test_rows_are_binarised_behind_the_map():
 
 
 def test_of_a_transformer_a_fingerprint_is_saved():
-    pipeline = make_pipeline(StandardScaler(), PCA(3)).fit(X)
+    pipeline = make_pipeline(StandardScaler(), decomposition.PCA(3)).fit(X)
     nb = GaussianNB(feature_map=pipeline).fit(X, Y)
     loaded = GaussianNB.from_bytes(nb.to_bytes())
     assert loaded.moments_ + nb.moments_  # the same fingerprint
     with pytest.raises(UnsupportedError, match=r"set_params\(feature_map=\.\.\.\)"):
         loaded.predict(X)
-    other = make_pipeline(StandardScaler(), PCA(3)).fit(X[:100])
+    other = make_pipeline(StandardScaler(), decomposition.PCA(3)).fit(X[:100])
     with pytest.raises(InvalidParameterError, match="call fit with all rows"):
         loaded.set_params(feature_map=other).predict(X)
     loaded.set_params(feature_map=pickle.loads(pickle.dumps(pipeline)))
@@ -176,6 +168,100 @@ def test_maps_that_make_nan_or_cannot_be_pickled():
         GaussianNB(feature_map=unnamed).fit(X, Y)
 
 
+# --- standardised by the moments of the estimator ------------------------------------------------
+
+ALPHAS = [1e-3, 0.1, 10.0]
+LIKELIHOOD = "joint_log_likelihood"
+FOLDS = np.random.default_rng(5).integers(0, 4, len(Y))
+COMMON = [  # an estimator, its method, and that of scikit-learn behind a StandardScaler
+    (Ridge(3.0), "predict", linear_model.Ridge(3.0, solver="svd")),
+    (RidgeClassifier(3.0), "decision_function", linear_model.RidgeClassifier(3.0, solver="svd")),
+    (PCA(2), "transform", decomposition.PCA(2, svd_solver="covariance_eigh")),
+    (
+        LinearDiscriminantAnalysis(),
+        "predict_proba",
+        discriminant_analysis.LinearDiscriminantAnalysis(),
+    ),
+    (
+        QuadraticDiscriminantAnalysis(reg_param=0.1),
+        "predict_proba",
+        discriminant_analysis.QuadraticDiscriminantAnalysis(reg_param=0.1),
+    ),
+    (GaussianNB(var_smoothing=0.1), "predict_proba", naive_bayes.GaussianNB(var_smoothing=0.1)),
+    (
+        Ridge(alphas=ALPHAS, cv=FOLDS),
+        "predict",
+        GridSearchCV(
+            make_pipeline(StandardScaler(), linear_model.Ridge(solver="svd")),
+            {"ridge__alpha": ALPHAS},
+            cv=PredefinedSplit(FOLDS),
+            scoring="neg_mean_squared_error",
+        ),
+    ),
+    (
+        GaussianDiscriminantCV({"reg_param": [0.1, 0.5]}, cv=FOLDS, scoring="neg_log_loss"),
+        "predict_proba",
+        GridSearchCV(
+            make_pipeline(StandardScaler(), discriminant_analysis.QuadraticDiscriminantAnalysis()),
+            {"quadraticdiscriminantanalysis__reg_param": [0.1, 0.5]},
+            cv=PredefinedSplit(FOLDS),
+            scoring="neg_log_loss",
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+@pytest.mark.parametrize(("mine", "method", "theirs"), COMMON)
+def test_standardised_rows_are_those_of_two_passes(mine, method, theirs, offset):
+    rows = np.round(X * [1, 10, 1000, 0.1] * 2**20) / 2**20 + offset
+    mine, theirs = clone(mine).set_params(feature_map=Standardize()), clone(theirs)
+    searches = hasattr(theirs, "param_grid")
+    theirs = theirs if searches else make_pipeline(StandardScaler(), theirs)
+    wanted = getattr(theirs.fit(rows, Y), method)(rows)
+    found = getattr(mine.fit(rows, Y), method)(rows)
+    if method == "transform":  # whose signs are arbitrary
+        found, wanted = np.abs(found), np.abs(wanted)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12 * np.abs(wanted).max())
+    if searches:
+        scores = mine.cv_results_["mean_test_score"], theirs.cv_results_["mean_test_score"]
+        np.testing.assert_allclose(*scores, rtol=1e-12)
+
+
+@pytest.mark.parametrize("before", [[], [RandomFeatures(9)]], ids=["", "behind a map"])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        Ridge(0.1),
+        RidgeClassifier(alphas=ALPHAS, cv=3),
+        PCA(2, whiten=True),
+        GaussianDiscriminantAnalysis("spherical"),
+        LinearDiscriminantAnalysis("lsqr", shrinkage="oas"),
+        GaussianDiscriminantCV({"shrinkage": [0.1, 0.5]}, cv=3, scoring=LIKELIHOOD),
+    ],
+)
+def test_standardised_rows_of_a_stream(estimator, before):
+    estimator = clone(estimator).set_params(feature_map=[*before, Standardize()])
+    whole, batches = clone(estimator).fit(X, Y), clone(estimator)
+    for at in np.split(np.arange(len(X)), [90, 91, 250]):
+        batches.partial_fit(X[at], Y[at])
+        loaded = type(estimator).from_bytes(batches.to_bytes())
+        batches = pickle.loads(pickle.dumps(loaded))
+    first = accumulate(X, Y, feature_map=before or None)
+    twice = clone(estimator).set_params(feature_map=[*before, Standardize(first)]).fit(X, Y)
+    method = "transform" if isinstance(estimator, PCA) else "predict"
+    kept = np.asarray(getattr(whole, method)(X))
+    others = [batches] if getattr(estimator, "cv", None) == 3 else [batches, twice]
+    for other in others:  # Splits have deviations of their own.
+        answers = np.asarray(getattr(other, method)(X))
+        np.testing.assert_allclose(answers, kept, rtol=1e-9, atol=1e-9)
+    if "cv" not in estimator.get_params():
+        old = slice(0, 100)
+        left = clone(estimator).fit(X[100:], Y[100:])
+        answers = np.asarray(getattr(batches.forget(X[old], Y[old]), method)(X))
+        np.testing.assert_allclose(answers, getattr(left, method)(X), rtol=1e-7, atol=1e-7)
+
+
 # --- what is refused -----------------------------------------------------------------------------
 
 
@@ -189,7 +275,11 @@ def test_maps_that_make_nan_or_cannot_be_pickled():
         (lambda: RandomFeatures(9, random_state=None), "random_state=None"),
         (lambda: Standardize(ClassMoments("spherical")), "a variance for each feature"),
         (lambda: Standardize(GroupedMoments().update([[1.0]], [0], [0])), "a variance for each"),
-        (lambda: GaussianNB(feature_map=PCA()).fit(X, Y), "not fitted"),
+        (lambda: GaussianNB(feature_map=decomposition.PCA()).fit(X, Y), "not fitted"),
+        (lambda: Standardize().transform(X), "last map of an estimator"),
+        (lambda: accumulate(X, Y, feature_map=Standardize()), "last map of an estimator"),
+        (lambda: GaussianNB(feature_map=[Standardize(), RELU]).fit(X, Y), "last map of an estim"),
+        (lambda: BernoulliNB(feature_map=Standardize()).fit(X, Y), r"Standardize\(moments\)"),
         (lambda: GaussianNB(feature_map="relu").fit(X, Y), "feature_map='relu'"),
         (lambda: GaussianNB(feature_map=[]).fit(X, Y), "expected None, RandomFeatures"),
         (lambda: accumulate(X, Y, on_invalid="pairwise", feature_map=RELU), "without feature_map"),
