@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from streamgda.engine.plan import decoded_once
 from streamgda.engine.reading import in_process
-from streamgda.errors import SingularCovarianceWarning, UnsupportedError
+from streamgda.errors import SingularCovarianceWarning
 from streamgda.estimators.base import warn
 from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
 from streamgda.models.covariance import Covariances, Summary, check_priors, estimate
@@ -324,9 +324,6 @@ class MixtureDiscriminantAnalysis(GaussianDiscriminantAnalysis):
 
     def _without_formula(self, model: Any) -> str:
         return "mixtures"
-
-    def _counterpart(self, model: Any) -> Any:
-        raise UnsupportedError("scikit-learn has no classifier whose classes are mixtures")
 
 
 _SEED = (1 << 32) - 1
