@@ -180,7 +180,7 @@ def ones_of(moments: ClassMoments) -> np.ndarray:
         If the variances are not those of zeros and ones.
     """
     sums = moments.centred()
-    n, p = sums.count[:, None], sums.mean + sums.mean_low
+    n, p = sums.count[:, None], sums.mean
     # The sums of squares about the mean of zeros and ones follow from the mean.
     gap = np.abs(sums.scatter - n * p * (1 - p))
     if ((gap > 1e-6 * n) | ((np.abs(p - 0.5) > 0.5 + 1e-6) & (n > 0))).any():
@@ -188,5 +188,5 @@ def ones_of(moments: ClassMoments) -> np.ndarray:
             "these moments are not of zeros and ones; binarise the rows first: "
             "accumulate(X > threshold, y, covariance_type='diag')"
         )
-    ones = np.rint(n * p) if sums.squares is None else n * p
+    ones = n * p if sums.weighted else np.rint(n * p)
     return np.asarray(np.clip(ones, 0, n), np.float64)

@@ -99,14 +99,14 @@ class Summary:
         if not seen.any():
             raise InvalidDataError(NO_ROWS)
         origin = sums.mean[seen.argmax()]
-        offsets = np.where(seen[:, None], (sums.mean - origin) + sums.mean_low, 0.0)
+        offsets = np.where(seen[:, None], (sums.origin - origin) + sums.offset, 0.0)
         scatter = sums.structure.whole(sums.packed)
         within = scatter if scatter.ndim == 2 else np.einsum("gii->gi", scatter)
         gaps = offsets[seen] - count[seen] @ offsets[seen] / count.sum()
         gaps[:, (offsets[seen] == offsets[seen][0]).all(axis=0)] = 0.0
         variances = (within.sum(axis=0) + count[seen] @ gaps**2) / count.sum()
-        rows = count if sums.squares is None else sums.effective_count(lambda each: each)
-        return cls(moments.classes, count, np.asarray(rows), origin, offsets, scatter, variances)
+        rows = sums.effective_count
+        return cls(moments.classes, count, rows, origin, offsets, scatter, variances)
 
 
 NO_ROWS = "every sample_weight is zero, or every row is unlabelled or invalid: no row is left"

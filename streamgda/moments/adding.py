@@ -6,7 +6,7 @@ Neither segments nor the tasks of classes depend on the number of threads, so no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import closing, nullcontext
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -18,7 +18,8 @@ from streamgda.kernels.buckets import add_narrow, add_narrow_exact
 from streamgda.kernels.integers import add_bytes, add_squares_exact
 from streamgda.kernels.sums import group_rows
 from streamgda.moments.covariance_types import Structure
-from streamgda.moments.sums import ExactSums, Sums
+from streamgda.moments.feature_maps import LiftedRows
+from streamgda.moments.sums import EXACT_ROWS, ExactSums, Sums
 from streamgda.rows.counting import as_kernel_rows, row_type
 from streamgda.runtime import threads
 
@@ -106,6 +107,8 @@ class Adding:
             self.dtype = _FLOAT64
         self.most_few = _FEW_VALUES // n_features
         self._pooled = not structure.per_class
+        # BLAS, where the kernel uses it, has one thread.
+        self._blas = threads.serial_blas if self.wide and not exact else nullcontext
         self._kernel = _KERNELS[exact, self.wide, structure.matrix]
 
     def in_place(self, n_rows: int) -> bool:
@@ -136,10 +139,6 @@ class Adding:
         order = in_class_order(rows.codes, len(state[0]))[0] if wide else np.arange(n)
         with self._blas():
             self._kernel(rows, order, 0, *state)
-
-    def _blas(self) -> AbstractContextManager[None]:
-        """Return a context in which BLAS, where the kernel uses it, has one thread."""
-        return threads.serial_blas() if self.wide and not self.exact else nullcontext()
 
     def _add_segments(self, rows: Rows, sums: Any) -> None:
         """Add sums of segments, each computed by one thread."""
@@ -258,12 +257,26 @@ def in_class_order(codes: np.ndarray, n_classes: int) -> tuple[np.ndarray, np.nd
 adding_of = lru_cache(64)(Adding)
 
 
-def sums_of(structure: Structure, rows: Rows, n_classes: int, exact: bool) -> Sums | ExactSums:
-    """Return the sums of rows of classes; they may not be finite if the rows are not."""
-    d, dtype = rows.X.shape[1], rows.X.dtype
-    sums: Any = (ExactSums if exact else Sums).zeros(structure, n_classes, d)
+def sums_of(structure: Structure, rows: Rows, n_classes: int) -> Sums | ExactSums:
+    """Return the sums of rows of classes; they may not be finite if the rows are not.
+
+    Rows behind a feature map are lifted window by window.
+    """
+    X, codes, weights = rows
+    d = X.shape[1]
+    if type(X) is LiftedRows:
+        total: Any = Sums.zeros(structure, n_classes, d)
+        for some, values in X.windows():
+            part = Rows(values, codes[some], weights[some])
+            total.add(sums_of(structure, part, n_classes), np.arange(n_classes))
+            del values, part  # They go before the next ones are lifted.
+        return total
+    sums: Any = Sums.zeros(structure, n_classes, d)
+    exact = row_type(X.dtype).exact and not weights.size and len(codes) < EXACT_ROWS
+    if exact:
+        sums = ExactSums.zeros(structure, n_classes, d)
     with np.errstate(over="ignore", invalid="ignore"):
-        adding_of(structure, n_classes, d, dtype, exact).add(rows, sums)
+        adding_of(structure, n_classes, d, X.dtype, exact).add(rows, sums)
     return sums
 
 

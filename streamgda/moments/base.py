@@ -290,27 +290,31 @@ class Moments(Saved):
                 f"X has {width} features, but these moments have {held} features"
             )
 
-    def _lifting_with(self, other: Moments) -> Lifting | None:
-        """Return the map of these moments and others; raise `MergeError` for different ones."""
-        mine, theirs = self._lifting, other._lifting
-        if mine is None and (theirs is None or self.n_features is None):
-            return theirs
-        if theirs is None and other.n_features is None:
-            return mine
-        joined = None if mine is None else mine.joined(theirs)
-        if joined is None:
-            names = " and ".join("no map" if one is None else str(one) for one in (mine, theirs))
-            raise MergeError(
-                f"moments of rows behind {names} do not combine; pass the same feature_map to both"
-            )
-        return joined
+    def _joined(self, other: Moments) -> tuple[Names | None, Lifting | None]:
+        """Return the names of the features and the map of these moments and others.
 
-    def _check_width(self, other: Moments) -> None:
-        if None not in (self.n_features, other.n_features) and self.n_features != other.n_features:
+        Raises
+        ------
+        MergeError
+            If the moments do not describe the same columns.
+        """
+        mine, theirs = self._lifting, other._lifting
+        empty, others_empty = self.n_features is None, other.n_features is None
+        lifting = theirs if mine is None else mine
+        if not ((mine is None and (theirs is None or empty)) or (theirs is None and others_empty)):
+            lifting = None if mine is None else mine.joined(theirs)
+            if lifting is None:
+                maps = " and ".join("no map" if m is None else str(m) for m in (mine, theirs))
+                raise MergeError(
+                    f"moments of rows behind {maps} do not combine; pass the same feature_map to "
+                    f"both"
+                )
+        if not (empty or others_empty) and self.n_features != other.n_features:
             raise MergeError(
                 f"moments of {self.n_features} features and of {other.n_features} features do not "
                 f"combine; both must describe the same columns"
             )
+        return self._names_with(other._feature_names), lifting
 
     def _names_with(self, found: Names | None, error: type[Exception] = MergeError) -> Names | None:
         """Return the names of the features once rows or moments with these names are added."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import partial
 from numbers import Real
 from typing import Any, Self
 
 import numpy as np
+from scipy import linalg
 
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError, PrecisionWarning
 from streamgda.kernels.blocks import LARGE
@@ -16,9 +18,9 @@ from streamgda.kernels.sums import all_below
 from streamgda.moments.adding import Rows, adding_of, scratch_bytes, sums_of
 from streamgda.moments.base import Moments, held_sums
 from streamgda.moments.covariance_types import Structure, check_covers, structure_of, symmetric
-from streamgda.moments.feature_maps import LiftedRows, Lifting, lifted, restored_map
+from streamgda.moments.feature_maps import Lifting, lifted, restored_map
 from streamgda.moments.statistics import statistics_of
-from streamgda.moments.sums import OVERFLOW, ExactSums, Sums, principal_axes
+from streamgda.moments.sums import OVERFLOW, ExactSums, Sums
 from streamgda.rows import labels as label_codes
 from streamgda.rows.counting import (
     CHECK_SUMS,
@@ -37,6 +39,7 @@ from streamgda.rows.names import (
     restored_names,
     saved_names,
 )
+from streamgda.runtime import threads
 from streamgda.runtime.interruption import deferred_interrupts
 from streamgda.runtime.parameters import (
     as_integer,
@@ -55,6 +58,7 @@ from streamgda.storage.saved import synchronized
 
 _INT64 = np.dtype(np.int64)
 _BLOCK_ELEMENTS = 1 << 20  # So many elements of matrices are unpacked at a time.
+_LEAST_VARIANCE = np.finfo(np.float64).tiny  # It has all its digits, and a finite inverse.
 _MOST_WEIGHT = 1e20  # Rows of larger weights are not added in place.
 _WHOLE = 1 << 53  # float64 holds every integer up to this magnitude.
 
@@ -133,22 +137,10 @@ class ClassMoments(Moments):
         self, classes: np.ndarray, sums: Any, structure: Structure | None = None
     ) -> Self:
         """Return other moments of the same rows."""
-        made = self._of_sums(structure or self._structure, classes, sums, self._feature_names)
+        made = type(self)((structure or self._structure).name)
+        made._classes, made._sums, made._feature_names = classes, sums, self._feature_names
         made._n_skipped, made._lifting = self._n_skipped, self._lifting
         return made
-
-    @classmethod
-    def _of_sums(
-        cls,
-        structure: Structure,
-        classes: np.ndarray,
-        sums: Sums | ExactSums | None,
-        feature_names: Names | None = None,
-    ) -> Self:
-        """Return class moments that hold these sums, with one entry a class."""
-        moments = cls(structure.name)
-        moments._classes, moments._sums, moments._feature_names = classes, sums, feature_names
-        return moments
 
     @classmethod
     def from_statistics(
@@ -235,12 +227,12 @@ class ClassMoments(Moments):
             "second_moments": second_moments,
         }
         sums = statistics_of(labels, counts, means, given, ddof, squared_weights, covariance_type)
-        names = None
+        made = cls(covariance_type)._with_sums(found, sums.placed(at, found.size))
         if feature_names is not None:
-            names = as_names(feature_names)
-            if names is None or len(names) != sums.n_features:
+            made._feature_names = as_names(feature_names)
+            if made._feature_names is None or len(made._feature_names) != sums.n_features:
                 raise refuse("feature_names", feature_names, f"{sums.n_features} texts")
-        return cls._of_sums(sums.structure, found, sums.placed(at, found.size), names)
+        return made
 
     @synchronized
     def to_statistics(self) -> dict[str, Any]:
@@ -276,8 +268,8 @@ class ClassMoments(Moments):
             "scatters": structure.ungroup(structure.whole(sums.packed)),
             "covariance_type": structure.name,
         }
-        if sums.squares is not None:
-            found["squared_weights"] = sums.squares.copy()
+        if sums.weighted:
+            found["squared_weights"] = sums.weight_squares.copy()
         return found | saved_names(self._feature_names)
 
     @property
@@ -453,7 +445,8 @@ class ClassMoments(Moments):
         if lifting is not None:
             lifting = lifting.bound(X.shape[1])
             X = lifted(X, lifting, first_row, numbers)
-        _warn_of_large_integers(X)
+        if X.dtype.kind in "iu" and X.dtype.itemsize == 8:
+            _warn_of_large_integers(X)
         if y.values is not self._classes:
             y = label_codes.code(y, self._classes)
             if expected is not None:
@@ -466,29 +459,12 @@ class ClassMoments(Moments):
             and self._add_in_place(rows)
         ):
             return
-        added = self._of_sums(self._structure, y.values, self._sums_of(rows, y.values.size), names)
-        added._n_skipped, added._lifting = n_skipped, lifting
+        added = self._with_sums(y.values, sums_of(self._structure, rows, y.values.size))
+        added._feature_names, added._n_skipped, added._lifting = names, n_skipped, lifting
         try:
             self._add(added, owned=True)
         except MergeError:  # It is an overflow: widths and names have been checked.
             refuse_not_finite(X if lifting is None else X.values, first_row, numbers)
-
-    def _sums_of(self, rows: Rows, n_classes: int) -> Sums | ExactSums:
-        """Return the sums of rows; those behind a feature map are lifted window by window."""
-        X, codes, weights = rows
-        if type(X) is LiftedRows:
-            total: Sums | None = None
-            for some, values in X.windows():
-                own = weights[some] if weights.size else weights
-                part: Any = self._sums_of(Rows(values, codes[some], own), n_classes)
-                del values  # before the next ones are lifted
-                total = part if total is None else total.add(part, np.arange(n_classes))
-            assert total is not None  # there are rows
-            return total
-        kind = row_type(X.dtype)
-        exact = kind.exact and not weights.size
-        exact = exact and ExactSums.zeros(self._structure, 0, X.shape[1]).fits(len(codes))
-        return sums_of(self._structure, rows, n_classes, exact)
 
     def _add_at_once(self, X: np.ndarray, y: np.ndarray) -> bool:
         """Add a few rows that need no conversion, with labels that are classes already.
@@ -544,7 +520,7 @@ class ClassMoments(Moments):
         MergeError
             If the moments do not combine, or a sum overflows; nothing has changed.
         """
-        names, lifting = self._check_mergeable(other), self._lifting_with(other)
+        names, lifting = self._joined(other)
         classes = label_codes.join_labels(self._classes, other._classes)
         mine, theirs, others = self._sums, other._sums, other._classes
         if mine is None or theirs is None:
@@ -593,7 +569,7 @@ class ClassMoments(Moments):
 
     def _less(self, other: ClassMoments, labels: np.ndarray | None) -> Self:
         """Subtract other moments; errors name the labels of the groups of the scatter, if any."""
-        names = self._check_mergeable(other)
+        names, _ = self._joined(other)
         if other._sums is None or not other._sums.count.any():
             return self.copy()
         at = self._check_contains(other)
@@ -687,16 +663,13 @@ class ClassMoments(Moments):
         sums = self._sums.with_classes(kept)
         return self._with_sums(self._classes[kept], sums)
 
-    def _check_mergeable(self, other: ClassMoments) -> Names | None:
-        """Raise `MergeError` unless both moments combine; return the names of the features."""
+    def _joined(self, other: Any) -> tuple[Names | None, Lifting | None]:
         if self.covariance_type != other.covariance_type:
             raise MergeError(
                 f"moments of covariance_type={self.covariance_type!r} and "
                 f"{other.covariance_type!r} do not combine; bring both to one with reduce()"
             )
-        self._lifting_with(other)
-        self._check_width(other)
-        return self._names_with(other.feature_names)
+        return super()._joined(other)
 
     def _check_contains(self, other: ClassMoments) -> np.ndarray:
         """Return the indices here of the other's classes; rows that are missing are an error."""
@@ -958,10 +931,21 @@ class ClassMoments(Moments):
                [ 0.657,  0.73 , -0.173, -0.075]])
         """
         self._structure.check_covariances("pca")
-        sums = held_sums(self).centred()
-        d = sums.n_features
+        with np.errstate(over="ignore", invalid="ignore"):
+            scatter = self.total()[2]
+        d = len(scatter)
         n_components = as_integer("n_components", n_components, f"1 to {d}", 1, d)
-        return principal_axes(sums, n_components)[1]
+        lost = (scatter.diagonal().max() < _LEAST_VARIANCE) & scatter.any(axis=1)
+        if lost.any():
+            raise InvalidDataError(
+                f"the squares of feature {lost.argmax()} underflow float64, as its values differ "
+                f"by less than about 1e-154; scale the data up, or the weights"
+            )
+        largest = {"subset_by_index": (d - n_components, d - 1)}
+        axes = threads.call_blas(d, partial(linalg.eigh, lower=True, **largest), scatter)[1]
+        axes = axes[:, ::-1].T
+        at = np.abs(axes).argmax(axis=1)
+        return np.asarray(axes * np.sign(axes[np.arange(n_components), at])[:, None])
 
     @synchronized
     def project(self, components: Any, offset: Any = None) -> Self:
@@ -1018,7 +1002,7 @@ class ClassMoments(Moments):
                 images = components @ symmetric(sums.packed[some]) @ components.T
                 scatter[some] = self._structure.pack(images)
         # Rounding, along directions without variance, may leave less than nothing.
-        self._structure.put_squares(scatter, np.maximum(self._structure.squares(scatter), 0))
+        self._structure.clip_squares(scatter)
         held = sums.count.copy(), sums.weight_squares.copy()
         projected = Sums(self._structure, *held, *origin, scatter).checked()
         result = self._with_sums(self._classes, projected)
@@ -1078,13 +1062,8 @@ def check_holds(held: np.ndarray, count: np.ndarray, name_of: Callable[..., str]
 
 
 def _warn_of_large_integers(X: Any) -> None:
-    """Warn of integers that float64 rounds."""
-    if (
-        not isinstance(X, np.ndarray)
-        or X.dtype.kind not in "iu"
-        or X.dtype.itemsize < 8
-        or not X.size
-    ):
+    """Warn of integers of 64 bits that float64 rounds."""
+    if not isinstance(X, np.ndarray) or not X.size:
         return
     if int(X.max()) > _WHOLE or int(X.min()) < -_WHOLE:
         warnings.warn(

@@ -50,15 +50,12 @@ class Structure:
     one_variance : bool
         All features that vary have the same variance. Scatters still have an entry for each, so
         that constant features can be found.
-    simpler : tuple of str
-        Covariance types to advise where a covariance is singular.
     """
 
     name: str
     per_class: bool
     matrix: bool
     one_variance: bool = False
-    simpler: tuple[str, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -70,10 +67,6 @@ class Structure:
     def groups(self, n_classes: int) -> np.ndarray:
         """Return the group of each class."""
         return np.arange(n_classes) if self.per_class else np.zeros(n_classes, np.intp)
-
-    def group(self, number: int) -> int:
-        """Return the group of one class."""
-        return number if self.per_class else 0
 
     def group_sums(self, values: np.ndarray) -> np.ndarray:
         """Return the sums over the classes of each group, from one entry a class."""
@@ -121,9 +114,10 @@ class Structure:
         """Return the sums of squares of single features, shape (groups, d); maybe a view."""
         return np.take(scatter, _places_of_squares(scatter), axis=1) if self.matrix else scatter
 
-    def put_squares(self, scatter: np.ndarray, squares: np.ndarray) -> None:
-        """Replace the sums of squares of single features."""
-        scatter[:, _places_of_squares(scatter) if self.matrix else slice(None)] = squares
+    def clip_squares(self, scatter: np.ndarray) -> None:
+        """Replace sums of squares of single features that rounding left below zero."""
+        squares = _places_of_squares(scatter) if self.matrix else slice(None)
+        scatter[:, squares] = np.maximum(scatter[:, squares], 0)
 
     def pack(self, values: np.ndarray) -> np.ndarray:
         """Return the scatters of matrices, whose lower triangles count, or of sums of squares."""
@@ -150,13 +144,9 @@ class Structure:
         single = other.one_variance or not self.one_variance
         return self.per_class >= other.per_class and variances and single
 
-    def of_kind(self, held: Structure, scatter: np.ndarray) -> np.ndarray:
-        """Return scatters of this kind from those of a kind that determines it; maybe views."""
-        return scatter if self.matrix else held.squares(scatter)
-
     def reduced(self, held: Structure, scatter: np.ndarray) -> np.ndarray:
         """Return the scatter of this structure from that of one that covers it; maybe a view."""
-        scatter = self.of_kind(held, scatter)
+        scatter = scatter if self.matrix else held.squares(scatter)
         return scatter if held.per_class == self.per_class else self.group_sums(scatter)
 
     def check_covariances(self, method: str) -> None:
@@ -179,11 +169,11 @@ class Structure:
 STRUCTURES = {
     structure.name: structure
     for structure in (
-        Structure("full", True, True, simpler=("tied", "diag")),
-        Structure("tied", False, True, simpler=("tied_diag",)),
-        Structure("diag", True, False, simpler=("tied_diag", "tied_spherical")),
-        Structure("tied_diag", False, False, simpler=("tied_spherical",)),
-        Structure("spherical", True, False, True, simpler=("tied_diag", "tied_spherical")),
+        Structure("full", True, True),
+        Structure("tied", False, True),
+        Structure("diag", True, False),
+        Structure("tied_diag", False, False),
+        Structure("spherical", True, False, True),
         Structure("tied_spherical", False, False, True),
     )
 }
@@ -202,12 +192,6 @@ def structure_of(covariance_type: object) -> Structure:
     raise InvalidParameterError(
         f"covariance_type={shown(covariance_type)} is not known; use one of {', '.join(STRUCTURES)}"
     )
-
-
-def pooled(covariance_type: str) -> str:
-    """Return the covariance type of the same kind that is pooled within classes."""
-    kind = structure_of(covariance_type).kind
-    return next(s.name for s in STRUCTURES.values() if s.kind == kind and not s.per_class)
 
 
 def check_covers(held: Structure, wanted: Structure) -> None:

@@ -20,7 +20,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.errors import InvalidDataError, InvalidParameterError, UnsupportedError
-from streamgda.moments.sums import Sums, class_variance
 from streamgda.rows.counting import (
     WINDOW_BYTES,
     all_finite,
@@ -33,6 +32,7 @@ from streamgda.runtime.parameters import LEAST, as_integer, as_number, refuse, s
 from streamgda.storage.format import check_whole
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+_EPS = np.finfo(np.float64).eps
 _PART_ELEMENTS = 1 << 21  # A thread computes so many elements of lifted rows at a time.
 _PART_ROWS = 256  # A part has at least so many rows: BLAS packs the matrix of a map for each.
 _LEAST_ROWS = 1024  # A window has at least so many rows, as each costs a pass over the moments.
@@ -258,13 +258,17 @@ class Standardize(FeatureMap):
         elif "spherical" in kind or not hasattr(moments, "centred"):
             raise refuse("moments", moments, "ClassMoments with a variance for each feature")
         else:
-            self._set(*self._parameters(moments.centred()))
+            self._set(*self._parameters(moments))
 
     @staticmethod
-    def _parameters(sums: Sums) -> tuple[np.ndarray, np.ndarray]:
-        """Return the means and the standard deviations of features, by their sums."""
-        shares = sums.count / sums.count.sum()
-        return shares @ sums.mean, np.sqrt(class_variance(sums, total=True))[0]
+    def _parameters(moments: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return the means and the standard deviations of features."""
+        count, mean, scatter = moments.total()
+        variance = (scatter if scatter.ndim == 1 else scatter.diagonal()) / count
+        # As for scikit-learn's StandardScaler, less is what rounding may leave of equal values.
+        with np.errstate(over="ignore"):
+            least = count * _EPS * variance + (count * mean * _EPS) ** 2
+        return mean, np.sqrt(np.where(variance > least, variance, 1.0))
 
     def _set(self, mean: Any, scale: Any) -> None:
         for name, values in {"mean": mean, "scale": scale}.items():
@@ -422,7 +426,7 @@ def standardized(moments: Any, *others: Any, n_targets: int = 0) -> list[Any]:
     n_targets : int
         Last columns that are targets, which stay as they are.
     """
-    mean, scale = Standardize._parameters(moments.centred())
+    mean, scale = Standardize._parameters(moments)
     mean[mean.size - n_targets :], scale[scale.size - n_targets :] = 0, 1
     last: Any = object.__new__(Standardize)
     last._set(mean[: mean.size - n_targets], scale[: scale.size - n_targets])

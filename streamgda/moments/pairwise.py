@@ -308,8 +308,7 @@ class PairwiseMoments(Moments):
     def _add(self, other: PairwiseMoments) -> None:
         if other._sums is None:
             return
-        self._check_width(other)
-        names = self._names_with(other.feature_names)
+        names, _ = self._joined(other)
         classes = label_codes.join_labels(self._classes, other._classes)
         if self._sums is None:
             sums = PairSums.zeros(classes.size, other._sums.origin)
@@ -409,7 +408,8 @@ class PairwiseMoments(Moments):
         count = held.count.copy()
         sums = Sums(full, count, count.copy(), origin, gaps, full.pack(scatter))
         names = self._feature_names
-        moments = ClassMoments._of_sums(full, self._classes, sums, feature_names=names)
+        moments = ClassMoments()._with_sums(self._classes, sums)
+        moments._feature_names = names
         return moments.reduce(covariance_type)
 
     # --- saving -------------------------------------------------------------------------------

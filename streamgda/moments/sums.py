@@ -13,26 +13,23 @@ from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
-from scipy import linalg
 
-from streamgda.errors import InvalidDataError, MergeError
+from streamgda.errors import MergeError
 from streamgda.kernels.blocks import merge
 from streamgda.kernels.integers import add_entries, centre_scatter, nearest_quotient
-from streamgda.moments.covariance_types import Structure, structure_of, symmetric
+from streamgda.moments.covariance_types import Structure, structure_of
 from streamgda.rows.counting import FORGOTTEN, read_only
 from streamgda.runtime import threads
 from streamgda.storage.format import check_array
 
 OVERFLOW = "sums or squares would overflow float64; scale the data down, or the weights"
 
-_LEAST_VARIANCE = np.finfo(np.float64).tiny  # It has all its digits, and a finite inverse.
 _NOTHING = 1e-9  # Where rows are subtracted, this share of a sum of squares is rounding.
 _NO_GAP = 1e-13  # This share of the largest mean, too, however little the rows vary.
-_EPS = np.finfo(np.float64).eps
 
 # Sums of squares of so many integers of 16 bits are exact in int64, and rounding multiplies two
 # remainders below the number of rows (`kernels.integers`).
-_EXACT_ROWS = 1 << 31
+EXACT_ROWS = 1 << 31
 
 
 class InPlace:
@@ -199,7 +196,7 @@ class Sums(_State):
         alone = self.structure.group_sums(free) == 0  # Single rows do not vary.
         left = self.square_sums
         impossible = np.isnan(left) | (left < -rounding)
-        self.structure.put_squares(self.packed, np.maximum(left, 0))
+        self.structure.clip_squares(self.packed)
         self.packed[alone] = 0
         np.maximum(self.weight_squares, 0, out=self.weight_squares)
         return impossible
@@ -226,13 +223,6 @@ class Sums(_State):
         """Class means, zero without rows."""
         return self.origin + self.offset
 
-    @property
-    def mean_low(self) -> np.ndarray:
-        """Rounding errors of `mean`."""
-        total = self.origin + self.offset
-        back = total - self.origin
-        return (self.origin - (total - back)) + (self.offset - back)
-
     def class_means(self) -> np.ndarray:
         """Return the means, NaN for classes without rows."""
         return np.where(self.count[:, None] > 0, self.mean, np.nan)
@@ -243,25 +233,13 @@ class Sums(_State):
         return self.structure.squares(self.packed)
 
     @property
-    def squares(self) -> np.ndarray | None:
-        """Sums of the squared weights; None if all weights are one."""
-        return self.weight_squares if self.weighted else None
-
-    def effective_count(self, groups: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        r"""Return Kish's effective numbers of rows :math:`(\sum w)^2 / \sum w^2` of groups.
+    def effective_count(self) -> np.ndarray:
+        r"""Kish's effective numbers of rows :math:`(\sum w)^2 / \sum w^2` of the classes.
 
         They equal the numbers of rows if all weights are equal, and are at least one.
-
-        Parameters
-        ----------
-        groups : callable
-            Returns the sums over the classes of each group; see `Structure.group_sums`.
         """
-        count = groups(self.count)
-        if not self.weighted:
-            return count
-        squares = groups(self.weight_squares)
-        return np.maximum(count * (count / np.where(squares > 0, squares, 1.0)), count > 0)
+        squares = np.where(self.weight_squares > 0, self.weight_squares, 1.0)
+        return np.maximum(self.count * (self.count / squares), self.count > 0)
 
     def without_products(self) -> Sums:
         """Return a copy without products of different features."""
@@ -320,7 +298,7 @@ class ExactSums(_State):
 
     def fits(self, n_rows: int) -> bool:
         """Return True if the sums stay within int64 with that many more rows."""
-        return int(self.count.sum()) + n_rows < _EXACT_ROWS
+        return int(self.count.sum()) + n_rows < EXACT_ROWS
 
     def add(self, other: ExactSums, at: np.ndarray, sign: int = 1) -> Self:
         """Add other sums, whose class k is class ``at[k]`` here, or subtract them."""
@@ -370,124 +348,3 @@ def triangle_ranges(d: int, n_ranges: int) -> list[tuple[int, int]]:
     """Cut the rows of a lower triangle into ranges of about as many entries."""
     edges = np.rint(d * np.sqrt(np.arange(n_ranges + 1) / n_ranges)).astype(int).tolist()
     return [pair for pair in pairwise(edges) if pair[0] < pair[1]]
-
-
-# --- scatter and variances of all rows together -----------------------------------------------
-
-
-def total_scatter(sums: Sums) -> np.ndarray:
-    """Return the scatter of all rows about their common mean, shape (d, d), from matrices."""
-    count, gaps = between_means(sums)
-    return symmetric(sums.packed.sum(axis=0)) + (gaps.T * count) @ gaps
-
-
-def principal_axes(sums: Sums, n_axes: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the principal axes of all rows, and the sums of squares along them.
-
-    Parameters
-    ----------
-    sums : Sums
-        Sums with matrices.
-    n_axes : int, optional
-        Number of axes; by default all.
-
-    Returns
-    -------
-    squares : ndarray, shape (n_axes,)
-        In falling order.
-    axes : ndarray, shape (n_axes, d)
-        Orthonormal rows; the largest entry of each is positive.
-
-    Raises
-    ------
-    MergeError
-        If sums overflow.
-    InvalidDataError
-        If they underflow.
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = total_scatter(sums)
-    if not np.isfinite(total).all():
-        raise MergeError(OVERFLOW)
-    check_underflow(total.diagonal().max(), total)
-    d = len(total)
-    options: dict[str, Any] = {"driver": "evd"}
-    if n_axes is not None:
-        options = {"subset_by_index": (d - n_axes, d - 1)}
-    squares, vectors = threads.call_blas(d, partial(linalg.eigh, lower=True, **options), total)
-    axes = vectors[:, ::-1].T
-    largest = np.abs(axes).argmax(axis=1)
-    signs = np.sign(axes[np.arange(len(axes)), largest])
-    return np.maximum(squares[::-1], 0), axes * signs[:, None]
-
-
-def check_underflow(squares: np.ndarray, products: np.ndarray) -> None:
-    """Raise `InvalidDataError` for features whose products count, and whose squares underflow.
-
-    By the inequality of Cauchy and Schwarz, a feature without squares has no products.
-
-    Parameters
-    ----------
-    squares : ndarray, shape (n_features,) or ()
-        Sums of squares to which the products of the features are compared.
-    products : ndarray, shape (n_features, n)
-    """
-    lost = (squares < _LEAST_VARIANCE) & products.any(axis=1)
-    if lost.any():
-        raise InvalidDataError(
-            f"the squares of feature {lost.argmax()} underflow float64, as its values differ by "
-            f"less than about 1e-154; scale the data up, or the weights"
-        )
-
-
-def total_variance(sums: Sums) -> np.ndarray:
-    """Return the variances of all rows about their common mean, shape (d,)."""
-    count, gaps = between_means(sums)
-    scatter: np.ndarray = _within(sums) + count @ (gaps * gaps)
-    return scatter / np.add.reduce(count)
-
-
-def class_variance(sums: Sums, *, total: bool = False) -> np.ndarray:
-    """Return the variances of each class, or of all rows; one for features without variance.
-
-    As for scikit-learn's `StandardScaler`, that is a variance below what rounding may leave of
-    equal values.
-
-    Parameters
-    ----------
-    sums : Sums
-        Sums with a scatter per class, or, for all rows, of any structure.
-    total : bool
-        The variances of all rows about their mean.
-
-    Returns
-    -------
-    ndarray, shape (n_classes, d), or (1, d)
-    """
-    if total:
-        count = sums.count.sum(keepdims=True)[:, None]
-        variance, mean = total_variance(sums)[None], (sums.count / count) @ sums.mean
-    else:
-        count = np.where(sums.count > 0, sums.count, 1)[:, None]
-        variance, mean = sums.square_sums / count, sums.mean
-    with np.errstate(over="ignore"):
-        bound = count * _EPS * variance + (count * mean * _EPS) ** 2
-    return np.where(variance > bound, variance, 1.0)
-
-
-def between_means(sums: Sums) -> tuple[np.ndarray, np.ndarray]:
-    """Return the counts of the classes with rows, and their means less the mean of all rows."""
-    count, gaps = _gaps(sums)
-    return count, gaps - (count / np.add.reduce(count)) @ gaps
-
-
-def _gaps(sums: Sums) -> tuple[np.ndarray, np.ndarray]:
-    """Return the counts of the classes with rows, and their means less that of the first."""
-    seen = sums.count > 0
-    origin, offset = sums.origin[seen], sums.offset[seen]
-    return sums.count[seen], (origin - origin[0]) + (offset - offset[0])
-
-
-def _within(sums: Sums) -> np.ndarray:
-    """Return the sums of squares within classes, shape (d,)."""
-    return np.add.reduce(sums.square_sums, axis=0)

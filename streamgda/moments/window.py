@@ -196,7 +196,7 @@ class SlidingWindow(Saved):
             raise ValueError(f"it holds {len(held)} blocks of {window.n_blocks}")
         window._older = held[:n_older]
         for part, whole in pairwise(window._older):
-            whole._check_mergeable(part)
+            whole._joined(part)
             whole._check_contains(part)
         for block in held[n_older:]:
             window._append(block)

@@ -68,7 +68,7 @@ def test_a_heavy_far_part_costs_no_digits_whichever_side_it_is_added_to(covarian
         sums = (both - b).centred()
         for j, column in enumerate(light.T):
             mean = sum(map(Fraction, column)) / 40
-            error = Fraction(sums.mean[0, j]) + Fraction(sums.mean_low[0, j]) - mean
+            error = Fraction(sums.origin[0, j]) + Fraction(sums.offset[0, j]) - mean
             assert abs(error) < 4 * 1e6 * 2.0**-53
 
 

@@ -42,7 +42,7 @@ def assert_exact(moments, X, y):
     sums = moments.centred()
     mean = [
         [Fraction(a) + Fraction(b) for a, b in zip(*rows, strict=True)]
-        for rows in zip(sums.mean.tolist(), sums.mean_low.tolist(), strict=True)
+        for rows in zip(sums.origin.tolist(), sums.offset.tolist(), strict=True)
     ]
     error = np.array(mean) - np.array(expected.means)
     assert max(abs(e) for e in error.ravel()) < 1e-15  # the two parts together
