@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import dask
 import numba
 import pytest
-import stops
 from distributed import Client, LocalCluster
 from distributed.utils import get_mp_context
 from hypothesis import HealthCheck, settings
@@ -57,12 +56,6 @@ def slabs_of() -> Iterator[Callable[[int], None]]:
     before = plan.SLAB_BYTES.get()
     yield plan.SLAB_BYTES.set
     plan.SLAB_BYTES.set(before)
-
-
-@pytest.fixture
-def small_slabs(slabs_of: Callable[[int], None]) -> None:
-    """Read rows of `stops` one chunk at a time."""
-    slabs_of(stops.SLAB * stops.X[0].nbytes)
 
 
 class Ended(NamedTuple):

@@ -63,14 +63,7 @@ def covariance(
 ) -> np.ndarray:
     """The covariances of that type, in the shape that the contract gives."""
     m = moments(X, y, weights)
-    return _of_type(m.scatter, m.count, covariance_type, ddof)
-
-
-def _of_type(
-    scatter: np.ndarray, count: np.ndarray, covariance_type: str, ddof: float
-) -> np.ndarray:
-    """Of floats, and of fractions."""
-    n = count - ddof
+    n, scatter = m.count - ddof, m.scatter
     if is_tied(covariance_type):
         scatter, n = scatter.sum(axis=0, keepdims=True), n.sum(keepdims=True)
     n = np.where(n > 0, n, np.nan)
@@ -146,20 +139,6 @@ def exact_moments(X: np.ndarray, y: np.ndarray, weights: np.ndarray | None = Non
         out.means.append([t / n for t in total])
         out.scatter.append(scatter)
     return out
-
-
-def exact_covariance(
-    X: np.ndarray,
-    y: np.ndarray,
-    covariance_type: str = "full",
-    weights: np.ndarray | None = None,
-    ddof: int = 0,
-) -> np.ndarray:
-    """Return `covariance` as an array of fractions."""
-    m = exact_moments(X, y, weights)
-    scatter = np.empty((len(m.classes), len(m.means[0]), len(m.means[0])), object)
-    scatter[...] = m.scatter
-    return _of_type(scatter, np.array(m.count, object), covariance_type, ddof)
 
 
 def rounded(exact: object) -> np.ndarray:

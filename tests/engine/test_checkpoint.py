@@ -26,7 +26,11 @@ from streamgda.errors import (
 from streamgda.rows.counting import Slab
 from streamgda.storage.opening import mark_of
 
-pytestmark = pytest.mark.usefixtures("small_slabs")
+
+@pytest.fixture(autouse=True)
+def one_chunk_a_slab(slabs_of):
+    slabs_of(SLAB * X[0].nbytes)
+
 
 WEIGHTS = np.random.default_rng(1).uniform(0, 2, N_ROWS)
 BYTES = (10 * (X - X.min())).astype(np.uint8)

@@ -45,7 +45,6 @@ CHUNKS = {
     "a hundred": (3,) * 100,
     "empty ones": (0, 150, 0, 0, 150, 0),
 }
-HUNDRED = (3,) * 100  # blocks: a round and a part of another
 
 
 def in_blocks(chunks, *arrays):

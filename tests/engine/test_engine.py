@@ -49,12 +49,6 @@ CHUNKS = {
 }
 
 
-def in_chunks(chunks, rows):
-    stored = zarr.create_array({}, shape=rows.shape, dtype=rows.dtype, **CHUNKS[chunks])
-    stored[...] = rows
-    return stored
-
-
 @in_turn("chunks, covariance_type, name", CHUNKS, naive.COVARIANCE_TYPES, ["full", "LDA", "QDA"])
 def test_rows_in_any_chunks(small_slabs, chunks, covariance_type, name):
     for rows in (X, X.astype("f4"), bytes_of(X)):
