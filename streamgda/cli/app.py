@@ -6,18 +6,16 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Annotated, NoReturn
+from contextvars import copy_context
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from streamgda.cli import screen
-from streamgda.cli.convert import convert
+from streamgda.cli.data import convert, info
 from streamgda.cli.demo import demo
-from streamgda.cli.evaluate import evaluate
-from streamgda.cli.fit import fit
-from streamgda.cli.info import info
-from streamgda.cli.predict import predict
-from streamgda.cli.select import select
+from streamgda.cli.fit import fit, select
+from streamgda.cli.predict import evaluate, predict
 from streamgda.errors import StreamGDAError
 
 EXAMPLES: dict[Callable[..., None], str] = {
@@ -29,11 +27,8 @@ EXAMPLES: dict[Callable[..., None], str] = {
     evaluate: "streamgda evaluate flowers.csv --label kind --model model.npz",
     info: "streamgda info model.npz",
 }
-# Messages name parameters of Python functions; these are the options for them.
-_NAMES = ("features", "drop", "keys", "fill", "reject", "cv", "out", "on_invalid", "unlabelled")
-_OPTIONS = {name: f"--{name.replace('_', '-')}" for name in _NAMES}
-_OPTIONS |= {"label": "--label", "y": "--label"}
 _ACCESS = re.compile("credential|access ?denied|forbidden|endpoint|region", re.IGNORECASE)
+_ITEMS = {"y": "label", "X": "row", "sample_weight": "weight"}  # Their numbers are those of rows.
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -80,7 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: screen.note(f"warning: {message}")
         try:
-            app(args=sys.argv[1:] if arguments is None else arguments, prog_name="streamgda")
+            given = sys.argv[1:] if arguments is None else arguments
+            copy_context().run(app, args=given, prog_name="streamgda")
         except (MemoryError, StreamGDAError, OSError) as error:
             screen.note(_message(error))
         except KeyboardInterrupt:  # It may come before typer can catch it.
@@ -89,18 +85,22 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _message(error: BaseException) -> str:
-    """Return the message of an error and its notes, with options in place of parameters."""
+    """Return the message of an error and its notes, without what only Python has."""
     message = str(error) or ("out of memory" if isinstance(error, MemoryError) else "")
     if isinstance(error, OSError) and error.strerror:
         message = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     text = ". ".join([message or type(error).__name__, *getattr(error, "__notes__", ())])
     if "://" in text and _ACCESS.search(text):
         text += ". Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL, AWS_REGION"
-
-    text = text.replace("max_memory", "--max-memory")
+    commands: Any = typer.main.get_command(app)
+    options = {p.name: p.opts[0] for c in commands.commands.values() for p in c.params}
 
     def option(found: re.Match[str]) -> str:
         value = "NAME" if "..." in found[2] else found[2].strip("'\"")
-        return f"{_OPTIONS[found[1]]} {value}" if found[1] in _OPTIONS else found[0]
+        name = options.get(found[1], "")
+        return f"{name} {value}" if name.startswith("--") else f"{found[1]}={value}"
 
-    return re.sub(r"(?<!-)\b([a-z_]+)=(\[\.\.\.\]|\.\.\.|'[^']*'|[\w./:+-]*\w)", option, text)
+    text = re.sub(r"^(?:X|y|sample_weight): |\b[A-Z]\w*(?:Error|Invalid|Exception): ", "", text)
+    text = re.sub(r"\b(X|y|sample_weight)\[(\d+)\]", lambda m: f"{_ITEMS[m[1]]} {m[2]}", text)
+    text = re.sub(r"(?<!-)\b([a-z_]+)=(\[\.\.\.\]|\.\.\.|'[^']*'|[\w./:+-]*\w)", option, text)
+    return text.replace("max_memory", "--max-memory")

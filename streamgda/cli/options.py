@@ -52,8 +52,11 @@ def open_rows(
 ) -> tuple[Any, ...]:
     """Return rows, labels or None, and each array or column beside them; see `open_store`."""
     from streamgda import open_store  # noqa: PLC0415  (`--help` does not wait for it)
+    from streamgda.engine import reading  # noqa: PLC0415
+    from streamgda.errors import InvalidDataError  # noqa: PLC0415
     from streamgda.rows.opening import is_table  # noqa: PLC0415
 
+    reading.always.set(True)
     chosen: dict[str, Any] = {"features": split_names(features) or None, "drop": split_names(drop)}
     if is_table(data):
         chosen["drop"] += filter(None, beside)
@@ -62,6 +65,8 @@ def open_rows(
     else:
         X, y = open_store(data, y=(label or "y") if labelled else None, **chosen)
         others = (name and open_store(data, y=name)[1] for name in beside)
+    if not X.shape[0]:
+        raise InvalidDataError(f"{data} has no rows; give at least one")
     return X, y, *others
 
 
@@ -90,15 +95,18 @@ def label_like(text: str, labels: Any) -> Any:
         raise typer.BadParameter(f"{text!r} is not a label of the type {dtype}") from None
 
 
-def parameters(settings: list[str] | None) -> dict[str, Any]:
+def parameters(settings: list[str] | None, option: str, estimator: Any) -> dict[str, Any]:
     """Return the parameters that ``name=value`` set: numbers, lists of them, words or texts."""
-    given = {}
+    given, known = {}, estimator.get_params()
     for text in settings or ():
         name, equals, value = text.partition("=")
+        name = name.strip().replace("-", "_")
         if not equals or not name or not value:
-            raise typer.BadParameter(f"{text!r}; expected NAME=VALUE", param_hint="--set")
+            raise typer.BadParameter(f"{text}; expected NAME=VALUE", param_hint=option)
+        if name not in known:
+            raise typer.BadParameter(f"{name}; expected {', '.join(known)}", param_hint=option)
         values = [value_of(part.strip()) for part in value.split(",")]
-        given[name.strip().replace("-", "_")] = values if len(values) > 1 else values[0]
+        given[name] = values if len(values) > 1 else values[0]
     return given
 
 
@@ -114,9 +122,9 @@ def value_of(text: str) -> Any:
 
 
 def open_both(
-    model: str, data: str, label: str | None, features: Names, labelled: bool = True
+    model: str, method: str, data: str, label: str | None, features: Names, labelled: bool = True
 ) -> tuple[Any, Any, Any]:
-    """Return an estimator, rows and labels; columns are those that it was fitted with."""
+    """Return an estimator with a method, rows and labels; columns are those of its fit."""
     import streamgda  # noqa: PLC0415
     from streamgda.errors import FormatError, InvalidDataError  # noqa: PLC0415
     from streamgda.estimators.base import names_in  # noqa: PLC0415
@@ -124,8 +132,9 @@ def open_both(
     from streamgda.rows.opening import is_table  # noqa: PLC0415
 
     estimator = streamgda.load(model)
-    if not hasattr(estimator, "predict"):
-        raise FormatError(f"{model} holds a {type(estimator).__name__}, which predicts no labels")
+    if not hasattr(estimator, method):
+        kind = type(estimator).__name__
+        raise FormatError(f"{model} holds {kind}, which has no {method}: name another model")
     names = names_in(estimator)
     if features is None and is_table(data) and names:
         features = [f'"{name}"' for name in names]

@@ -1,10 +1,13 @@
-"""`streamgda predict`: write predictions of rows to a zarr array or a table."""
+"""`streamgda predict` writes predictions; `streamgda evaluate` compares them with labels."""
 
 from __future__ import annotations
 
+import math
 import time
+import warnings
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import typer
 
 from streamgda.cli import options as cli
@@ -16,6 +19,7 @@ _METHODS = {
     "log-proba": "predict_log_proba",
     "density": "score_samples",
 }
+_VALUES = 1 << 22  # So many probabilities are computed at a time.
 NewPath = Annotated[
     str, typer.Option(metavar="PATH", help="New zarr array, or table: .parquet or .csv.")
 ]
@@ -59,7 +63,10 @@ def predict(
 
     The same command resumes a zarr array after an interruption; a table appears when complete.
     """
-    estimator, X, _ = cli.open_both(model, data, None, features, labelled=False)
+    if reject is not None and method != "label":
+        raise typer.BadParameter("rejecting goes with --write label", param_hint="--reject")
+    name = _METHODS[method]
+    estimator, X, _ = cli.open_both(model, name, data, None, features, labelled=False)
     options: dict[str, Any] = {"on_invalid": on_invalid, "on_missing": on_missing}
     options |= {"max_memory": max_memory, "keys": cli.split_names(keys) or None}
     if fill is not None:
@@ -67,7 +74,70 @@ def predict(
     if reject is not None:
         options["reject"] = reject
     started = time.perf_counter()
-    getattr(estimator, _METHODS[method])(X, out=out, **options)
+    getattr(estimator, name)(X, out=out, **options)
     seconds = time.perf_counter() - started
     figures = {"out": out, "model": model, "data": data, "rows": X.shape[0], "seconds": seconds}
     screen.show(figures | {"rows a second": X.shape[0] / seconds}, json)
+
+
+def evaluate(
+    data: cli.Data,
+    *,
+    model: cli.Model,
+    label: cli.Label = None,
+    features: cli.Features = None,
+    on_invalid: cli.OnInvalid = "raise",
+    unlabelled: cli.Unlabelled = None,
+    json: cli.Json = False,
+) -> None:
+    """Report accuracy, log-loss, precision and recall of a model on labelled rows."""
+    from sklearn import metrics  # noqa: PLC0415  (see `options`)
+
+    from streamgda.engine.reading import reading  # noqa: PLC0415
+    from streamgda.errors import InvalidDataError  # noqa: PLC0415
+    from streamgda.rows import Rows  # noqa: PLC0415
+    from streamgda.rows.counting import all_finite, refuse_not_finite  # noqa: PLC0415
+
+    estimator, X, y = cli.open_both(model, "predict_proba", data, label, features)
+    rows = Rows.of(X, y, **cli.counting(y, on_invalid, unlabelled)).opened().checked()
+    classes, loss = estimator.classes_, 0.0
+    truth, predicted = [classes[:0]], [classes[:0]]
+    unit = rows.X.chunk_rows
+    step = max(1, _VALUES // (len(classes) + X.shape[1]) // unit) * unit
+    with reading(rows, step, "evaluating") as slabs, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X does not have valid feature names")  # in a slab
+        for slab in slabs:
+            counted = rows.rule.counted(slab)
+            if not len(counted.X):
+                continue
+            if not all_finite(np.asarray(counted.X)):
+                refuse_not_finite(counted.X, slab.first_row, counted.numbers)
+            proba, labels = estimator.predict_proba(counted.X), np.asarray(counted.y)
+            known = np.isin(labels, classes).all()
+            loss += (
+                metrics.log_loss(labels, proba, labels=classes, normalize=False)
+                if known
+                else math.inf
+            )
+            truth.append(labels)
+            predicted.append(classes[proba.argmax(axis=1)])
+    t, p = np.concatenate(truth[1:] or truth), np.concatenate(predicted)
+    if not len(t):
+        raise InvalidDataError(f"{data} has no rows that count: no row is left to compare")
+    found = np.union1d(t, p)
+    of = metrics.classification_report(t, p, labels=found, output_dict=True, zero_division=0)
+    names = [*map(str, found)]
+    confusion = metrics.confusion_matrix(t, p, labels=found).tolist()
+    figures = {
+        "rows": len(t),
+        "accuracy": float(metrics.accuracy_score(t, p)),
+        "balanced_accuracy": float(metrics.balanced_accuracy_score(t, p)),
+        "largest_class": float(np.unique(t, return_counts=True)[1].max() / len(t)),
+        "log_loss": loss / len(t) if math.isfinite(loss) else None,
+        "classes": [{"label": name, **of[name]} for name in names],
+        "confusion_matrix": [
+            {"true \\ predicted": name, **dict(zip(names, counts, strict=True))}
+            for name, counts in zip(names, confusion, strict=True)
+        ],
+    }
+    screen.show({"data": data, "model": model, **figures}, json)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamgda.errors import printable
+from streamgda.runtime.parameters import in_words
 
 _MOST = 30  # At most so many rows of a table are shown.
 _PIPE_WIDTH = 1 << 16  # Tables that go to a program are not cut.
@@ -24,15 +25,12 @@ def show(figures: Mapping[str, Any], as_json: bool = False) -> None:
     if as_json:
         print(printable(json.dumps(_finite(figures), indent=2, allow_nan=False, default=str)))
         return
+    tables = [v for v in figures.values() if isinstance(v, list) and v and isinstance(v[0], dict)]
     lines: list[tuple[str, Any]] = []
-    tables: list[list[dict[str, Any]]] = []
     for name, value in figures.items():
-        if isinstance(value, list) and value and isinstance(value[0], Mapping):
-            tables.append(value)
-            continue
         inner = value.items() if isinstance(value, Mapping) else [(name, value)]
         lines += [(n.replace("_", " "), v) for n, v in inner if v not in (None, "", [], {}, ())]
-    show_table(("", ""), lines)
+    show_table(("", ""), [(name, value) for name, value in lines if value not in tables])
     for rows in tables:
         columns = list(dict.fromkeys(name for row in rows for name in row))
         show_table(columns, [[row.get(column, "") for column in columns] for row in rows])
@@ -53,20 +51,9 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     for number, column in enumerate(columns):
         table.add_column(str(column), justify="right" if headed and number else "left")
     for row in rows[:_MOST]:
-        table.add_row(*(printable(shown(cell)) for cell in row))
+        table.add_row(*(printable(" ".join(in_words(cell).split())) for cell in row))
     console.print(table)
     print(f"and {len(rows) - _MOST:,} more" if len(rows) > _MOST else "")
-
-
-def shown(value: Any) -> str:
-    """Return a value as people read it: counts with commas, numbers with four digits."""
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(shown, value))
-    return " ".join(str(value).split())
 
 
 def _finite(value: Any) -> Any:

@@ -256,9 +256,9 @@ class Checkpoint(Journal):
             moments = load(file)
             description = dict(moments.offset_["made_of"])
             self.restored(moments.offset_["done"], moments.offset_["seen"])
-        except (FormatError, LookupError, TypeError, ValueError) as error:
+        except (FormatError, LookupError, TypeError, ValueError):
             raise CheckpointError(
-                f"{file} is not a checkpoint of a pass over rows, or is damaged: {error}. {REMEDY}"
+                f"{file} is not a checkpoint of a pass over rows, or is damaged. {REMEDY}"
             ) from None
         refuse_others(description, self._description, file)
         try:  # A transformer is not saved: it comes from the moments without rows.

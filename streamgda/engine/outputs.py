@@ -29,7 +29,7 @@ from streamgda.rows.counting import Slab
 from streamgda.rows.opening import is_table_path, table_files
 from streamgda.rows.source import RowSource
 from streamgda.rows.zarr import StoredRows
-from streamgda.runtime.parameters import refuse, shown
+from streamgda.runtime.parameters import refuse
 from streamgda.storage.files import local_path
 from streamgda.storage.opening import (
     MARK,
@@ -136,7 +136,7 @@ class Output(Journal):
             _check_file(self._out)
         if asked.keys and not self._table:
             raise InvalidParameterError(
-                f"keys={shown(asked.keys)} are columns of a table, and out is {shown(out)}; "
+                f"keys={', '.join(asked.keys)} are copied to a table, and out={out} is not one; "
                 f"expected the path of a .parquet or .csv file"
             )
         self.title = "out" if self.array is out else printable(out)

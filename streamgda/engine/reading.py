@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import datetime
 import math
 import sys
@@ -21,6 +22,7 @@ from streamgda.runtime.parameters import as_flag
 Progress = bool | Callable[[int, int | None], None]
 
 _LINE_EVERY = 10.0  # At least so many seconds pass between two lines in a log.
+always = contextvars.ContextVar("always", default=False)  # The command line shows all progress.
 
 
 def on_dask() -> Any:
@@ -139,7 +141,7 @@ def reporter(
     """
     if callable(progress) and not isinstance(progress, type):
         yield lambda done: progress(done, total)
-    elif not as_flag("progress", progress):
+    elif not (as_flag("progress", progress) or always.get()):
         yield lambda done: None
     elif not sys.stderr.isatty():
         yield _Lines(total, what, first).report

@@ -313,14 +313,13 @@ def shown_names(names: Sequence[str]) -> str:
     return ", ".join(names[:20]) + (f" and {len(names) - 20:,} more" if len(names) > 20 else "")
 
 
-def _check_names(table: Table, option: str, names: Sequence[str]) -> None:
+def _check_names(table: Table, names: Sequence[str]) -> None:
     """Raise InvalidParameterError, which lists the columns, unless each name is that of one."""
     known = {*table.schema.names}
     for name in names:
         if name not in known:
             raise InvalidParameterError(
-                f"{option}={name!r}: {table.path} has no column of this name; it has "
-                f"{shown_names(table.schema.names)}"
+                f"{table.path} has no column {name!r}; it has {shown_names(table.schema.names)}"
             )
 
 
@@ -357,8 +356,7 @@ def open_table(
     if features is None:
         features = [name for name in columns if name not in others]
     names = [features] if isinstance(features, str) else list(features)
-    for option, given in (("features", names), ("drop", drop), ("label", labels)):
-        _check_names(table, option, given)
+    _check_names(table, [*names, *drop, *labels])
     if not names or label in names:
         raise InvalidParameterError(
             f"features={names!r} and label={label!r}; expected other columns than that of labels"
@@ -384,7 +382,7 @@ def keys_of(rows: RowSource, names: Sequence[str]) -> TableRows:
             f"no table in a file; open one with open_store"
         )
     table = rows.values
-    _check_names(table, "keys", names)
+    _check_names(table, names)
     # Numbers would lose zeros and digits of texts.
     texts = dict.fromkeys(names, pa.string()) if table.is_text else {}
     return TableRows.of_columns(

@@ -10,7 +10,7 @@ from typing import Any
 from streamgda.errors import InvalidParameterError, SourceError, raised_as
 from streamgda.runtime.parameters import refuse, require
 from streamgda.storage.files import local_path
-from streamgda.storage.opening import TABLES, check_exists, named, open_node
+from streamgda.storage.opening import TABLES, named, open_node
 
 _ZARR = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 _SUFFIXES = {
@@ -140,13 +140,10 @@ def open_store(
     if format is not None or is_table(path):
         options: dict[str, Any] = {**given, "storage_options": storage_options}
         return table_files(path).open_table(path, labelled=y is not None, **options)
-    check_exists(path)
-    if given:
-        raise InvalidParameterError(
-            f"{' and '.join(given)} given, and {path} is not a table: .parquet, .feather, .csv, a "
-            f"folder of them, or files with a format"
-        )
     node, place = open_node(path, storage_options=storage_options), named(path)
+    if given:
+        options = ", ".join(f"{name}=..." for name in given)
+        raise InvalidParameterError(f"{options} goes with tables, and {place} is zarr")
     if hasattr(node, "array_keys"):
         rows = _member(node, place, X, "rows")
         return rows, None if y is None else _member(node, place, y, "labels")

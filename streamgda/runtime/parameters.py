@@ -224,9 +224,9 @@ def in_words(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:,.4g}"
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}={each}" for key, each in value.items())
+        return ", ".join(f"{key}={in_words(each)}" for key, each in value.items())
     if isinstance(value, Sequence) and not isinstance(value, str):
         shown = ", ".join(map(str, value[:_MOST_ROWS]))
         return shown if len(value) <= _MOST_ROWS else f"{shown}, ... ({len(value):,})"

@@ -59,7 +59,8 @@ def open_node(
     import zarr  # noqa: PLC0415
 
     path, found = local_path(store, storage_options), store
-    check_exists(store, "a zarr group")
+    if path is not None and not path.exists():
+        raise SourceNotFoundError(f"{path} does not exist; expected a zarr group or a table")
     try:
         if isinstance(store, zarr.Group | zarr.Array):
             found = store.store_path
@@ -71,8 +72,8 @@ def open_node(
         message = f"{named(store)} cannot be opened as zarr: {brief(error)}"
         if path is not None and path.is_file() and path.suffix != ".zip":
             message = (
-                f"{path} is neither zarr nor a table (.parquet, .feather or .csv); open it by the "
-                f"library that reads such files, and pass its arrays"
+                f"{path} is neither zarr nor a table (.parquet, .feather or .csv): open it in "
+                f"Python, and pass its arrays, or write them by streamgda.datasets.convert"
             )
         raise (SourceNotFoundError if missing else SourceError)(message) from cause_of(error)
 
@@ -106,13 +107,6 @@ def as_target(out: Any) -> Any:
             f"machine), .zarr or no ending (a zarr array)"
         )
     return found
-
-
-def check_exists(store: Any, expected: str = "") -> None:
-    """Raise SourceNotFoundError if a local path does not exist."""
-    path = local_path(store)
-    if path is not None and not path.exists():
-        raise SourceNotFoundError(f"{path} does not exist{expected and f'; expected {expected}'}")
 
 
 @contextlib.contextmanager

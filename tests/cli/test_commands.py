@@ -165,7 +165,7 @@ def test_invalid_and_unlabelled_rows_are_left_out(command, done, tmp_path):
     rules = "--on-invalid", "skip", "--unlabelled", "0"
     told = json.loads(done(*fit, *rules, "--json"))
     good = np.isfinite(holes).all(1) & (labels != 0)
-    assert told["read"]["skipped"] == (~np.isfinite(holes).all(1) & (labels != 0)).sum()
+    assert told["skipped"] == (~np.isfinite(holes).all(1) & (labels != 0)).sum()
     expected = streamgda.GaussianNB().fit(X[good], labels[good])
     saved = streamgda.load(tmp_path / "m")
     np.testing.assert_allclose(saved.theta_, expected.theta_, rtol=1e-12)
@@ -329,8 +329,10 @@ def test_info_describes_saved_objects(done, tmp_path, saved):
 
 def test_info_describes_rows(done, store, data):
     shown = done("info", store[0])
-    assert ("width" in shown and "240" in shown) if len(store) > 1 else "float64 (240, 3)" in shown
-    assert "float64 (240, 3)" in done("info", data / "rows.zarr" / "X")
+    assert (
+        ("width" in shown and "240" in shown) if len(store) > 1 else "240 x 3 of float64" in shown
+    )
+    assert "240 x 3 of float64" in done("info", data / "rows.zarr" / "X")
 
 
 def test_demo_measures_what_it_prints(done, tmp_path):
@@ -354,15 +356,14 @@ FAILURES = [
     ("fit {data}/rows.zarr --out {table}", "is not a file that streamgda saved"),
     ("fit {table} --out m", "name its column of labels by --label NAME; it has a, b, kind"),
     ("fit {table} --label a --out m", "kind (string)"),
-    ("fit {table} --label z --out m", "--label z: "),
+    ("fit {table} --label z --out m", "t.csv has no column 'z'; it has a, b, kind"),
     ("select {data}/rows.zarr --out m --grid shrinkage=much", "much"),
-    ("select {data}/rows.zarr --out m --grid colour=red", "colour"),
     ("predict {data}/rows.zarr --model {data}/truncated.zip --out o", "truncated.zip"),
     ("predict {data}/rows.zarr --model {table} --out o", "not a file that streamgda saved"),
     ("predict {data}/narrow.zarr --model {data}/qda.zip --out o", "3 features"),
     ("predict {data}/rows.zarr --model {data}/qda.zip --out o.xlsx", "--out o.xlsx ends in .xlsx"),
     ("predict {data}/rows.zarr --model {data}/qda.zip --out {table}", "exists already"),
-    ("predict {data}/rows.zarr --model {data}/pca.zip --out o", "which predicts no labels"),
+    ("predict {data}/rows.zarr --model {data}/pca.zip --out o", "holds PCA, which has no predict"),
     ("info nowhere", "nowhere does not exist"),
     ("convert {data}/rows.zarr --out {data}/numbers.zarr", "exists already"),
     ("demo --mnist {data}", "train-images-idx3-ubyte does not exist"),
@@ -381,6 +382,10 @@ USAGE = [
     ("predict {data}/rows.zarr --out o", "--model"),
     ("select {data}/rows.zarr --out m --scoring f1", "--scoring"),
     ("convert {data}/rows.zarr --out o --chunk-rows 0", "--chunk-rows"),
+    ("select {data}/rows.zarr --out m --grid colour=red", "colour; expected covariance_type"),
+    ("select {data}/rows.zarr --out m --grid reg", "--grid: reg; expected NAME=VALUE"),
+    ("select {data}/rows.zarr --out m --cv 1", "--cv"),
+    ("predict {data}/rows.zarr --model m --out o --write density --reject 0.1", "--write label"),
     ("elect", "elect"),
 ]
 
@@ -420,7 +425,7 @@ def test_errors_of_the_system_are_explained(command, monkeypatch, error, line):
     def fail(path):
         raise error
 
-    monkeypatch.setattr("streamgda.cli.info.describe", fail)
+    monkeypatch.setattr("streamgda.cli.data._description", fail)
     ended = command("info", "rows.zarr")
     assert (ended.code, ended.out) == (1, "")
     assert ended.err.startswith(f"streamgda: {line}")
