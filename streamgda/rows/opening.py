@@ -142,8 +142,8 @@ def open_store(
         return table_files(path).open_table(path, labelled=y is not None, **options)
     node, place = open_node(path, storage_options=storage_options), named(path)
     if given:
-        options = ", ".join(f"{name}=..." for name in given)
-        raise InvalidParameterError(f"{options} goes with tables, and {place} is zarr")
+        names = ", ".join(f"{name}=..." for name in given)
+        raise InvalidParameterError(f"{names} goes with tables, and {place} is zarr")
     if hasattr(node, "array_keys"):
         rows = _member(node, place, X, "rows")
         return rows, None if y is None else _member(node, place, y, "labels")

@@ -16,7 +16,7 @@ from stops import slabs_of
 import streamgda
 from streamgda.cli.app import EXAMPLES
 from streamgda.datasets import convert
-from streamgda.rows.source import RowSource
+from streamgda.rows.zarr import StoredRows
 
 pa = pytest.importorskip("pyarrow")
 import pyarrow.csv as pc  # noqa: E402
@@ -189,7 +189,7 @@ def test_rows_are_added_to_moments(done, data, tmp_path):
 
 
 def test_interrupted_commands_resume_or_leave_nothing(command, done, data, tmp_path, monkeypatch):
-    read = RowSource.mapped
+    read = StoredRows.read
 
     def interrupted(source, start, stop):
         if start == 150 and len(source.shape) == 2:
@@ -200,7 +200,7 @@ def test_interrupted_commands_resume_or_leave_nothing(command, done, data, tmp_p
     predict = "predict", data / "rows.zarr", "--model", data / "qda.zip"
     with monkeypatch.context() as patch, slabs_of(50 * 24):
         patch.setattr("streamgda.engine.outputs._EVERY", 0.0)
-        patch.setattr(RowSource, "mapped", interrupted)
+        patch.setattr(StoredRows, "read", interrupted)
         for words, out in ((fit, "m"), (predict, "p.zarr"), (predict, "p.csv")):
             assert command(*words, "--out", tmp_path / out).code == 130
     assert {path.name for path in tmp_path.iterdir()} == {"kept", "p.zarr"}
