@@ -425,11 +425,9 @@ class MomentEstimator(Saved, BaseEstimator):
         rows = new._read(X, y, sample_weight, reading, reset=first)
         rows = new._in_folds(rows, "partial_fit")
         moments = new._empty() if first else new.moments_
-        declares = classes is not None and new._declare(classes, moments)
-        options = {"expected": new._declared, "max_memory": reading.get("max_memory")}
-        if half_life is None:
-            moments = new._added(moments, rows, **options)
-        else:
+        if classes is not None:
+            new._declare(classes, moments)
+        if half_life is not None:
             expected = "a number of rows above 0, or None to forget nothing"
             half_life = as_number("half_life", half_life, expected, LEAST)
             check_lengths(as_source(rows.X))  # The age of each row has to be known.
@@ -438,11 +436,13 @@ class MomentEstimator(Saved, BaseEstimator):
                 weights = np.exp2(np.arange(1 - n_rows, 1) / half_life)
             if rows.weight is not None:
                 weights *= as_weights(rows.weight, n_rows)
-            empty, decay = new._empty(moments.covariance_type), float(0.5 ** (n_rows / half_life))
-            added = new._added(empty, replace(rows, weight=weights), **options)
-            moments = added if moments.n_features is None else moments * decay + added
-        if declares and moments.n_features is not None:
-            moments = moments.declare(new._declared)
+            rows = replace(rows, weight=weights)
+            if moments.n_features is not None:
+                moments = moments * float(0.5 ** (n_rows / half_life))
+        known, allowed = new._declared, reading.get("max_memory")
+        moments = new._added(moments, rows, expected=known, max_memory=allowed)
+        if known is not None and moments.n_features and moments.classes.size < known.size:
+            moments = moments.declare(known)
         new.moments_, new._found = moments, None
         self.__dict__ = new.__dict__
         return self
@@ -505,15 +505,11 @@ class MomentEstimator(Saved, BaseEstimator):
             )
         if not reset:
             new.__dict__.pop("_models", None)
-            self._check_same_kind()
+            if self.moments_.n_features is not None:
+                self._moments_of_kind()  # It raises if they lack what the parameters ask for.
+            # A transformer that was loaded without its code gets it again.
+            self.moments_._lifting = joined_maps(self._maps(), self.moments_)
         return new
-
-    def _check_same_kind(self) -> None:
-        """Raise `InvalidParameterError` unless the moments hold what the parameters ask for."""
-        if self.moments_.n_features is not None:
-            self._moments_of_kind()
-        # A transformer that was loaded without its code gets it again.
-        self.moments_._lifting = joined_maps(self._maps(), self.moments_)
 
     def _is_usual(self, X: Any, y: Any, classes: Any) -> bool:
         """Return True for arrays that the moments check themselves, with nothing to convert."""
@@ -532,8 +528,8 @@ class MomentEstimator(Saved, BaseEstimator):
             and (known is None or bool((find(y, known) >= 0).all()))
         )
 
-    def _declare(self, classes: Any, moments: ClassMoments) -> bool:
-        """Keep the labels that may occur; return True if they are declared for the first time."""
+    def _declare(self, classes: Any, moments: ClassMoments) -> None:
+        """Keep the labels that may occur."""
         labels, known = np.unique(as_labels(classes, "classes")), self._declared
         other = moments.classes[find(moments.classes, labels) < 0]
         if known is not None and [labels.dtype.kind, *labels] != [known.dtype.kind, *known]:
@@ -547,7 +543,6 @@ class MomentEstimator(Saved, BaseEstimator):
                 f"were learned; pass all labels, or none"
             )
         self._declared = labels
-        return known is None
 
     def _empty(self, kind: str | None = None) -> Any:
         """Return moments without rows, by default of the kind that the parameters ask for."""
@@ -569,9 +564,7 @@ class MomentEstimator(Saved, BaseEstimator):
 
     def _unfitted(self) -> Self:
         """Return a copy without what was learned."""
-        new: Self = object.__new__(type(self))
-        new.__dict__ = {k: v for k, v in vars(self).items() if k not in _LEARNED}
-        return new
+        return self._copied({k: v for k, v in vars(self).items() if k not in _LEARNED})
 
     # --- the model ----------------------------------------------------------------------------
 
