@@ -29,9 +29,9 @@ from streamgda.models.covariance import (
     Summary,
     auto_amount,
     check_priors,
-    describe_singular,
     estimate,
     inverse_roots,
+    singular_error,
 )
 from streamgda.models.gaussian import Gaussians
 from streamgda.models.leave_one_out import leave_one_out
@@ -448,8 +448,8 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
             )
         if self._theirs is None:
             raise UnsupportedError(
-                f"scikit-learn has no {type(self).__name__}; pass moments_ to from_moments of "
-                f"QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis or GaussianNB"
+                f"scikit-learn has no {type(self).__name__}; use QuadraticDiscriminantAnalysis, "
+                f"LinearDiscriminantAnalysis or a naive Bayes classifier"
             )
         exported = resolve_name(self._theirs)()
         names = {*dir(self), *vars(self)} - {"moments_", "model_", "offset_"}
@@ -580,9 +580,7 @@ class GaussianClassifier(MomentClassifier):
             )
         covariances = self._covariances(summary, features)
         roots = self._roots(covariances.values)
-        alive = summary.count > 0
-        if not self._model_type.startswith("tied"):
-            alive &= roots.ranks == features.size
+        alive = (summary.count > 0) & (roots.ranks == features.size)
         kept = alive if len(roots.values) > 1 and not alive.all() else slice(None)
         return Gaussians(
             classes=summary.classes,
@@ -615,27 +613,17 @@ class GaussianClassifier(MomentClassifier):
 
     def _roots(self, covariances: np.ndarray) -> Roots:
         """Return the roots of inverse covariances, in the place of these."""
-        roots, d = inverse_roots(covariances, self.tol, overwrite=True), covariances.shape[-1]
-        if self._model_type.startswith("tied") and roots.ranks[0] < d:
-            raise SingularCovarianceError(
-                f"the pooled covariance is singular: rank {roots.ranks[0]} of {d}. "
-                f"{self._advice}, {_OTHERS}"
-            )
-        return roots
+        return inverse_roots(covariances, self.tol, overwrite=True)
 
-    def _singular(self, model: Gaussians) -> tuple[list[Any], str]:
-        """Return the classes with rows that have no density, and what the error says of them."""
-        count, advice = model.count, f"{self._advice}, {_OTHERS}"
-        at = np.setdiff1d(np.flatnonzero(count > 0), model.alive)
-        named = model.classes[at], model.ranks[at] if at.size else at, model.features.size
-        what = describe_singular(*named, count[at], advice)
-        return named[0].tolist(), f"the covariance of {at.size} of {count.size} classes is {what}"
+    def _singular(self, model: Gaussians) -> SingularCovarianceError | None:
+        """Return the error for classes with rows that have no density."""
+        advice = f"{self._advice}, leave out features that depend on others, or give more rows"
+        return singular_error(model.ranks, model.features.size, model.classes, model.count, advice)
 
     def _check_fit(self, model: Gaussians) -> None:
         super()._check_fit(model)
-        if model.alive.size < np.count_nonzero(model.count):
-            without, message = self._singular(model)
-            raise SingularCovarianceError(message, without)
+        if error := self._singular(model):
+            raise error
         never = (model.priors > 0) & (model.count == 0)
         if self.priors is not None and never.any():
             raise InvalidParameterError(
@@ -654,12 +642,12 @@ class GaussianClassifier(MomentClassifier):
             )
 
     def _check_stream(self, model: Gaussians) -> None:
-        if model.alive.size < np.count_nonzero(model.count):
-            without, message = self._singular(model)
-            if not model.alive.size:
-                raise SingularCovarianceError(message, without)
+        error = self._singular(model)
+        if error and not model.alive.size:
+            raise error
+        if error:
             warn(
-                f"predictions leave out classes that have no invertible covariance yet: {message}",
+                f"predictions leave out classes that have no invertible covariance yet: {error}",
                 SingularCovarianceWarning,
             )
 
@@ -948,6 +936,3 @@ class GaussianClassifier(MomentClassifier):
         fixed = model.priors if self.priors is not None or priors == "fixed" else None
         logs = leave_one_out(summary, self._model_type, self._regularisation(), rows, codes, fixed)
         return log_softmax(logs / self.temperature, axis=1), codes
-
-
-_OTHERS = "leave out features that depend on others, or give more rows of each class"

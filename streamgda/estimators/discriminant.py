@@ -87,12 +87,6 @@ class DiscriminantAnalysis(GaussianClassifier):
         given["options"] = {"centred": self._centred}
         return self._map("decision_function", "discriminants", X, reading, scored, **given)
 
-    def _needs(self, parameter: str, given: bool) -> None:
-        """Raise AttributeError for an attribute that the estimator has with a parameter only."""
-        check_is_fitted(self)
-        if not given:
-            raise AttributeError(f"{type(self).__name__} has this attribute with {parameter} only")
-
 
 class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
     r"""Gaussian discriminant analysis with any covariance type, from one pass over the rows.
@@ -125,8 +119,6 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
     tol : float
         A covariance is singular if, scaled to unit variances, it has an eigenvalue of at most
         ``tol ** 2``.
-    store_covariance : bool
-        Has no effect: `covariance_` is computed when it is used.
     temperature : float > 0
         Divides the joint log-likelihoods before they become posteriors; `calibrate` chooses it.
     feature_map : RandomFeatures, Standardize, transformer, or list; optional
@@ -169,7 +161,6 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
         var_smoothing: float = 0.0,
         ddof: int = 0,
         tol: float = 1e-4,
-        store_covariance: bool = False,
         temperature: float = 1.0,
         feature_map: Any = None,
     ) -> None:
@@ -181,7 +172,6 @@ class GaussianDiscriminantAnalysis(DiscriminantAnalysis):
         self.var_smoothing = var_smoothing
         self.ddof = ddof
         self.tol = tol
-        self.store_covariance = store_covariance
         self.temperature = temperature
         self.feature_map = feature_map
 
@@ -317,7 +307,8 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
     @property
     def covariance_(self) -> np.ndarray:
         """Regularised class covariances, shape (n_classes, n_features, n_features)."""
-        self._needs("store_covariance=True", self.store_covariance)
+        if not self.store_covariance:
+            raise AttributeError("covariance_ is there with store_covariance=True only")
         return self._all_covariances().values
 
     @property
@@ -404,10 +395,7 @@ class LinearDiscriminantAnalysis(
     ----------
     classes_, class_count_, priors_, means_, coef_, intercept_
     covariance_, shrinkage_
-    xbar_ : ndarray, shape (n_features,)
-        With solver ``"svd"``.
-    scalings_, explained_variance_ratio_
-        With the solvers ``"svd"`` and ``"eigen"``.
+    xbar_, scalings_, explained_variance_ratio_
     constant_features_, moments_, n_features_in_, feature_names_in_
 
     Examples
@@ -465,9 +453,8 @@ class LinearDiscriminantAnalysis(
         return self.solver != "svd" and self.priors is not None
 
     def _covariance_type(self) -> str:
-        weighted = self.solver != "svd" or self.store_covariance
-        each = self._needs_all_rows() or (weighted and self.priors is not None)
-        return "full" if each else "tied"
+        weighted = self.priors is not None and (self.solver != "svd" or self.store_covariance)
+        return "full" if weighted or self._needs_all_rows() else "tied"
 
     def _regularisation(self) -> Regularisation:
         return Regularisation(shrinkage=self.shrinkage)
@@ -509,7 +496,7 @@ class LinearDiscriminantAnalysis(
         if roots.ranks[0] == d:
             return roots
         root, logs = pseudo_root(covariances[0], tol, scaled)
-        return Roots(root[None], np.array([logs]), np.array([len(root)]))
+        return Roots(root[None], np.array([logs]), np.array([d]))
 
     def _without_formula(self, model: Gaussians) -> str | None:
         if self._weighted:
@@ -522,7 +509,8 @@ class LinearDiscriminantAnalysis(
     @property
     def covariance_(self) -> np.ndarray:
         """Regularised pooled covariance, shape (n_features, n_features)."""
-        self._needs("store_covariance=True", self.store_covariance or self.solver != "svd")
+        if self.solver == "svd" and not self.store_covariance:
+            raise AttributeError("covariance_ is there with store_covariance=True only")
         if self.solver != "svd" or self.priors is None:
             return self._all_covariances().values[0]
         summary = Summary.of(self._moments_of_kind())  # scikit-learn weights it, but not the model.
@@ -532,7 +520,6 @@ class LinearDiscriminantAnalysis(
     @property
     def xbar_(self) -> np.ndarray:
         """Mean of the class means, weighted with the priors, shape (n_features,)."""
-        self._needs("solver='svd'", self.solver == "svd")
         return np.asarray(self.model_.priors @ np.nan_to_num(self.means_))
 
     @property
@@ -551,13 +538,11 @@ class LinearDiscriminantAnalysis(
 
         The shape is (n_features, rank). Along them the within-class covariance is the unit matrix.
         """
-        self._needs("solver='svd' or 'eigen'", self.solver != "lsqr")
         return self.model_.directions(self.tol)[0]
 
     @property
     def explained_variance_ratio_(self) -> np.ndarray:
         """Share of the between-class variance along each direction, shape (n_components,)."""
-        self._needs("solver='svd' or 'eigen'", self.solver != "lsqr")
         variances = self.model_.directions(self.tol)[1]
         return (variances / (variances.sum() or 1))[: self._max_components]
 

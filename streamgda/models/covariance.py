@@ -359,28 +359,29 @@ def pseudo_root(S: np.ndarray, tol: float, scaled: bool) -> tuple[np.ndarray, fl
         return root, float(-2 * np.log(linalg.svdvals(root)).sum())
 
 
-def describe_singular(
-    classes: np.ndarray, ranks: np.ndarray, d: int, count: np.ndarray, advice: str
-) -> str:
-    """Return the message for class covariances that are singular, of these classes and ranks."""
+def singular_error(
+    ranks: np.ndarray, d: int, classes: np.ndarray, count: np.ndarray, advice: str
+) -> SingularCovarianceError | None:
+    """Return the error for covariances whose rank is not d; None if all have an inverse.
+
+    Classes without rows need none. A pooled covariance is that of every class.
+    """
+    ranks = np.broadcast_to(ranks, classes.shape)
+    at = np.flatnonzero((ranks < d) & (count > 0))
+    if not at.size:
+        return None
     named = [
-        f"class {label!s} (rank {rank} of {d}, {n:g} {'row' if n == 1 else 'rows'})"
-        for label, rank, n in zip(classes[:10], ranks, count, strict=False)
+        f"class {classes[k]!s} (rank {ranks[k]} of {d}, {n:g} {'row' if n == 1 else 'rows'})"
+        for k, n in zip(at[:10], count[at], strict=False)
     ]
-    more = f" and {classes.size - 10} more" if classes.size > 10 else ""
-    alone = f"; y has only 1 sample in class {classes[count == 1][0]!s}" if 1 in count else ""
-    return f"singular: {', '.join(named)}{more}{alone}. {advice}"
-
-
-def check_invertible(
-    roots: Roots, d: int, classes: np.ndarray, count: np.ndarray, advice: str
-) -> None:
-    """Raise `SingularCovarianceError` unless the covariances of classes have rank d."""
-    ranks = np.broadcast_to(roots.ranks, classes.shape)
-    at = np.flatnonzero(ranks < d)
-    if at.size:
-        message = describe_singular(classes[at], ranks[at], d, count[at], advice)
-        raise SingularCovarianceError(message, classes[at].tolist())
+    more = f" and {at.size - 10} more" if at.size > 10 else ""
+    alone = at[count[at] == 1]
+    alone = f"; y has only 1 sample in class {classes[alone[0]]!s}" if alone.size else ""
+    return SingularCovarianceError(
+        f"the covariance of {at.size} of {classes.size} classes is singular: {', '.join(named)}"
+        f"{more}{alone}. {advice}",
+        classes[at].tolist(),
+    )
 
 
 def check_priors(

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import linalg, special
 
 from streamgda.errors import InvalidDataError, MergeError, SingularCovarianceError
-from streamgda.models.covariance import Summary, check_invertible, inverse_roots
+from streamgda.models.covariance import Summary, inverse_roots, singular_error
 from streamgda.moments import ClassMoments
 from streamgda.runtime.parameters import check_type
 from streamgda.storage.saved import synchronized
@@ -187,12 +187,13 @@ def covariance_test(moments: ClassMoments) -> CovarianceTest:
     common = np.tensordot(df, each, axes=1)[None] / df.sum()
     roots, whole = inverse_roots(each, _TOL), inverse_roots(common, _TOL)
     size = d if each.ndim == 3 else 1
-    roots = roots._replace(ranks=np.where(df < size, df.astype(int), roots.ranks))
+    ranks = np.where(df < size, df.astype(int), roots.ranks)
     advice = (
         "Test the variances alone (moments.reduce('diag')) or fewer directions "
         "(moments.project(moments.pca(n_components)))"
     )
-    check_invertible(roots, d, held.classes[seen], held.rows[seen], advice)
+    if error := singular_error(ranks, d, held.classes[seen], held.rows[seen], advice):
+        raise error
     gains = whole.log_determinants - roots.log_determinants
     statistic = max(0.0, float(df @ gains))  # Rounding may leave less.
     bartlett, copies = None, 1

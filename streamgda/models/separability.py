@@ -11,9 +11,9 @@ from scipy import linalg
 from streamgda.models.covariance import (
     Regularisation,
     Summary,
-    check_invertible,
     estimate,
     inverse_roots,
+    singular_error,
 )
 from streamgda.models.gaussian import Gaussians
 from streamgda.moments import ClassMoments
@@ -131,7 +131,9 @@ def _of_moments(moments: ClassMoments) -> tuple[np.ndarray, np.ndarray, np.ndarr
     values = estimate(held, moments.covariance_type, Regularisation(), features).values
     roots = inverse_roots(values if len(values) == 1 else values[seen], _TOL)
     advice = "Leave out features, or pass an estimator that regularises it"
-    check_invertible(roots, features.size, held.classes[seen], held.count[seen], advice)
+    named = held.classes[seen], held.count[seen]
+    if error := singular_error(roots.ranks, features.size, *named, advice):
+        raise error
     return seen, held.offsets[np.ix_(seen, features)], roots.values
 
 

@@ -146,7 +146,7 @@ def test_feature_names_and_moments():
 
 def test_what_scikit_learn_does_not_have_is_refused():
     X, y = blobs()
-    with pytest.raises(UnsupportedError, match="pass moments_ to from_moments of"):
+    with pytest.raises(UnsupportedError, match="scikit-learn has no Gaussian"):
         GaussianDiscriminantAnalysis().fit(X, y).to_sklearn()
     with pytest.raises(UnsupportedError, match="set alpha above 0"):
         BernoulliNB(alpha=0.0).fit(np.eye(3), [0, 0, 1]).to_sklearn()

@@ -104,7 +104,6 @@ def test_solvers_of_lda(name, solved, with_priors):
     # What rows vary between classes by is not shrunk here, nor weighted by priors.
     alike = solver == "svd" or not (how or with_priors)
     for attribute in ("coef_", "intercept_", "covariance_", "xbar_", "explained_variance_ratio_"):
-        assert hasattr(ours, attribute) == hasattr(theirs, attribute), attribute
         if hasattr(theirs, attribute) and (alike or attribute != "explained_variance_ratio_"):
             if name == "digits" and attribute in ("coef_", "intercept_", "covariance_"):
                 continue  # of constant features
