@@ -13,7 +13,7 @@ from streamgda.errors import UnsupportedError
 from streamgda.kernels.panels import diagonal_scores, largest, triangle_scores
 from streamgda.models.covariance import Summary, inverse_roots
 from streamgda.models.scoring import ClassModel, copied
-from streamgda.rows.counting import row_type
+from streamgda.rows.counting import kernel_type
 from streamgda.rows.labels import find
 from streamgda.runtime import threads
 
@@ -103,7 +103,7 @@ class Gaussians(ClassModel):
 
     def _floating(self, X: np.ndarray) -> Any:
         few = self.features.size <= _FLOAT64_FEATURES or self.roots.ndim == 2
-        return np.float64 if few else row_type(X.dtype).floating
+        return np.float32 if not few and kernel_type(X.dtype) == np.float32 else np.float64
 
     def _scores(self, X: Any, scale: float, constants: np.ndarray) -> np.ndarray:
         """Return ``constants[k] + scale * squared distance`` of the classes that are alive."""

@@ -16,7 +16,7 @@ from streamgda.models.scoring import ClassModel, copied, in_blocks, log_sums
 from streamgda.moments import ClassMoments, GroupedMoments, Moments
 from streamgda.moments.feature_maps import lifted
 from streamgda.moments.grouped import Held
-from streamgda.rows.counting import Counted, Slab, as_kernel_rows, as_matrix, row_type
+from streamgda.rows.counting import Counted, Slab, as_kernel_rows, as_matrix, kernel_type
 from streamgda.rows.labels import NONE, CodedLabels, find, join_labels
 from streamgda.runtime.interruption import deferred_interrupts
 from streamgda.storage.format import State, check_array, pack_labels, unpack_labels
@@ -48,7 +48,7 @@ class Parts(NamedTuple):
 
         def work(start: int, stop: int) -> None:
             rows, scores = X[at[start:stop]], np.empty((len(self.centres), stop - start))
-            rows = as_kernel_rows(rows, row_type(rows.dtype).dtype)
+            rows = as_kernel_rows(rows, kernel_type(rows.dtype))
             given = np.arange(d), np.zeros(d), self.centres, self.roots, -0.5, self.constants
             score(rows, *given, scores)
             largest(scores, numbers[start:stop])

@@ -13,7 +13,7 @@ from scipy import sparse
 from streamgda.errors import InvalidDataError
 from streamgda.kernels.panels import largest
 from streamgda.moments.feature_maps import LiftedRows
-from streamgda.rows.counting import as_kernel_rows, as_matrix, refuse_not_finite, row_type
+from streamgda.rows.counting import as_kernel_rows, as_matrix, kernel_type, refuse_not_finite
 from streamgda.runtime import threads
 
 # Values of the rows and scores of a block; blocks of many features have some rows, for the sake of
@@ -89,7 +89,7 @@ class ClassModel(ABC):
     def _rows(self, block: Any, first_row: int) -> Any:
         """Return a block of rows as it is scored; raise `InvalidDataError` for NaN and infinity."""
         if not sparse.issparse(block):
-            block = as_kernel_rows(block, row_type(block.dtype).dtype)
+            block = as_kernel_rows(block, kernel_type(block.dtype))
         check_finite(block, first_row)
         return block
 

@@ -20,7 +20,7 @@ from streamgda.kernels.sums import group_rows
 from streamgda.moments.covariance_types import Structure
 from streamgda.moments.feature_maps import LiftedRows
 from streamgda.moments.sums import EXACT_ROWS, ExactSums, Sums
-from streamgda.rows.counting import as_kernel_rows, row_type
+from streamgda.rows.counting import as_kernel_rows, kernel_type
 from streamgda.runtime import threads
 
 _FEW_VALUES = 1 << 17  # One kernel call adds rows of at most so many values.
@@ -97,12 +97,12 @@ class Adding:
     def __init__(
         self, structure: Structure, n_classes: int, n_features: int, dtype: np.dtype, exact: bool
     ) -> None:
-        kind = row_type(dtype)
+        dtype = kernel_type(dtype)
         self.n_features, self.exact = n_features, exact
         self.state_bytes = structure.state_bytes(n_classes, n_features)
-        size = kind.dtype.itemsize if exact else 0
+        size = dtype.itemsize if exact else 0
         self.wide = structure.matrix and n_features > _NARROW[size]
-        self.dtype = kind.dtype if exact else kind.floating
+        self.dtype = dtype if exact or dtype == np.float32 else _FLOAT64
         if self.wide and self.state_bytes <= _FLOAT32_STATE and not exact:
             self.dtype = _FLOAT64
         self.most_few = _FEW_VALUES // n_features
@@ -272,7 +272,8 @@ def sums_of(structure: Structure, rows: Rows, n_classes: int) -> Sums | ExactSum
             del values, part  # They go before the next ones are lifted.
         return total
     sums: Any = Sums.zeros(structure, n_classes, d)
-    exact = row_type(X.dtype).exact and not weights.size and len(codes) < EXACT_ROWS
+    whole = kernel_type(X.dtype).kind in "iu"
+    exact = whole and not weights.size and len(codes) < EXACT_ROWS
     if exact:
         sums = ExactSums.zeros(structure, n_classes, d)
     with np.errstate(over="ignore", invalid="ignore"):

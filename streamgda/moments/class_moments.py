@@ -28,8 +28,8 @@ from streamgda.rows.counting import (
     Counted,
     RowRule,
     Slab,
+    kernel_type,
     refuse_not_finite,
-    row_type,
 )
 from streamgda.rows.names import (
     Names,
@@ -488,7 +488,7 @@ class ClassMoments(Moments):
         sums, exact = self._sums, self.exact
         if sums is None or type(X) is not np.ndarray or not X.size:
             return False
-        if exact and (weights.size or not row_type(X.dtype).exact):
+        if exact and (weights.size or kernel_type(X.dtype).kind == "f"):
             return False
         adding = adding_of(self._structure, sums.count.size, sums.n_features, X.dtype, exact)
         if not adding.in_place(len(X)):

@@ -24,8 +24,8 @@ from streamgda.rows.counting import (
     WINDOW_BYTES,
     all_finite,
     as_matrix,
+    kernel_type,
     refuse_not_finite,
-    row_type,
 )
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import LEAST, as_integer, as_number, refuse, shown
@@ -557,7 +557,7 @@ class Lifting:
 
     def dtype(self, dtype: np.dtype) -> np.dtype:
         """Return float32 for rows of float32 and of bytes, float64 for all others."""
-        read = row_type(dtype).dtype
+        read = kernel_type(dtype)
         return _FLOAT32 if read == _FLOAT32 or read.itemsize == 1 else _FLOAT64
 
     def apply(self, rows: np.ndarray, out: np.ndarray) -> None:

@@ -39,13 +39,7 @@ from streamgda.rows.source import (
     refuse_others,
 )
 from streamgda.rows.sparse import SparseRows
-from streamgda.rows.xarray import (
-    ArrayLabelledRows,
-    DaskLabelledRows,
-    LabelledRows,
-    along,
-    is_labelled,
-)
+from streamgda.rows.xarray import LabelledRows, along, is_labelled
 from streamgda.rows.zarr import StoredRows
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import refuse, shown
@@ -57,8 +51,7 @@ _COPIED_BYTES = 1 << 26  # Other rows in memory are summed at once if they are s
 ADAPTERS[:] = (
     StoredRows,
     FrameRows,
-    DaskLabelledRows,
-    ArrayLabelledRows,
+    LabelledRows,
     DaskRows,
     SparseRows,
     ArrayRows,
@@ -154,8 +147,8 @@ class Rows:
         if is_plain(X):
             return X if X.nbytes <= _PLANNED_BYTES else None
         X = SparseRows.of(X, "X") if SparseRows.accepts(X) else X
-        if not isinstance(X, RowSource) or isinstance(X, ArrayRows) or not X.in_memory:
-            return None  # Rows of a DataArray have places, which errors of a plan name.
+        if not isinstance(X, RowSource) or not X.in_memory:
+            return None
         return X.whole() if 0 < X.n_rows * X.row_bytes <= _COPIED_BYTES else None
 
     def dense(self) -> Self:
@@ -291,10 +284,7 @@ def target_columns(y: Any) -> np.ndarray:
 
 def side_by_side(X: Any, y: Any) -> np.ndarray:
     """Return rows and their targets as one array of float64."""
-    X, y = as_matrix(X), target_columns(y)
-    out = np.empty((len(X), X.shape[1] + y.shape[1]))
-    out[:, : X.shape[1]], out[:, X.shape[1] :] = X, y
-    return out
+    return np.column_stack([as_matrix(X), target_columns(y)])
 
 
 def targets_of(X: RowSource, y: Any) -> RowSource:

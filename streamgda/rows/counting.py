@@ -69,48 +69,22 @@ def read_only(values: np.ndarray) -> np.ndarray:
 # --- data types -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class RowType:
-    """Treatment of rows of one data type.
-
-    Attributes
-    ----------
-    dtype : dtype
-        Type that the kernels read.
-    floating : dtype
-        Type in which rows are centred, multiplied and scored where that is not done in integers.
-        float32 is only used where its accuracy is enough, float64 otherwise.
-    """
-
-    dtype: np.dtype
-    floating: np.dtype
-
-    @property
-    def exact(self) -> bool:
-        """True for integers, which have exact sums."""
-        return self.dtype.kind in "iu"
+_READ = [np.dtype(kind) for kind in ("u1", "i1", "u2", "i2", "f4", "f8")]
 
 
-_TYPES = {
-    np.dtype(kind): RowType(np.dtype(kind), floating=np.dtype("f4" if kind == "f4" else "f8"))
-    for kind in ("u1", "i1", "u2", "i2", "f4", "f8")
-}
-_FLOAT64 = _TYPES[np.dtype("f8")]  # Rows of all other types are cast to it.
-_TYPES[np.dtype("f2")] = _TYPES[np.dtype("f4")]
+def kernel_type(dtype: np.dtype) -> np.dtype:
+    """Return the data type in which rows of a data type, in any byte order, are read by kernels.
 
-
-def row_type(dtype: np.dtype) -> RowType:
-    """Return the treatment of rows of a data type, in any byte order.
+    Integers of up to 16 bits stay as they are, so that their sums are exact. float32 does, too, and
+    is only used where its accuracy is enough. All others become float64.
 
     Examples
     --------
-    >>> row_type(np.dtype(">f4")).dtype, row_type(np.dtype("int64")).dtype
+    >>> kernel_type(np.dtype(">f4")), kernel_type(np.dtype("int64"))
     (dtype('float32'), dtype('float64'))
     """
-    found = _TYPES.get(dtype)
-    if found is None:
-        found = _TYPES.get(dtype.newbyteorder("="), _FLOAT64)
-    return found
+    dtype = np.dtype(np.float32) if dtype == np.float16 else dtype.newbyteorder("=")
+    return dtype if dtype in _READ else np.dtype(np.float64)
 
 
 # --- blocks of rows -------------------------------------------------------------------------------

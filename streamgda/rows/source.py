@@ -55,7 +55,7 @@ class RowSource:
         """Refuse scores that are half-written: the only place where any rows pass."""
         refuse_half_written(self.values, self.name)
 
-    # True if this process holds the rows; and if reading them takes neither time nor memory.
+    # True if this process holds the rows in their order; if reading takes neither time nor memory.
     in_memory: ClassVar[bool] = False
     read_as_views: ClassVar[bool] = False
     # The executor of a pass over the rows: this process, or dask, which evaluates them.

@@ -6,7 +6,7 @@ methods.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -29,7 +29,7 @@ def is_labelled(X: Any) -> bool:
 
 @dataclass(frozen=True)
 class LabelledRows(RowSource):
-    """Base of the adapters of DataArrays, whose rows are in C order of the other dimensions.
+    """Rows of a DataArray, in memory or of dask, in C order of the other dimensions.
 
     Attributes
     ----------
@@ -43,9 +43,18 @@ class LabelledRows(RowSource):
 
     @classmethod
     def accepts(cls, X: Any) -> bool:
-        """Accept arrays that dask evaluates, or those that it does not."""
-        lazy = getattr(X, "chunksizes", None) and not hasattr(X, "data_vars")
-        return is_labelled(X) and bool(lazy) == (cls.executor == "dask")
+        """Accept arrays of xarray, and datasets, for which `of` raises a clear error."""
+        return is_labelled(X)
+
+    @property
+    def executor(self) -> Any:  # type: ignore[override]
+        """The executor of a pass over the rows."""
+        return "dask" if hasattr(self.values, "__dask_graph__") else "process"
+
+    @property
+    def read_as_views(self) -> bool:  # type: ignore[override]
+        """True if this process holds the rows."""
+        return self.executor == "process"
 
     @classmethod
     def of(cls, X: Any, name: str, features: Any = None) -> Self:
@@ -72,8 +81,10 @@ class LabelledRows(RowSource):
             raise refuse("features", features, f"one of the dimensions of {name}: {X.dims}")
         fill = X.attrs.get("_FillValue")
         found = X if features is None or fill is None else X.where(fill != X)
-        rows = super().of(_stacked(found, features), name)
-        return replace(rows, array=X, features=features)
+        values = _stacked(found, features)
+        rows = (DaskRows if DaskRows.accepts(values) else ArrayRows).of(values, name)
+        about = rows.shape, rows.dtype, name, rows.chunks
+        return cls(rows.values, *about, array=X, features=features)
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -139,22 +150,12 @@ class LabelledRows(RowSource):
         )
         return wrapped if classes is None else wrapped.assign_coords({"class": classes})
 
-
-@dataclass(frozen=True)
-class ArrayLabelledRows(LabelledRows, ArrayRows):
-    """Rows of a DataArray in memory."""
-
     def place(self, row: int | None = None, column: int | None = None) -> str:
         """Return the name, and the position of a row on the grid."""
         if row is None:
             return self.name
         at = zip(self._grid.dims, np.unravel_index(row, self._grid.shape), strict=True)
         return f"{self.name}: ({', '.join(f'{dim}={index}' for dim, index in at)})"
-
-
-@dataclass(frozen=True)
-class DaskLabelledRows(LabelledRows, DaskRows):
-    """Rows of a DataArray that dask evaluates."""
 
 
 def along(X: Any, features: Any) -> LabelledRows:
@@ -170,8 +171,7 @@ def along(X: Any, features: Any) -> LabelledRows:
             f"features={shown(features)} names the dimension of a DataArray that holds the "
             f"features, and X is a {type(X).__name__}; leave it out"
         )
-    kind = DaskLabelledRows if DaskLabelledRows.accepts(X) else ArrayLabelledRows
-    return kind.of(X, "X", features)
+    return LabelledRows.of(X, "X", features)
 
 
 def wrapped(rows: RowSource, scores: Any, name: Any, classes: Any, fill: Any) -> Any:

@@ -6,7 +6,6 @@ import contextlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any, Self
 
 import numpy as np
@@ -83,40 +82,36 @@ class StoredRows(RowSource):
             raise self._explained(error, start, stop) from cause_of(error)
 
     def _explained(self, error: Exception, start: int, stop: int) -> ReadError:
-        """Return an error that names the first chunk that cannot be read, if one fails again."""
-        stop, chunks = min(stop, self.n_rows), self.chunks
+        """Return an error that names a chunk that cannot be read, if one fails again."""
+        stop = min(stop, self.n_rows)
         where = f"rows {start} to {stop - 1}"
-        if chunks:
-            lines = range(start // chunks[0], -(-stop // chunks[0]))
-            while len(lines) > 1:
-                half = lines[: len(lines) // 2]
-                failed = self._failure((half,)) is not None
-                lines = half if failed else lines[len(half) :]
-            others = (range(-(-n // c)) for n, c in zip(self.shape[1:], chunks[1:], strict=True))
-            for chunk in product(lines, *others):
-                whole = chunk if self.chunks_across > 1 else chunk[:1]
-                again = self._failure([range(number, number + 1) for number in whole])
-                if again is not None:
-                    rows = range(self.n_rows)[chunk[0] * chunks[0] : (chunk[0] + 1) * chunks[0]]
-                    where, error = f"chunk {chunk}, rows {rows[0]} to {rows[-1]},", again
-                    break
+        bounds = [(start, stop), *((0, size) for size in self.shape[1:])]
+        some = [range(a // n, -(-b // n)) for (a, b), n in zip(bounds, self.chunks, strict=False)]
+        for axis in range(len(some)):
+            while len(numbers := some[axis]) > 1:  # One half is read again, until one is left.
+                some[axis] = numbers[: len(numbers) // 2]
+                if self._failure(some) is None:
+                    some[axis] = numbers[len(numbers) // 2 :]
+        again = self._failure(some) if some else None
+        if again is not None:
+            size, chunk = self.chunks[0], tuple(numbers[0] for numbers in some)
+            rows = range(self.n_rows)[chunk[0] * size : (chunk[0] + 1) * size]
+            where, error = f"chunk {chunk}, rows {rows[0]} to {rows[-1]},", again
         return ReadError(f"{self.place()}: {where} cannot be read: {brief(error)}")
 
     def _failure(self, some: Sequence[range]) -> Exception | None:
         """Return the error of reading some chunks along each axis; None if they can be read."""
-        pairs = zip(some, self.chunks, strict=False)
+        pairs = zip(some, self.chunks, strict=True)
         index = tuple(slice(n.start * size, n.stop * size) for n, size in pairs)
         try:
             with many_requests(self.values):
-                self.values[index if len(index) > 1 else index[0]]
+                self.values[index]
         except Exception as error:  # Each store and codec has its own exceptions.
             return error
         return None
 
 
-_reading = threading.Lock()
-_readers = 0  # Threads that read remote stores now.
-_raised = contextlib.ExitStack()  # It restores zarr's configuration after the last of them.
+_changing = threading.Lock()
 
 
 @contextlib.contextmanager
@@ -124,25 +119,18 @@ def many_requests(array: Any) -> Iterator[None]:
     """Enter a context in which zarr requests many chunks of a remote array at a time.
 
     zarr requests ten, which suits a disk, and limits chunks of 128 kB from 50 ms away to 25 MB a
-    second. Any other number in zarr's configuration stays.
+    second. Any other number in zarr's configuration stays, and so does this one where another
+    thread has raised it.
     """
-    global _readers  # noqa: PLW0603  (zarr's configuration is one for all threads, too)
-    if not is_remote(array):
-        yield
-        return
-    import zarr  # noqa: PLC0415
+    raised: Any = contextlib.nullcontext()
+    if is_remote(array):
+        import zarr  # noqa: PLC0415
 
-    with _reading:
-        _readers += 1
-        if zarr.config.get(_CONCURRENCY) == _ZARRS_OWN:
-            _raised.enter_context(zarr.config.set({_CONCURRENCY: _REMOTE_REQUESTS}))
-    try:
+        with _changing:
+            if zarr.config.get(_CONCURRENCY) == _ZARRS_OWN:
+                raised = zarr.config.set({_CONCURRENCY: _REMOTE_REQUESTS})
+    with raised:
         yield
-    finally:
-        with _reading:
-            _readers -= 1
-            if not _readers:
-                _raised.close()
 
 
 def is_group(X: Any) -> bool:

@@ -94,7 +94,8 @@ class Broken:
     def __init__(self, error, times=100):
         self.error, self.times = error, times
 
-    def __getitem__(self, rows):
+    def __getitem__(self, index):
+        rows = index[0] if isinstance(index, tuple) else index
         if rows.start <= 500 < rows.stop and self.times:
             self.times -= 1
             raise self.error
