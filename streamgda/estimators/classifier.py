@@ -505,25 +505,24 @@ class GaussianClassifier(MomentClassifier):
 
     def _check_parameters(self) -> None:
         as_number("temperature", self.temperature, "a number above 0", LEAST)
+        as_number("tol", self.tol, "a number >= 0", 0)
+        as_flag("store_covariance", self.store_covariance)
+        self._regularisation().check(self._model_type)
         solver, estimator = getattr(self, "solver", None), self.covariance_estimator
         if self._solvers and not (isinstance(solver, str) and solver in self._solvers):
             raise refuse("solver", solver, f"one of {', '.join(map(repr, self._solvers))}")
         if estimator is not None and not hasattr(estimator, "fit"):
             raise refuse("covariance_estimator", estimator, "an object with a method fit, or None")
-        as_flag("store_covariance", self.store_covariance)
-        as_number("tol", self.tol, "a number >= 0", 0)
-        self._regularisation().check(self._model_type)
-        if solver == "svd" and (self.shrinkage is not None or estimator is not None):
-            others = " or ".join(f"solver={name!r}" for name in self._solvers if name != "svd")
-            what = "shrinkage" if estimator is None else "covariance_estimator"
-            raise UnsupportedError(
-                f"{what} is not supported with solver='svd': {what.replace('_', ' ')} is not "
-                f"supported with svd solver. Try another solver: {others}"
-            )
         if estimator is not None and self.shrinkage not in (None, 0):
             raise InvalidParameterError(
                 "covariance_estimator and shrinkage parameters are not None. Only one of the two "
                 "can be set."
+            )
+        if solver == "svd" and (self.shrinkage is not None or estimator is not None):
+            what = "shrinkage" if estimator is None else "covariance estimator"
+            raise UnsupportedError(
+                f"{what} is not supported with svd solver. Try another solver "
+                f"({', '.join(self._solvers[1:])})"
             )
 
     # --- what needs all rows at once ----------------------------------------------------------
@@ -904,25 +903,18 @@ class GaussianClassifier(MomentClassifier):
         logs, codes = self._log_proba_without(X, y, priors)
         return float((logs.argmax(axis=1) == codes).mean())
 
-    def _without_formula(self, model: Gaussians) -> str | None:
-        """Return what a row changes in more than one direction, for which there is no formula."""
-        how = self._regularisation()
-        if isinstance(how.shrinkage, str):
-            return f"shrinkage={how.shrinkage!r}"
-        return self._needs_all_rows() or ("pooling" if how.pooling else None)
-
     def _log_proba_without(self, X: Any, y: Any, priors: str) -> tuple[np.ndarray, np.ndarray]:
         """Return log-probabilities by the model without each row, and codes of the classes."""
         if priors not in ("counted", "fixed"):
             raise refuse("priors", priors, "'counted' or 'fixed'")
-        model, lifting = self._scored()
-        what = self._without_formula(model)
-        if self.moments_.class_count.dtype.kind == "f":
-            what = "weighted rows"
-        if what:
+        (model, lifting), how = self._scored(), self._regularisation()
+        changed = isinstance(how.shrinkage, str) or how.pooling or self._needs_all_rows()
+        changed = changed or self._weighted or model.rank < model.features.size
+        if changed or self.moments_.class_count.dtype.kind == "f":
             raise UnsupportedError(
-                f"leave-one-out has no formula for {what}; use a number for shrinkage, "
-                f"solver='svd', or folds"
+                "leave-one-out has no formula for rules for the shrinkage, pooling, a "
+                "covariance_estimator, priors that weight covariances, directions that are dropped "
+                "and weighted rows; use a number for shrinkage, solver='svd', or folds"
             )
         summary = Summary.of(self._moments_of_kind())
         rows, codes = self._in_memory(X, y, lifting)
@@ -934,5 +926,5 @@ class GaussianClassifier(MomentClassifier):
                 f"in the fit; give rows and labels that the estimator was fitted to"
             )
         fixed = model.priors if self.priors is not None or priors == "fixed" else None
-        logs = leave_one_out(summary, self._model_type, self._regularisation(), rows, codes, fixed)
+        logs = leave_one_out(summary, self._model_type, how, rows, codes, fixed)
         return log_softmax(logs / self.temperature, axis=1), codes

@@ -266,6 +266,7 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
     """
 
     _model_type = "full"
+    _advice = "Increase reg_param, or shrinkage with solver='eigen'"
     _any_sum_of_priors = True
     _solvers = "svd", "eigen"
     _theirs = "sklearn.discriminant_analysis:QuadraticDiscriminantAnalysis"
@@ -297,12 +298,6 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
         as_number("reg_param", self.reg_param, "a number between 0 and 1", 0, 1)
         reg_param = self.reg_param if self.solver == "svd" else 0.0
         return Regularisation(shrinkage=self.shrinkage, reg_param=reg_param)
-
-    @property
-    def _advice(self) -> str:  # type: ignore[override]
-        if self.solver == "svd":
-            return "Increase reg_param, or use solver='eigen' with shrinkage"
-        return "Increase shrinkage"
 
     @property
     def covariance_(self) -> np.ndarray:
@@ -497,12 +492,6 @@ class LinearDiscriminantAnalysis(
             return roots
         root, logs = pseudo_root(covariances[0], tol, scaled)
         return Roots(root[None], np.array([logs]), np.array([d]))
-
-    def _without_formula(self, model: Gaussians) -> str | None:
-        if self._weighted:
-            return f"solver={self.solver!r} with priors, which weight the class covariances"
-        dropped = "directions that are dropped" if model.rank < model.features.size else None
-        return super()._without_formula(model) or dropped
 
     # --- fitted attributes --------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from streamgda.engine.plan import decoded_once
 from streamgda.engine.reading import in_process
-from streamgda.errors import SingularCovarianceWarning
+from streamgda.errors import SingularCovarianceWarning, UnsupportedError
 from streamgda.estimators.base import warn
 from streamgda.estimators.discriminant import GaussianDiscriminantAnalysis
 from streamgda.models.covariance import Covariances, Summary, check_priors, estimate
@@ -322,8 +322,8 @@ class MixtureDiscriminantAnalysis(GaussianDiscriminantAnalysis):
             parts[at] = random.choice(own, at.size, p=weights[own] / weights[own].sum())
         return super()._draw(model.components, parts, random)
 
-    def _without_formula(self, model: Any) -> str:
-        return "mixtures"
+    def _log_proba_without(self, X: Any, y: Any, priors: str) -> Any:
+        raise UnsupportedError("leave-one-out has no formula for mixtures; use folds")
 
 
 _SEED = (1 << 32) - 1
