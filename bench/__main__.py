@@ -6,6 +6,7 @@ import argparse
 import json
 import platform
 import warnings
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
@@ -17,8 +18,9 @@ from rich.table import Table
 from threadpoolctl import threadpool_info
 
 from bench import peers, scale
+from bench.kernels import kernels
 from bench.measure import Row, compare
-from bench.tasks import SUITES
+from bench.tasks import SUITES, Tasks
 from streamgda.kernels.vectors import SHAPE
 
 README = Path(__file__).parents[1] / "README.md"
@@ -42,7 +44,8 @@ HEADLINES = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    names = [*SUITES, "scale"]
+    every = SUITES | {"kernels": kernels}
+    names = [*every, "scale"]
     parser.add_argument("suites", nargs="*", default=[], help=f"suites: {', '.join(names)}")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--save", type=Path, help="JSON file to write")
@@ -56,7 +59,8 @@ def main() -> None:
     for name in options.suites or SUITES:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Constant pixels, and what peers warn of.
-            suites[name] = list(scale.rows()) if name == "scale" else timed(name, options.repeats)
+            found = scale.rows() if name == "scale" else timed(every[name](), options.repeats)
+            suites[name] = list(found)
         console.print(table(name, suites[name]))
         rows = [row for found in suites.values() for row in found]
         if options.save:  # After each suite, so that a later error loses nothing.
@@ -80,12 +84,10 @@ def filled(text: str, place: str, content: str) -> str:
     return f"{before}<!-- {place}: start -->\n{content}\n<!-- {place}: end -->{after}"
 
 
-def timed(suite: str, repeats: int) -> list[Row]:
-    """Return the rows of a suite."""
-    rows = []
-    for task in SUITES[suite]():
-        rows += compare(task.title, task.ours, task.peers, repeats, task.targets)
-    return rows
+def timed(tasks: Tasks, repeats: int) -> Iterator[Row]:
+    """Yield the rows of the tasks of a suite."""
+    for task in tasks:
+        yield from compare(task.title, task.ours, task.peers, repeats, task.targets)
 
 
 def table(title: str, rows: list[Row]) -> Table:

@@ -1,9 +1,9 @@
 """Scores of rows by squared distances to the centres of classes, panel by panel.
 
 A panel holds some rows as columns, shape ``(d, width)``, so that every loop runs along rows.
-`triangle_scores` multiplies panels by triangular matrices, in LLVM's vector types. The same loop in
-plain Numba takes several times as long, because its sums do not stay in registers; ``python -m
-bench kernels`` compares the two.
+`triangle_scores` multiplies panels by triangular matrices, in LLVM's vector types. Plain loops take
+several times as long, because their sums do not stay in registers, and so does BLAS for usual
+widths (``python -m bench kernels``).
 """
 
 from itertools import product

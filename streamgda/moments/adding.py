@@ -24,7 +24,7 @@ from streamgda.rows.counting import as_kernel_rows, kernel_type
 from streamgda.runtime import threads
 
 _FEW_VALUES = 1 << 17  # One kernel call adds rows of at most so many values.
-_NARROW = {0: 64, 1: 48, 2: 120}  # features of rows without BLAS or byte tiles, by integers' bytes
+_NARROW = {0: 64, 1: 24, 2: 120}  # features of rows without BLAS or byte tiles, by integers' bytes
 _SEGMENT_ROWS = 1 << 11, 1 << 17  # Segments have at least and at most so many rows.
 _SEGMENT_STATE = 1 << 20  # Each segment may have sums of so many bytes.
 _TASK_ROWS, _TASK_VALUES = 512, 1 << 21  # A task that adds rows by class has so many.
