@@ -78,7 +78,7 @@ def with_folds(cv: Any, seed: int, rows: Rows, first: int = 0) -> Rows:
     InvalidParameterError
         For anything else, splits that do not partition the rows, and groups that are not used.
     """
-    n_rows = rows.X.n_rows
+    n_rows = rows.X.shape[0]
     if cv is None or isinstance(cv, Integral):
         expected = "an integer from 2, a splitter as in sklearn.model_selection, the fold of each "
         n_folds = as_integer("cv", cv, f"{expected}row, or pairs (train, test)", 2)

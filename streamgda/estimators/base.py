@@ -29,6 +29,7 @@ from streamgda.errors import (
 )
 from streamgda.models.covariance import NO_ROWS
 from streamgda.moments import ClassMoments, GroupedMoments
+from streamgda.moments.covariance_types import check_covers
 from streamgda.moments.feature_maps import (
     Lifting,
     Transformer,
@@ -505,8 +506,7 @@ class MomentEstimator(Saved, BaseEstimator):
             )
         if not reset:
             new.__dict__.pop("_models", None)
-            if self.moments_.n_features is not None:
-                self._moments_of_kind()  # It raises if they lack what the parameters ask for.
+            check_covers(self.moments_._structure, self._empty()._structure)
             # A transformer that was loaded without its code gets it again.
             self.moments_._lifting = joined_maps(self._maps(), self.moments_)
         return new
@@ -885,11 +885,7 @@ class MomentEstimator(Saved, BaseEstimator):
     @classmethod
     def _from_state(cls, state: Mapping[str, Any]) -> Self:
         moments = cls._moments_from(state["moments"])
-        params = dict(state["params"])
-        for name, value in params.items():
-            if isinstance(value, Mapping):
-                params[name] = dict(zip(value["labels"], value["weights"], strict=True))
-        estimator = cls(**params)
+        estimator = cls(**{name: from_plain(value) for name, value in state["params"].items()})
         estimator.feature_map = moments.feature_map
         if state["standardized"] is True:
             estimator.feature_map = with_standardize(moments.feature_map)
@@ -941,14 +937,24 @@ def joined_maps(given: Lifting | None, moments: ClassMoments) -> Lifting | None:
 def plain(name: str, value: Any) -> Any:
     """Return a parameter as JSON; raise `InvalidParameterError` for one that no file holds."""
     found = value.tolist() if hasattr(value, "tolist") else value
-    if isinstance(found, Mapping):  # weights of classes
-        found = {"labels": np.asarray([*found]).tolist(), "weights": [*found.values()]}
-    if found is None or isinstance(found, bool | int | float | str | list | tuple | dict):
+    if isinstance(found, Mapping):  # weights of classes, or values of parameters
+        values = [plain(name, each) for each in found.values()]
+        return {"keys": np.asarray([*found]).tolist(), "values": values}
+    if isinstance(found, list | tuple):
+        return [plain(name, each) for each in found]
+    if found is None or isinstance(found, bool | int | float | str):
         return found
     raise InvalidParameterError(
         f"an estimator with {name}={shown(value)} cannot be saved, as files hold no code; use "
         f"pickle or joblib"
     )
+
+
+def from_plain(found: Any) -> Any:
+    """Return a parameter from the result of `plain`."""
+    if isinstance(found, Mapping):
+        return dict(zip(found["keys"], map(from_plain, found["values"]), strict=True))
+    return [from_plain(each) for each in found] if isinstance(found, list) else found
 
 
 def names_in(estimator: Any) -> tuple[str, ...] | None:

@@ -32,7 +32,7 @@ from streamgda.moments import ClassMoments, GroupedMoments
 from streamgda.moments.covariance_types import structure_of
 from streamgda.moments.feature_maps import Lifting, lifted
 from streamgda.rows import Rows
-from streamgda.rows.counting import RowRule, Slab
+from streamgda.rows.counting import RowRule, Slab, is_plain
 from streamgda.rows.labels import as_labels, find
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes
@@ -119,8 +119,8 @@ class Folded(MomentEstimator):
             if rows.groups is not None:
                 raise InvalidParameterError("groups were given, but no alphas to choose from")
             return rows
-        rows, before = in_process(rows), self._n_numbered
-        whole = isinstance(self.cv, Integral)
+        before, whole = self._n_numbered, isinstance(self.cv, Integral)
+        rows = rows if whole and is_plain(rows.X) else in_process(rows)
         given = rows.groups is not None and (whole or method != "fit")
         if method == "forget" and not (given and before is None):
             raise InvalidParameterError(
@@ -139,7 +139,7 @@ class Folded(MomentEstimator):
                 else "groups were given, and the folds of the rows so far are not their groups; "
                 "pass groups= from the first call on"
             )
-        self._n_numbered = None if given else (before or 0) + int(rows.X.n_rows)
+        self._n_numbered = None if given else (before or 0) + int(rows.X.shape[0])
         return rows if given else with_folds(self.cv, self.random_state or 0, rows, before or 0)
 
     def _adopt(self, moments: Any) -> None:
@@ -405,8 +405,10 @@ class GaussianDiscriminantCV(ClassifierMixin, Folded):
 
     def _in_folds(self, rows: Rows, method: str, max_memory: int | str | None = None) -> Rows:
         rows = super()._in_folds(rows, method)
-        again = self._needs_all_rows()  # Rows are read twice, and their labels decoded once.
-        return decoded_once(rows, allowed_bytes(max_memory))[0] if again else rows
+        if not self._needs_all_rows():
+            return rows
+        # Rows are read twice, and their labels decoded once.
+        return decoded_once(in_process(rows), allowed_bytes(max_memory))[0]
 
     def _find(self, rows: Rows, max_memory: int | str | None) -> np.ndarray:
         """Return all scores of candidates in splits, in the order of `SCORINGS`."""
