@@ -429,7 +429,7 @@ def _accumulated_batches(asked: Accumulation, rows: Rows, features: Any, columns
     batches = as_batches(rows.X, rows.weight, features=features, columns=columns)
     asked = replace(asked, feature_names=batches.feature_names)
     if batches.executor == "dask":
-        return on_dask().accumulate_partitions(asked, list(batches))
+        return on_dask().accumulate_partitions(asked, batches)
     numbered, n_rows = enumerate(map(Slab.of_batch, batches)), 0
 
     def checked(_: int, stop: int) -> int:

@@ -981,11 +981,8 @@ def validated_rows(estimator: Any, X: Any, *, reset: bool = False) -> Any:
         scored.
     """
     if not isinstance(X, RowSource):
-        accepted = {"accept_sparse": "csr"} if issparse(X) else {}
         try:
-            X = validate_data(
-                estimator, X, reset=reset, dtype="numeric", ensure_all_finite=False, **accepted
-            )
+            X = validate_data(estimator, X, reset=reset, dtype="numeric", ensure_all_finite=False)
         except OverflowError as error:
             raise InvalidDataError(f"X holds integers that no float can hold: {error}") from None
     elif len(X.shape) != 2 or np.isnan(X.shape[1]):

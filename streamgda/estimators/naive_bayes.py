@@ -263,7 +263,7 @@ class BernoulliNB(MomentClassifier):
             )
         if lifting is not None:
             return rows
-        if rule.nodata == 0 and SparseRows.accepts(X):
+        if rule.nodata == 0 and isinstance(X, SparseRows):
             raise refuse("nodata", rule.nodata, "another value: sparse rows do not store zeros")
         marked: float | None = None
         dtype: Any = np.uint8  # Bad values are errors at once, or NaN.

@@ -15,7 +15,7 @@ import numpy as np
 
 from streamgda.errors import InvalidDataError
 from streamgda.rows.arrays import ArrayRows
-from streamgda.rows.batches import Batches, Partitions
+from streamgda.rows.batches import Batches
 from streamgda.rows.counting import (
     CHECK_SUMS,
     LEARNING,
@@ -137,8 +137,8 @@ class Rows:
 
     @property
     def sources(self) -> list[Any]:
-        """The rows, if they are given, and what is beside them."""
-        return self.beside if self.X is None else [self.X, *self.beside]
+        """The rows and what is beside them."""
+        return [self.X, *self.beside]
 
     @property
     def at_once(self) -> Any:
@@ -146,14 +146,13 @@ class Rows:
         X = self.X
         if is_plain(X):
             return X if X.nbytes <= _PLANNED_BYTES else None
-        X = SparseRows.of(X, "X") if SparseRows.accepts(X) else X
         if not isinstance(X, RowSource) or not X.in_memory:
             return None
         return X.whole() if 0 < X.n_rows * X.row_bytes <= _COPIED_BYTES else None
 
     def dense(self) -> Self:
         """Return the rows such that slabs of sparse ones are dense."""
-        X = SparseRows.of(self.X, "X") if SparseRows.accepts(self.X) else self.X
+        X = self.X
         if not isinstance(X, SparseRows):
             return self
         return replace(self, X=X.map(lambda rows, _: rows.toarray(), X.dtype, X.shape[1]))
@@ -165,13 +164,12 @@ class Rows:
 
     def read(self, start: int, stop: int) -> Slab:
         """Return rows ``start:stop``; `stop` may be beyond the last row."""
-        stop = min(stop, self.sources[0].n_rows)
+        stop = min(stop, self.X.n_rows)
         y, groups, weight = (
             None if source is None else source.read(start, stop)
             for source in (self.y, self.groups, self.weight)
         )
-        X = None if self.X is None else self.X.read(start, stop)
-        return Slab(X, y, groups, weight, start)
+        return Slab(self.X.read(start, stop), y, groups, weight, start)
 
     def slabs(self, n_rows: int, first: int = 0) -> Generator[Slab]:
         """Yield slabs of `n_rows`, one of which is read ahead.
@@ -183,7 +181,7 @@ class Rows:
         first : int
             First row of the first slab.
         """
-        starts = range(first, self.sources[0].n_rows, n_rows)
+        starts = range(first, self.X.n_rows, n_rows)
         calls = ((start, start + n_rows) for start in starts)
         # Dask reads ahead itself.
         if self.executor == "dask" or all(source.read_as_views for source in self.sources):
@@ -211,7 +209,7 @@ def _recognised(values: Any, name: str) -> Any:
     if isinstance(values, np.ndarray):
         return as_slab(values, name)
     adapter = adapter_of(values, name)
-    if adapter in (ArrayRows, SparseRows):
+    if adapter is ArrayRows:
         return as_numpy(values) if name == "X" else as_slab(values, name)
     return adapter.of(values, name)
 
@@ -248,7 +246,7 @@ def as_batches(
     """
     if features is not None:
         raise refuse("features", features, "None: batches are arrays of rows x features")
-    batches = (Partitions if Partitions.accepts(X) else Batches)(X, columns)
+    batches = Batches(X, columns)
     if sample_weight is not None:
         raise InvalidDataError(
             "sample_weight belongs to rows and labels; batches hold their own weights: "

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -35,8 +35,6 @@ class Batches:
     values: Any
     columns: Any = None
 
-    executor: ClassVar[str] = "process"
-
     def __post_init__(self) -> None:
         """Raise errors for rows without labels, and for columns that are not names."""
         X, columns = self.values, self.columns
@@ -53,6 +51,12 @@ class Batches:
             raise InvalidParameterError(f"columns={columns!r}; expected {_EXPECTED}")
 
     @property
+    def executor(self) -> str:
+        """The executor of a pass: dask for a list of delayed objects, otherwise this process."""
+        first = next(iter(self.values), None) if isinstance(self.values, list | tuple) else None
+        return "dask" if hasattr(first, "__dask_graph__") else "process"
+
+    @property
     def feature_names(self) -> tuple[str, ...] | None:
         """Names of the features, if a list names the columns of each."""
         several = self.columns is not None and not isinstance(self.columns[0], str)
@@ -61,28 +65,6 @@ class Batches:
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         for number, batch in enumerate(self.values):
             yield read_batch(batch, f"batch {number}", self.columns)
-
-
-@dataclass(frozen=True)
-class Partitions(Batches):
-    """Batches that dask evaluates: a list of delayed objects."""
-
-    executor = "dask"
-
-    @classmethod
-    def accepts(cls, X: Any) -> bool:
-        """Accept lists of delayed objects."""
-        return isinstance(X, list | tuple) and bool(X) and hasattr(X[0], "__dask_graph__")
-
-    def __iter__(self) -> Iterator[Any]:
-        """Yield the delayed batches."""
-        if self.columns is None:
-            yield from self.values
-            return
-        from dask import delayed  # noqa: PLC0415
-
-        read = delayed(read_batch, pure=True)  # Names are the same in every process.
-        yield from (read(b, f"partition {n}", self.columns) for n, b in enumerate(self.values))
 
 
 def _are_names(columns: Any) -> bool:

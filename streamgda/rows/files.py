@@ -50,7 +50,7 @@ class Table:
     fragments : list of pyarrow.dataset.Fragment
         The files, in the order of their names.
     groups : list of list of int
-        Rows that are decoded together, of each file: row groups of Parquet, batches of Feather.
+        Rows of each row group of each file; those of the file, if it is not Parquet.
     filesystem : fsspec file system
     """
 
@@ -155,16 +155,10 @@ class Table:
 
 
 def _groups(fragment: Any) -> list[int]:
-    """Return the rows that are decoded together, group by group; all of them for CSV."""
+    """Return the rows of each row group of Parquet; those of the file for other formats."""
     if _is_parquet(fragment):
         return [group.num_rows for group in fragment.row_groups]
-    n_rows = fragment.count_rows()
-    if isinstance(fragment.format, ds.CsvFileFormat):
-        return [n_rows]
-    with fragment.open() as file:  # batches of one size but the last, as pyarrow writes them
-        n_batches = max(1, pa.ipc.open_file(file).num_record_batches)
-    size = max(1, -(-n_rows // n_batches))
-    return [min(size, n_rows - start) for start in range(0, n_rows, size)]
+    return [fragment.count_rows()]
 
 
 def _is_parquet(fragment: Any) -> bool:
@@ -238,7 +232,7 @@ class TableRows(RowSource):
     ) -> Self:
         """Return columns of a table; reading them holds twice the largest row group."""
         rows, held = cls(table, (table.n_rows, *width), dtype, name, fields=fields), _HELD_BYTES
-        if not table.is_text:
+        if all(map(_is_parquet, table.fragments)):
             held += 2 * max(map(max, filter(None, table.groups)), default=0) * rows.row_bytes
         if table.is_remote:  # a file in pieces and as a whole, and the one before it
             held += 3 * max(table.filesystem.size(f.path) for f in table.fragments)

@@ -404,18 +404,3 @@ def with_label(
             f"{name}"
         )
     return np.append(labels.astype(dtype), own.astype(dtype))
-
-
-def label_of_none(classes: np.ndarray) -> Any:
-    """Return a label of the kind of the classes that is none of them.
-
-    Examples
-    --------
-    >>> label_of_none(np.array([-1, 0, 2])), label_of_none(np.array(["ant", "bee"]))
-    (1, '0')
-    """
-    if classes.dtype.kind == "M":
-        return None  # NaT is not a class.
-    labels = np.arange(classes.size + 1)
-    labels = labels.astype("U") if classes.dtype.kind == "U" else labels
-    return labels[find(labels, classes) < 0][0].item()

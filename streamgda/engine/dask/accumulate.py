@@ -29,7 +29,7 @@ from streamgda.engine.reading import reporter
 from streamgda.errors import InvalidDataError, sendable
 from streamgda.moments import Moments
 from streamgda.rows import Rows
-from streamgda.rows.batches import read_batch
+from streamgda.rows.batches import Batches, read_batch
 from streamgda.rows.counting import Slab
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes, readable
@@ -125,16 +125,17 @@ def accumulate(asked: Accumulation, rows: Rows) -> Moments:
     return moments
 
 
-def accumulate_partitions(asked: Accumulation, partitions: list[Any]) -> Moments:
-    """Accumulate delayed objects, each of which evaluates to ``(X, y)`` or ``(X, y, weight)``.
+def accumulate_partitions(asked: Accumulation, batches: Batches) -> Moments:
+    """Accumulate delayed batches.
 
     Parameters, results and errors are those of `accumulate`.
     """
+    partitions, columns = batches.values, batches.columns
 
     def leaves(function: Callable[..., Any], about: Any = None) -> Leaves:
         held = dask.delayed(about, pure=False, traverse=False)
         leaf = dask.delayed(_of_partition, pure=False)
-        found = [leaf(function, n, held, partition) for n, partition in enumerate(partitions)]
+        found = [leaf(function, n, held, each, columns) for n, each in enumerate(partitions)]
         graph = HighLevelGraph.from_collections("leaves", {}, found)
         return Leaves([each.key for each in found], graph)
 
@@ -262,10 +263,12 @@ def _of_block(
 
 
 @sendable
-def _of_partition(function: Callable[..., Any], number: int, about: Any, batch: Any) -> Any:
+def _of_partition(
+    function: Callable[..., Any], number: int, about: Any, batch: Any, columns: Any
+) -> Any:
     """Return what a function makes of a batch; errors name the partition."""
     name = f"partition {number}"
-    slab = Slab.of_batch(read_batch(batch, name))
+    slab = Slab.of_batch(read_batch(batch, name, columns))
     return _placed(f"{name} (rows counted from its first)", function, slab, about)
 
 
