@@ -11,6 +11,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+import streamgda
 from streamgda.cli import screen
 from streamgda.cli.data import convert, info
 from streamgda.cli.demo import demo
@@ -42,14 +43,12 @@ for command, example in EXAMPLES.items():
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from streamgda import __version__  # noqa: PLC0415
-
-        typer.echo(f"streamgda {__version__}")
+        typer.echo(f"streamgda {streamgda.__version__}")
         raise typer.Exit
 
 
 @app.callback()
-def streamgda(
+def shell(
     version: Annotated[
         bool,
         typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
@@ -75,8 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: screen.note(f"warning: {message}")
         try:
-            given = sys.argv[1:] if arguments is None else arguments
-            copy_context().run(app, args=given, prog_name="streamgda")
+            copy_context().run(app, args=arguments, prog_name="streamgda")
         except (MemoryError, StreamGDAError, OSError) as error:
             screen.note(_message(error))
         except KeyboardInterrupt:  # It may come before typer can catch it.
@@ -86,10 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _message(error: BaseException) -> str:
     """Return the message of an error and its notes, without what only Python has."""
-    message = str(error) or ("out of memory" if isinstance(error, MemoryError) else "")
-    if isinstance(error, OSError) and error.strerror:
-        message = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-    text = ". ".join([message or type(error).__name__, *getattr(error, "__notes__", ())])
+    kind = "out of memory" if isinstance(error, MemoryError) else type(error).__name__
+    text = ". ".join([str(error) or kind, *getattr(error, "__notes__", ())])
     if "://" in text and _ACCESS.search(text):
         text += ". Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL, AWS_REGION"
     commands: Any = typer.main.get_command(app)
@@ -100,7 +96,7 @@ def _message(error: BaseException) -> str:
         name = options.get(found[1], "")
         return f"{name} {value}" if name.startswith("--") else f"{found[1]}={value}"
 
-    text = re.sub(r"^(?:X|y|sample_weight): |\b[A-Z]\w*(?:Error|Invalid|Exception): ", "", text)
+    text = re.sub(r"^(X|y|sample_weight): |\[Errno \d+\] |\b[A-Z]\w*(Error|Invalid): ", "", text)
     text = re.sub(r"\b(X|y|sample_weight)\[(\d+)\]", lambda m: f"{_ITEMS[m[1]]} {m[2]}", text)
     text = re.sub(r"(?<!-)\b([a-z_]+)=(\[\.\.\.\]|\.\.\.|'[^']*'|[\w./:+-]*\w)", option, text)
     return text.replace("max_memory", "--max-memory")

@@ -6,15 +6,15 @@ from typing import Annotated, Any
 
 import typer
 
+import streamgda
 from streamgda.cli import options as cli
 from streamgda.cli import screen
+from streamgda.errors import FormatError, SourceError, SourceNotFoundError
 
-Group = Annotated[str, typer.Option(metavar="PATH", help="New zarr group; a path or a URL.")]
-ChunkRows = Annotated[int | None, typer.Option(min=1, help="Rows per chunk; 4 MiB by default.")]
-NoLabels = Annotated[bool, typer.Option("--no-labels", help="The rows have no labels.")]
-Path = Annotated[
-    str, typer.Argument(metavar="PATH", help="Saved object, zarr or table; a path or a URL.")
-]
+Group = Annotated[str, cli.Option(metavar="PATH", help="New zarr group; a path or a URL.")]
+ChunkRows = Annotated[int | None, cli.Option(min=1, help="Rows per chunk; 4 MiB by default.")]
+NoLabels = Annotated[bool, cli.Option("--no-labels", help="The rows have no labels.")]
+Path = Annotated[str, typer.Argument(metavar="PATH", help="Saved object, zarr or table.")]
 
 
 def convert(
@@ -29,10 +29,8 @@ def convert(
     json: cli.Json = False,
 ) -> None:
     """Write rows and labels to a zarr group, which is read in chunks, in any order."""
-    from streamgda import datasets  # noqa: PLC0415  (see `options`)
-
     X, y = cli.open_rows(data, label, features, drop, labelled=not no_labels)
-    group = datasets.convert(X, y, out, chunk_rows=chunk_rows)
+    group = streamgda.datasets.convert(X, y, out, chunk_rows=chunk_rows)
     screen.show({"out": out, "data": data, **_arrays(group)}, json)
 
 
@@ -45,11 +43,9 @@ def _description(path: str) -> dict[str, Any]:
     """Return what is known of the content of a path, for JSON."""
     import zarr  # noqa: PLC0415  (see `options`)
 
-    from streamgda.errors import FormatError, SourceError, SourceNotFoundError  # noqa: PLC0415
     from streamgda.rows.names import names_of  # noqa: PLC0415
     from streamgda.rows.opening import is_table, table_files  # noqa: PLC0415
     from streamgda.storage.opening import mark_of, open_node  # noqa: PLC0415
-    from streamgda.storage.saved import load  # noqa: PLC0415
 
     if is_table(path):
         table = table_files(path).Table.of(path)
@@ -57,7 +53,7 @@ def _description(path: str) -> dict[str, Any]:
         found = {"kind": "table", "rows": table.n_rows, "files": len(table.groups)}
         return found | {"columns": columns}
     try:
-        return load(path)._description()
+        return streamgda.load(path)._description()
     except (FormatError, SourceNotFoundError) as error:  # A folder at a URL is no file there.
         try:
             node = open_node(path)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
 
+import streamgda
 from streamgda.cli import options as cli
 from streamgda.cli import screen
+from streamgda.errors import FormatError
 
 _ESTIMATORS = {
     "qda": "QuadraticDiscriminantAnalysis",
@@ -20,22 +21,13 @@ _ESTIMATORS = {
 }
 Kind = Annotated[
     Literal["qda", "lda", "gnb", "bnb", "gda"],
-    typer.Option(help="Estimator: naive Bayes is gnb or bnb, any covariance gda."),
+    cli.Option(help="Estimator: naive Bayes is gnb or bnb, any covariance gda."),
 ]
-_Path = str | None
-Checkpoint = Annotated[_Path, typer.Option(metavar="PATH", help="Keep what is done, to resume.")]
-MomentsIn = Annotated[_Path, typer.Option(metavar="PATH", help="Moments that DATA is added to.")]
-MomentsOut = Annotated[_Path, typer.Option(metavar="PATH", help="Save moments, for other kinds.")]
+Checkpoint = Annotated[cli.Text, cli.Option(metavar="PATH", help="Keep what is done, to resume.")]
+AddTo = Annotated[cli.Text, cli.Option(metavar="PATH", help="Model or moments of earlier rows.")]
 Scoring = Annotated[
     Literal["accuracy", "neg_log_loss", "joint_log_likelihood"],
-    typer.Option(help="Score to maximise; joint_log_likelihood takes one pass, others two."),
-]
-Grid = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME=VALUE,...", help="Values of a parameter to try; repeatable."),
-]
-Groups = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Column or array of groups that stay together.")
+    cli.Option(help="Score to maximise; joint_log_likelihood takes one pass, others two."),
 ]
 
 
@@ -53,45 +45,41 @@ def fit(
     unlabelled: cli.Unlabelled = None,
     max_memory: cli.MaxMemory = None,
     checkpoint: Checkpoint = None,
-    moments_in: MomentsIn = None,
-    moments_out: MomentsOut = None,
+    add_to: AddTo = None,
     json: cli.Json = False,
 ) -> None:
     """Fit an estimator in one pass over the rows, and save it."""
-    import streamgda  # noqa: PLC0415  (see `options`)
-    from streamgda.storage.files import check_place  # noqa: PLC0415
+    from streamgda.storage.files import check_place  # noqa: PLC0415  (see `options`)
 
-    if data is None and moments_in is None:
-        raise typer.BadParameter("give DATA to read, or --moments-in", param_hint="DATA")
+    if data is None and add_to is None:
+        raise typer.BadParameter("give DATA to read, or --add-to", param_hint="DATA")
     estimator = getattr(streamgda, _ESTIMATORS[kind])()
     given = cli.parameters(settings, "--set", estimator)
     estimator.set_params(**given)
-    in_parts = checkpoint or moments_in  # Moments of the rows suffice.
+    in_parts = checkpoint or add_to  # Moments of the rows suffice.
     if data and in_parts and (kind == "bnb" or given.get("shrinkage") == "auto"):
-        what = "--kind bnb" if kind == "bnb" else "--set shrinkage=auto"
         raise typer.BadParameter(
-            f"{what} is fitted to rows: leave out --checkpoint, and --moments-in beside DATA"
+            "--kind bnb and --set shrinkage=auto need rows, no --checkpoint and --add-to beside DATA"
         )
-    for place in filter(None, (out, moments_out)):
-        check_place(place)
-    moments = None if moments_in is None else streamgda.ClassMoments.load(moments_in)
-    read: dict[str, Any] = {}
+    check_place(out)
+    held = None if add_to is None else streamgda.load(add_to)
+    held = getattr(held, "moments_", held)
+    if held is not None and not isinstance(held, streamgda.ClassMoments):
+        raise FormatError(f"{add_to} holds {type(held).__name__}; expected an estimator")
+    read = None
     if data is not None:
         X, y, weight = cli.open_rows(data, label, features, drop, weights)
+        read = X.shape[0]
         about = cli.counting(y, on_invalid, unlabelled) | {"max_memory": max_memory}
-        started = time.perf_counter()
         if in_parts:
-            about |= {"covariance_type": estimator._covariance_type(), "checkpoint": checkpoint}
+            structure = estimator._covariance_type() if held is None else held.covariance_type
+            about |= {"covariance_type": structure, "checkpoint": checkpoint}
             found = streamgda.accumulate(X, y, sample_weight=weight, **about)
-            moments = found if moments is None else moments + found
+            held = found if held is None else held + found
         else:
-            moments = estimator.fit(X, y, weight, **about).moments_
-        seconds = time.perf_counter() - started
-        read = {"rows": X.shape[0], "seconds": seconds, "rows a second": X.shape[0] / seconds}
-    if moments_out is not None and moments is not None:
-        moments.save(moments_out)
+            estimator.fit(X, y, weight, **about)
     if in_parts:
-        estimator = estimator.from_moments(moments, **estimator.get_params())
+        estimator = estimator.from_moments(held, **estimator.get_params())
     estimator.save(out)
     screen.show({"out": out, "data": data, "read": read} | estimator._description(), json)
 
@@ -100,11 +88,11 @@ def select(
     data: cli.Data,
     *,
     out: cli.Out,
-    grid: Grid = None,
+    grid: cli.Grid = None,
     scoring: Scoring = "accuracy",
-    cv: Annotated[int, typer.Option(min=2, help="Number of folds.")] = 5,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed of the folds.")] = 0,
-    groups: Groups = None,
+    cv: Annotated[int, cli.Option(min=2, help="Number of folds.")] = 5,
+    seed: Annotated[int, cli.Option(min=0, help="Random seed of the folds.")] = 0,
+    groups: cli.Groups = None,
     label: cli.Label = None,
     features: cli.Features = None,
     drop: cli.Drop = None,
@@ -115,9 +103,8 @@ def select(
     json: cli.Json = False,
 ) -> None:
     """Compare models by cross-validation, and save the best, fitted to all rows."""
-    from sklearn.model_selection import GroupKFold  # noqa: PLC0415  (see `options`)
+    from sklearn.model_selection import GroupKFold  # noqa: PLC0415
 
-    import streamgda  # noqa: PLC0415
     from streamgda.storage.files import check_place  # noqa: PLC0415
 
     given = cli.parameters(grid, "--grid", streamgda.GaussianDiscriminantAnalysis())

@@ -6,10 +6,23 @@ import contextlib
 import csv
 from typing import Annotated, Any, Literal, TypeAlias
 
+import numpy as np
 import typer
 
+import streamgda
+from streamgda.errors import FormatError, InvalidDataError
+
 Option = typer.Option
+Text: TypeAlias = str | None
 Names: TypeAlias = list[str] | None
+
+
+def split_names(texts: list[str] | None) -> list[str]:
+    """Return the names in texts, which commas separate; double quotes hold commas, as in CSV."""
+    rows = csv.reader(texts or [], skipinitialspace=True)
+    return [name.strip() for row in rows for name in row]
+
+
 _ROWS = typer.Argument(
     metavar="DATA",
     show_default=False,
@@ -19,26 +32,20 @@ Data = Annotated[str, _ROWS]
 OptionalData = Annotated[str | None, _ROWS]
 Out = Annotated[str, Option(metavar="PATH", help="File for the estimator, or a URL.")]
 Model = Annotated[str, Option(metavar="PATH", help="Saved estimator, or a URL.")]
-Label = Annotated[
-    str | None, Option(metavar="NAME", help="Column of labels; in zarr the array, y by default.")
-]
-Features = Annotated[
-    Names, Option(metavar="NAME,...", help="Columns of features; all but the labels by default.")
-]
-Drop = Annotated[Names, Option(metavar="NAME,...", help="Columns that are not features.")]
-Weights = Annotated[str | None, Option(metavar="NAME", help="Column or array of weights.")]
-Settings = Annotated[
-    Names, Option("--set", metavar="NAME=VALUE", help="Parameter of the estimator; repeatable.")
-]
+Label = Annotated[Text, Option(metavar="NAME", help="Labels: a column; in zarr an array, or y.")]
+_LIST: Any = {"metavar": "NAME,...", "callback": split_names}
+Features = Annotated[Names, Option(help="Columns of features: by default all others.", **_LIST)]
+Drop = Annotated[Names, Option(help="Columns that are not features.", **_LIST)]
+Keys = Annotated[Names, Option(help="Columns that are copied to a table of predictions.", **_LIST)]
+Weights = Annotated[Text, Option(metavar="NAME", help="Column or array of weights.")]
+Groups = Annotated[Text, Option(metavar="NAME", help="Column or array of groups kept together.")]
+Settings = Annotated[Names, Option("--set", metavar="NAME=VALUE", help="Parameter; repeatable.")]
+Grid = Annotated[Names, Option(metavar="NAME=VALUE,...", help="Values to try; repeatable.")]
 OnInvalid = Annotated[
     Literal["raise", "skip"], Option(help="Rows with NaN, infinity or no label: raise or skip.")
 ]
-Unlabelled = Annotated[
-    Names, Option(metavar="LABEL", help="Label of rows that do not count; repeatable.")
-]
-MaxMemory = Annotated[
-    str | None, Option(metavar="BYTES", help="Memory budget for rows and sums, such as 512MB.")
-]
+Unlabelled = Annotated[Names, Option(metavar="LABEL", help="Label of no class; repeatable.")]
+MaxMemory = Annotated[Text, Option(metavar="BYTES", help="Memory to use, such as 512MB.")]
 Json = Annotated[bool, Option("--json", help="Print one JSON object.")]
 
 
@@ -51,29 +58,23 @@ def open_rows(
     labelled: bool = True,
 ) -> tuple[Any, ...]:
     """Return rows, labels or None, and each array or column beside them; see `open_store`."""
-    from streamgda import open_store  # noqa: PLC0415  (`--help` does not wait for it)
-    from streamgda.engine import reading  # noqa: PLC0415
-    from streamgda.errors import InvalidDataError  # noqa: PLC0415
+    from streamgda.engine import reading  # noqa: PLC0415  (`--help` does not wait for it)
     from streamgda.rows.opening import is_table  # noqa: PLC0415
 
     reading.always.set(True)
-    chosen: dict[str, Any] = {"features": split_names(features) or None, "drop": split_names(drop)}
+    chosen: dict[str, Any] = {"features": features or None, "drop": drop or []}
     if is_table(data):
         chosen["drop"] += filter(None, beside)
-        X, y = open_store(data, y="y" if labelled else None, label=label, **chosen)
-        others = (name and open_store(data, label=name, features=X.fields)[1] for name in beside)
+        X, y = streamgda.open_store(data, y="y" if labelled else None, label=label, **chosen)
+        others = (
+            name and streamgda.open_store(data, label=name, features=X.fields)[1] for name in beside
+        )
     else:
-        X, y = open_store(data, y=(label or "y") if labelled else None, **chosen)
-        others = (name and open_store(data, y=name)[1] for name in beside)
+        X, y = streamgda.open_store(data, y=(label or "y") if labelled else None, **chosen)
+        others = (name and streamgda.open_store(data, y=name)[1] for name in beside)
     if not X.shape[0]:
         raise InvalidDataError(f"{data} has no rows; give at least one")
     return X, y, *others
-
-
-def split_names(texts: list[str] | None) -> list[str]:
-    """Return the names in texts, which commas separate; double quotes hold commas, as in CSV."""
-    rows = csv.reader(texts or [], skipinitialspace=True)
-    return [name.strip() for row in rows for name in row]
 
 
 def counting(y: Any, on_invalid: str, unlabelled: list[str] | None) -> dict[str, Any]:
@@ -84,15 +85,12 @@ def counting(y: Any, on_invalid: str, unlabelled: list[str] | None) -> dict[str,
 
 def label_like(text: str, labels: Any) -> Any:
     """Return the label that a text stands for among labels of a type."""
-    import numpy as np  # noqa: PLC0415
-
-    dtype = labels.dtype
-    if getattr(dtype, "kind", "O") in "OTU":
+    if getattr(labels.dtype, "kind", "O") in "OTU":
         return text
     try:
-        return np.array(text).astype(dtype)[()]
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a label of the type {dtype}") from None
+        return np.array(value_of(text)).astype(labels.dtype)[()]
+    except (TypeError, ValueError):
+        raise typer.BadParameter(f"{text!r} is not a label of type {labels.dtype}") from None
 
 
 def parameters(settings: list[str] | None, option: str, estimator: Any) -> dict[str, Any]:
@@ -125,8 +123,6 @@ def open_both(
     model: str, method: str, data: str, label: str | None, features: Names, labelled: bool = True
 ) -> tuple[Any, Any, Any]:
     """Return an estimator with a method, rows and labels; columns are those of its fit."""
-    import streamgda  # noqa: PLC0415
-    from streamgda.errors import FormatError, InvalidDataError  # noqa: PLC0415
     from streamgda.estimators.base import names_in  # noqa: PLC0415
     from streamgda.rows.names import join_names, names_of  # noqa: PLC0415
     from streamgda.rows.opening import is_table  # noqa: PLC0415
@@ -136,8 +132,8 @@ def open_both(
         kind = type(estimator).__name__
         raise FormatError(f"{model} holds {kind}, which has no {method}: name another model")
     names = names_in(estimator)
-    if features is None and is_table(data) and names:
-        features = [f'"{name}"' for name in names]
+    if not features and is_table(data) and names:
+        features = [*names]
     X, y = open_rows(data, label, features, None, labelled=labelled)
     join_names(names, names_of(X), model, InvalidDataError)
     return estimator, X, y

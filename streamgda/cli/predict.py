@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 import warnings
 from typing import Annotated, Any, Literal
 
@@ -12,6 +11,7 @@ import typer
 
 from streamgda.cli import options as cli
 from streamgda.cli import screen
+from streamgda.errors import InvalidDataError
 
 _METHODS = {
     "label": "predict",
@@ -20,27 +20,18 @@ _METHODS = {
     "density": "score_samples",
 }
 _VALUES = 1 << 22  # So many probabilities are computed at a time.
-NewPath = Annotated[
-    str, typer.Option(metavar="PATH", help="New zarr array, or table: .parquet or .csv.")
-]
+NewPath = Annotated[str, cli.Option(metavar="PATH", help="New zarr array, or .parquet or .csv.")]
 Method = Annotated[
     Literal["label", "proba", "log-proba", "density"],
-    typer.Option("--write", help="Labels, (logarithms of) class probabilities, log-densities."),
+    cli.Option("--write", help="Labels, (logarithms of) class probabilities, log-densities."),
 ]
-Reject = Annotated[
-    float | None, typer.Option(metavar="P", help="Reject rows whose p-value is below P.")
-]
-Keys = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME,...", help="Columns that are copied to a table of predictions."),
-]
+Reject = Annotated[float | None, cli.Option(metavar="P", help="Reject rows of a p-value below P.")]
 Filling = Annotated[
-    Literal["raise", "fill"],
-    typer.Option(help="Rows with NaN or infinity: raise, or write --fill for them."),
+    Literal["raise", "fill"], cli.Option(help="Rows with NaN or infinity: raise, or write --fill.")
 ]
-Fill = Annotated[str | None, typer.Option(metavar="VALUE", help="Written for invalid rows.")]
+Fill = Annotated[cli.Text, cli.Option(metavar="VALUE", help="Written for invalid rows.")]
 OnMissing = Annotated[
-    Literal["raise", "marginal"], typer.Option(help="NaN: invalid, or score the other features.")
+    Literal["raise", "marginal"], cli.Option(help="NaN: invalid, or score the other features.")
 ]
 
 
@@ -51,7 +42,7 @@ def predict(
     out: NewPath,
     method: Method = "label",
     features: cli.Features = None,
-    keys: Keys = None,
+    keys: cli.Keys = None,
     reject: Reject = None,
     on_invalid: Filling = "raise",
     fill: Fill = None,
@@ -68,16 +59,14 @@ def predict(
     name = _METHODS[method]
     estimator, X, _ = cli.open_both(model, name, data, None, features, labelled=False)
     options: dict[str, Any] = {"on_invalid": on_invalid, "on_missing": on_missing}
-    options |= {"max_memory": max_memory, "keys": cli.split_names(keys) or None}
+    options |= {"max_memory": max_memory, "keys": keys or None}
     if fill is not None:
-        options["fill"] = cli.label_like(fill, estimator.classes_ if method == "label" else 0.0)
+        like = estimator.classes_ if method == "label" else np.zeros(1)
+        options["fill"] = cli.label_like(fill, like)
     if reject is not None:
         options["reject"] = reject
-    started = time.perf_counter()
     getattr(estimator, name)(X, out=out, **options)
-    seconds = time.perf_counter() - started
-    figures = {"out": out, "model": model, "data": data, "rows": X.shape[0], "seconds": seconds}
-    screen.show(figures | {"rows a second": X.shape[0] / seconds}, json)
+    screen.show({"out": out, "model": model, "data": data, "rows": X.shape[0]}, json)
 
 
 def evaluate(
@@ -94,14 +83,13 @@ def evaluate(
     from sklearn import metrics  # noqa: PLC0415  (see `options`)
 
     from streamgda.engine.reading import reading  # noqa: PLC0415
-    from streamgda.errors import InvalidDataError  # noqa: PLC0415
     from streamgda.rows import Rows  # noqa: PLC0415
     from streamgda.rows.counting import all_finite, refuse_not_finite  # noqa: PLC0415
 
     estimator, X, y = cli.open_both(model, "predict_proba", data, label, features)
     rows = Rows.of(X, y, **cli.counting(y, on_invalid, unlabelled)).opened().checked()
-    classes, loss = estimator.classes_, 0.0
-    truth, predicted = [classes[:0]], [classes[:0]]
+    classes, loss, truth, predicted = estimator.classes_, 0.0, [], []
+    summed: Any = {"labels": classes, "normalize": False}
     unit = rows.X.chunk_rows
     step = max(1, _VALUES // (len(classes) + X.shape[1]) // unit) * unit
     with reading(rows, step, "evaluating") as slabs, warnings.catch_warnings():
@@ -114,16 +102,12 @@ def evaluate(
                 refuse_not_finite(counted.X, slab.first_row, counted.numbers)
             proba, labels = estimator.predict_proba(counted.X), np.asarray(counted.y)
             known = np.isin(labels, classes).all()
-            loss += (
-                metrics.log_loss(labels, proba, labels=classes, normalize=False)
-                if known
-                else math.inf
-            )
+            loss += metrics.log_loss(labels, proba, **summed) if known else math.inf
             truth.append(labels)
             predicted.append(classes[proba.argmax(axis=1)])
-    t, p = np.concatenate(truth[1:] or truth), np.concatenate(predicted)
-    if not len(t):
-        raise InvalidDataError(f"{data} has no rows that count: no row is left to compare")
+    if not truth:
+        raise InvalidDataError(f"every row of {data} is invalid or unlabelled; give others")
+    t, p = np.concatenate(truth), np.concatenate(predicted)
     found = np.union1d(t, p)
     of = metrics.classification_report(t, p, labels=found, output_dict=True, zero_division=0)
     names = [*map(str, found)]

@@ -25,33 +25,37 @@ def show(figures: Mapping[str, Any], as_json: bool = False) -> None:
     if as_json:
         print(printable(json.dumps(_finite(figures), indent=2, allow_nan=False, default=str)))
         return
-    tables = [v for v in figures.values() if isinstance(v, list) and v and isinstance(v[0], dict)]
-    lines: list[tuple[str, Any]] = []
+    facts: list[dict[str, Any]] = []
+    tables = [facts]
     for name, value in figures.items():
+        if isinstance(value, list) and value and isinstance(value[0], Mapping):
+            tables.append(value)
+            continue
         inner = value.items() if isinstance(value, Mapping) else [(name, value)]
-        lines += [(n.replace("_", " "), v) for n, v in inner if v not in (None, "", [], {}, ())]
-    show_table(("", ""), [(name, value) for name, value in lines if value not in tables])
+        told = [(n, v) for n, v in inner if v not in (None, "", [], {}, ())]
+        facts += [{"": n.replace("_", " "), " ": v} for n, v in told]
     for rows in tables:
-        columns = list(dict.fromkeys(name for row in rows for name in row))
-        show_table(columns, [[row.get(column, "") for column in columns] for row in rows])
+        _show_table(rows)
 
 
-def show_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+def _show_table(rows: Sequence[Mapping[str, Any]]) -> None:
     """Write a table to stdout: with headings, and numbers on the right, unless all are empty."""
     from rich import box  # noqa: PLC0415  (see `options`)
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
     # Labels and paths may contain what rich would take for markup.
-    console, headed = Console(markup=False, highlight=False, emoji=False), any(columns)
-    if not console.is_terminal:
-        console.width = _PIPE_WIDTH
+    width = None if sys.stdout.isatty() else _PIPE_WIDTH
+    console = Console(markup=False, highlight=False, emoji=False, width=width)
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    headed = any(map(str.strip, columns))
     style = box.SIMPLE_HEAD if console.is_terminal else None
     table = Table(box=style, show_header=headed, pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):
-        table.add_column(str(column), justify="right" if headed and number else "left")
+        table.add_column(column, justify="right" if headed and number else "left")
     for row in rows[:_MOST]:
-        table.add_row(*(printable(" ".join(in_words(cell).split())) for cell in row))
+        cells = (in_words(row.get(column, "")) for column in columns)
+        table.add_row(*(printable(" ".join(cell.split())) for cell in cells))
     console.print(table)
     print(f"and {len(rows) - _MOST:,} more" if len(rows) > _MOST else "")
 

@@ -65,6 +65,7 @@ def data(tmp_path_factory):
     convert(X[:, :2], Y, folder / "narrow.zarr")
     streamgda.QuadraticDiscriminantAnalysis().fit(X, Y).save(folder / "qda.zip")
     streamgda.PCA(2).fit(X).save(folder / "pca.zip")
+    streamgda.SlidingWindow(2).update(X, Y).save(folder / "window.npz")
     (folder / "truncated.zip").write_bytes((folder / "qda.zip").read_bytes()[:500])
     return folder
 
@@ -133,7 +134,7 @@ def test_fit_reads_every_store(done, store, tmp_path):
     expected = streamgda.QuadraticDiscriminantAnalysis().fit(X, Y)
     saved = streamgda.load(tmp_path / "m")
     np.testing.assert_array_equal(saved.means_, expected.means_)
-    assert (told["read"]["rows"], told["rows"], told["features"]) == (240, 240, 3)
+    assert (told["read"], told["rows"], told["features"]) == (240, 240, 3)
     assert list(getattr(saved, "feature_names_in_", COLUMNS)) == COLUMNS
     shown = done("fit", *store, *chosen, "--out", tmp_path / "n")
     assert "QuadraticDiscriminantAnalysis" in shown
@@ -179,12 +180,13 @@ def test_rows_are_added_to_moments(done, data, tmp_path):
     more, more_y = X[:90] + 1, Y[90:180]
     convert(more, more_y, tmp_path / "more.zarr")
     kept = tmp_path / "moments.npz"
-    done("fit", data / "rows.zarr", "--out", tmp_path / "a", "--moments-out", kept)
-    add = "fit", tmp_path / "more.zarr", "--moments-in", kept, "--moments-out", tmp_path / "both"
-    done(*add, "--out", tmp_path / "b")
+    done("fit", data / "rows.zarr", "--out", tmp_path / "a")
+    streamgda.load(tmp_path / "a").moments_.save(kept)
+    for held in (kept, tmp_path / "a"):
+        done("fit", tmp_path / "more.zarr", "--add-to", held, "--out", tmp_path / "b")
     expected = streamgda.QuadraticDiscriminantAnalysis().fit(np.r_[X, more], np.r_[Y, more_y])
     np.testing.assert_allclose(streamgda.load(tmp_path / "b").means_, expected.means_)
-    done("fit", "--moments-in", tmp_path / "both", "--kind", "gnb", "--out", tmp_path / "c")
+    done("fit", "--add-to", tmp_path / "b", "--kind", "gnb", "--out", tmp_path / "c")
     assert streamgda.load(tmp_path / "c").class_count_.sum() == 330
 
 
@@ -338,7 +340,7 @@ def test_info_describes_rows(done, store, data):
 def test_demo_measures_what_it_prints(done, tmp_path):
     told = json.loads(done("demo", "--out", tmp_path / "demo", "--json"))
     accuracy = {each["model"]: each["accuracy"] for each in told["models"]}
-    assert 0.97 < accuracy["QDA"] <= 1
+    assert 0.95 < accuracy["QDA"] <= 1
     assert 0.85 < accuracy["GaussianNB"] < accuracy["LDA"] < accuracy["QDA"]
     test = streamgda.open_store(tmp_path / "demo" / "test")
     assert streamgda.load(tmp_path / "demo" / "model.npz").score(*test) == accuracy["QDA"]
@@ -352,7 +354,7 @@ FAILURES = [
     ("fit {data}/unlabelled.zarr --out m", "lacks labels: it has no array 'y'"),
     ("fit {data}/rows.zarr --out m --max-memory 1MB", "--max-memory allows 1.0 MB"),
     ("fit {data}/rows.zarr --out m --set reg-param=2", "reg_param=2"),
-    ("fit --moments-in {data}/qda.zip --out m", "expected"),
+    ("fit --add-to {data}/window.npz --out m", "window.npz holds SlidingWindow; expected an estim"),
     ("fit {data}/rows.zarr --out {table}", "is not a file that streamgda saved"),
     ("fit {table} --out m", "name its column of labels by --label NAME; it has a, b, kind"),
     ("fit {table} --label a --out m", "kind (string)"),
@@ -366,7 +368,6 @@ FAILURES = [
     ("predict {data}/rows.zarr --model {data}/pca.zip --out o", "holds PCA, which has no predict"),
     ("info nowhere", "nowhere does not exist"),
     ("convert {data}/rows.zarr --out {data}/numbers.zarr", "exists already"),
-    ("demo --mnist {data}", "train-images-idx3-ubyte does not exist"),
     ("demo --out {data}", "exists"),
 ]
 
@@ -377,7 +378,7 @@ USAGE = [
     ("fit {data}/rows.zarr --out m --kind svm", "--kind"),
     ("fit {data}/rows.zarr --out m --set reg_param", "NAME=VALUE"),
     ("fit {data}/rows.zarr --out m --set colour=red", "reg_param"),
-    ("fit {data}/rows.zarr --out m --kind bnb --checkpoint c", "fitted to rows"),
+    ("fit {data}/rows.zarr --out m --kind bnb --checkpoint c", "bnb and --set shrinkage=auto need"),
     ("fit {data}/numbers.zarr --out m --unlabelled none", "is not a label"),
     ("predict {data}/rows.zarr --out o", "--model"),
     ("select {data}/rows.zarr --out m --scoring f1", "--scoring"),
@@ -412,7 +413,7 @@ def test_errors_name_their_cause_and_leave_nothing(
     ("error", "line"),
     [
         (MemoryError(), "out of memory"),
-        (PermissionError(13, "Permission denied", "rows.zarr"), "Permission denied: rows.zarr"),
+        (PermissionError(13, "Permission denied", "rows.zarr"), "Permission denied: 'rows.zarr'"),
         (OSError(28, "No space left on device"), "No space left on device"),
         (ConnectionError(), "ConnectionError"),
         (

@@ -15,6 +15,7 @@ from streamgda import (
     PairwiseMoments,
     SlidingWindow,
     accumulate,
+    load,
 )
 from streamgda.datasets import convert
 from streamgda.errors import (
@@ -184,7 +185,8 @@ def test_commands_show_and_check_names(command, tmp_path):
     rows, turned, model, moments = (tmp_path / name for name in ("a", "b", "model", "moments"))
     convert(FRAME, LABELS, rows)
     convert(TURNED, LABELS, turned)
-    assert command("fit", rows, "--out", model, "--moments-out", moments).code == 0
+    assert command("fit", rows, "--out", model).code == 0
+    load(model).moments_.save(moments)
     for path in (rows, rows / "X", model, moments):
         assert "length, width, mass" in command("info", path).out
         assert '"width"' in command("info", path, "--json").out
