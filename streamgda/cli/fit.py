@@ -59,7 +59,7 @@ def fit(
     in_parts = checkpoint or add_to  # Moments of the rows suffice.
     if data and in_parts and (kind == "bnb" or given.get("shrinkage") == "auto"):
         raise typer.BadParameter(
-            "--kind bnb and --set shrinkage=auto need rows, no --checkpoint and --add-to beside DATA"
+            "bnb and shrinkage=auto need all rows: leave out --checkpoint, and --add-to beside DATA"
         )
     check_place(out)
     held = None if add_to is None else streamgda.load(add_to)

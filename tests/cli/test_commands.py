@@ -378,7 +378,10 @@ USAGE = [
     ("fit {data}/rows.zarr --out m --kind svm", "--kind"),
     ("fit {data}/rows.zarr --out m --set reg_param", "NAME=VALUE"),
     ("fit {data}/rows.zarr --out m --set colour=red", "reg_param"),
-    ("fit {data}/rows.zarr --out m --kind bnb --checkpoint c", "bnb and --set shrinkage=auto need"),
+    (
+        "fit {data}/rows.zarr --out m --kind bnb --checkpoint c",
+        "bnb and shrinkage=auto need all rows",
+    ),
     ("fit {data}/numbers.zarr --out m --unlabelled none", "is not a label"),
     ("predict {data}/rows.zarr --out o", "--model"),
     ("select {data}/rows.zarr --out m --scoring f1", "--scoring"),
