@@ -41,19 +41,8 @@ from streamgda.rows.names import (
 )
 from streamgda.runtime import threads
 from streamgda.runtime.interruption import deferred_interrupts
-from streamgda.runtime.parameters import (
-    as_integer,
-    as_number,
-    as_numbers,
-    check_type,
-    refuse,
-)
-from streamgda.storage.format import (
-    State,
-    check_whole,
-    pack_labels,
-    unpack_labels,
-)
+from streamgda.runtime.parameters import as_integer, as_number, as_numbers, check_type, refuse
+from streamgda.storage.format import State, check_whole, pack_labels, unpack_labels
 from streamgda.storage.saved import synchronized
 
 _INT64 = np.dtype(np.int64)
@@ -288,21 +277,6 @@ class ClassMoments(Moments):
         """Rows that were left out as invalid (`accumulate` with ``on_invalid="skip"``)."""
         return self._n_skipped
 
-    @property
-    @synchronized
-    def origin(self) -> np.ndarray:
-        """Origins of the means, shape (n_classes, n_features): a row of each class, or near one."""
-        return held_sums(self).centred().origin.copy()
-
-    @property
-    @synchronized
-    def offset(self) -> np.ndarray:
-        """Distances of the means from `origin`, shape (n_classes, n_features).
-
-        ``(X - origin[k]) - offset[k]`` centres rows exactly, however far from zero they are.
-        """
-        return held_sums(self).centred().offset.copy()
-
     @synchronized
     def total(self) -> tuple[float, np.ndarray, np.ndarray]:
         """Return the weight, the mean and the scatter of all rows about their common mean.
@@ -409,7 +383,8 @@ class ClassMoments(Moments):
         expected: np.ndarray | None = None,
     ) -> Self:
         X, y = slab.X, slab.y
-        plain = type(X) is np.ndarray and type(y) is np.ndarray and slab.weight is None
+        plain = self._sums is not None and slab.weight is None
+        plain = plain and type(X) is np.ndarray and type(y) is np.ndarray
         if not (plain and rule.checks_sums and self._add_at_once(X, y)):
             counted, names = self._counted(slab, rule, self._classes)
             with self._lock:

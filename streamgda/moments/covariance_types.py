@@ -87,7 +87,7 @@ class Structure:
     def scatter_shape(self, n_classes: int, n_features: int) -> tuple[int, int]:
         """Return the shape of the scatter of all groups."""
         size = triangle_size(n_features) if self.matrix else n_features
-        return self.n_groups(n_classes), size
+        return n_classes if self.per_class else 1, size
 
     def state_bytes(self, n_classes: int, n_features: int) -> int:
         """Return the bytes of the moments' arrays: counts, means in two parts, and scatter."""

@@ -15,16 +15,11 @@ from streamgda.moments.class_moments import ClassMoments
 from streamgda.moments.covariance_types import STRUCTURES
 from streamgda.moments.sums import OVERFLOW, InPlace, Sums
 from streamgda.rows import labels as label_codes
-from streamgda.rows.counting import RowRule, Slab, as_matrix, check_lengths
+from streamgda.rows.counting import RowRule, Slab
 from streamgda.rows.names import named_rows, restored_names, saved_names
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import BELOW_ONE, LEAST, as_number
-from streamgda.storage.format import (
-    State,
-    check_array,
-    pack_labels,
-    unpack_labels,
-)
+from streamgda.storage.format import State, check_array, pack_labels, unpack_labels
 from streamgda.storage.saved import synchronized
 
 
@@ -77,7 +72,6 @@ def positive_definite(covariance: np.ndarray, least: float) -> np.ndarray:
 _BLOCK_ELEMENTS = 1 << 20  # There are four copies of so many elements at a time.
 _MATRICES = 8  # So many matrices are held while a class's part of a block is added.
 _MISSING = RowRule("pairwise")
-_NO_CLASSES = np.empty(0, np.int64)
 
 
 @dataclass(eq=False)
@@ -258,15 +252,10 @@ class PairwiseMoments(Moments):
         self, slab: Slab, rule: RowRule = _MISSING, expected: np.ndarray | None = None
     ) -> Self:
         X, named = named_rows(slab.X)
-        first_row = slab.first_row
-        X, y = as_matrix(X, first_row), rule.labels(slab.y, _NO_CLASSES, first_row)
-        check_lengths(X, y)
+        X, y, weights, numbers, _ = rule.counted(slab._replace(X=X))
+        first_row, weights = slab.first_row, weights if weights.size else np.ones(len(y))
         self._check_features(X.shape[1])
         self._names_with(named, InvalidDataError)
-        counts, weights, _ = rule.labels_to_count(y, slab.weight, first_row)
-        numbers = np.flatnonzero(counts)
-        y = y[numbers].used()
-        weights = weights[numbers] if weights.size else np.ones(len(y))
         if expected is not None:
             label_codes.check_expected(y, expected, first_row, numbers)
         classes, d = y.values, X.shape[1]
@@ -274,12 +263,12 @@ class PairwiseMoments(Moments):
         step = max(1, _BLOCK_ELEMENTS // d)
         for start in range(0, len(y), step):
             some = slice(start, start + step)
-            rows = X[numbers[some]]
+            rows = X[some]
             block = np.where(rule.missing(rows), np.nan, rows).astype(np.float64)
             infinite = np.argwhere(np.isinf(block))
             if infinite.size:
                 r, j = infinite[0].tolist()
-                row = first_row + int(numbers[start + r])
+                row = first_row + (start + r if numbers is None else int(numbers[start + r]))
                 raise InvalidDataError(
                     f"Input X contains infinity: row {row}, column {j}. NaN is a missing value, "
                     f"every other must be finite",

@@ -69,17 +69,6 @@ class SlidingWindow(Saved):
         """Copy of the moments of the blocks in the window."""
         return self._total.copy()
 
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the features; None if no rows in the window had any."""
-        return self._total.feature_names
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the arrays that hold the window."""
-        held = [self._total, self._newer_total, *self._older, *self._newer]
-        return sum({id(moments): moments.nbytes for moments in held}.values())
-
     def __len__(self) -> int:
         return len(self._older) + len(self._newer)
 
@@ -156,7 +145,7 @@ class SlidingWindow(Saved):
 
     def _append(self, block: ClassMoments) -> Self:
         with self._lock:
-            self._total + block  # It raises an error if they do not fit.
+            self._total._joined(block)
             older, newer, newer_total = self._older[:], self._newer[:], self._newer_total
             if len(self) == self.n_blocks:
                 if not older:

@@ -405,7 +405,8 @@ class RowRule:
         start = slab.first_row
         X, y = as_matrix(slab.X, start, sparse), self.labels(slab.y, known, start)
         check_lengths(X, y)
-        searched = self.action == "skip" or self.nodata is not None
+        missing = self.nodata is not None and self.action != "pairwise"
+        searched = self.action == "skip" or missing
         if slab.weight is None and not searched and self.unlabelled is None:
             return Counted(X, y)  # A sum that is not finite raises an error.
         counts, weights, n_skipped = self.labels_to_count(y, slab.weight, start)

@@ -194,8 +194,8 @@ def test_variances_of_streams_of_small_batches(name):
 
 def test_origin_and_offset_centre_rows_exactly():
     X, y = np.array([[1e15 + 1, 3.0], [1e15 + 2, 5.0], [7.0, 7.0]]), [0, 0, 1]
-    moments = ClassMoments().update(X, y)
-    rows = (X[:2] - moments.origin[0]) - moments.offset[0]
+    sums = ClassMoments().update(X, y).centred()
+    rows = (X[:2] - sums.origin[0]) - sums.offset[0]
     assert rows.tolist() == [[-0.5, -1.0], [0.5, 1.0]]
 
 
