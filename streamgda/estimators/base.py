@@ -666,7 +666,10 @@ class MomentEstimator(Saved, BaseEstimator):
 
     def _moments_of_kind(self) -> ClassMoments:
         """Return the moments of all rows, as the parameters ask for them."""
-        return self._as_asked(self.moments_)[0]
+        try:
+            return self._as_asked(self.moments_)[0]
+        except StreamGDAError as error:  # Attributes that follow from it are missing.
+            raise as_attribute_error(error) from None
 
     def _as_asked(self, *moments: ClassMoments) -> list[ClassMoments]:
         """Return moments of the kind and behind the map of the parameters.

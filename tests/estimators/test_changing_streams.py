@@ -102,16 +102,6 @@ def test_a_class_that_is_forgotten_becomes_one_without_rows():
     assert (model.predict(X[gone]) == 0).mean() > 0.8
 
 
-def test_rows_may_be_forgotten_within_a_batch():
-    X, y = blobs(2400, 3, n_classes=4)
-    late = np.argsort(y == 0, kind="stable")[::-1]  # class 0 long before the others
-    model = QuadraticDiscriminantAnalysis().fit(X, y)
-    model.partial_fit(X[late], y[late], half_life=2)
-    assert model.class_count_[0] == 0
-    assert np.isfinite(model.predict_proba(X)).all()
-    assert model.class_count_.sum() == pytest.approx(1 / (1 - 0.5**0.5))
-
-
 @pytest.mark.parametrize("half_life", [0, -1.0, np.nan, np.inf, "ten", True])
 def test_half_lives_that_are_none(half_life):
     X, y = blobs()

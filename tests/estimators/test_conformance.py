@@ -139,16 +139,6 @@ def test_a_row_of_a_new_class_does_not_stop_a_stream(name):
         alone.predict(X)
 
 
-@EVERY_GAUSSIAN
-def test_rows_unlike_the_class_they_would_get_are_rejected(name):
-    fitted, rows = make(name).fit(X, LABELS["text"]), np.vstack([X, FRESH + 9])
-    labels = fitted.predict(rows)
-    own = fitted.p_values(rows)[np.arange(len(rows)), fitted.classes_.searchsorted(labels)]
-    assert 0 < (own < 0.02).sum() < len(rows)
-    found = fitted.predict(rows, reject=0.02, reject_label="none")
-    np.testing.assert_array_equal(found, np.where(own < 0.02, "none", labels))
-
-
 # --- parameters -------------------------------------------------------------------------------
 
 
@@ -190,6 +180,9 @@ def test_parameters_count_at_once():
         (GaussianDiscriminantAnalysis(), {"covariance_type": "round"}),
         (GaussianDiscriminantAnalysis(), {"shrinkage": "ledoit_wolf"}),
         (GaussianDiscriminantAnalysis(), {"temperature": 0}),
+        (GaussianDiscriminantAnalysis(), {"ddof": "1"}),
+        (GaussianDiscriminantAnalysis(), {"pooling": 1.1}),
+        (GaussianDiscriminantAnalysis(), {"shrinkage": True}),
     ],
     ids=str,
 )
@@ -265,22 +258,14 @@ def test_threads_add_rows_to_one_estimator_while_others_predict():
 
 
 @EVERY_ESTIMATOR
-def test_invalid_and_unlabelled_rows(name):
-    holes, marked = X.copy(), np.where(Y == 2, -1, Y)
-    holes[::7, 1] = np.nan
-    good = np.arange(len(X)) % 7 > 0
-    fitted = make(name).fit(holes, Y, on_invalid="skip")
+def test_unlabelled_rows_and_accuracy(name):
+    marked, weights = np.where(Y == 2, -1, Y), np.arange(len(X))
     two = make(name).fit(X, marked, unlabelled=-1)
     assert_equal_to_rounding(two, make(name).fit(X[Y < 2], Y[Y < 2]), FRESH)
-    found = fitted.predict_proba(holes, on_invalid="fill")
-    assert np.isnan(found[~good]).all()
-    assert np.array_equal(found[good], fitted.predict_proba(X[good]))
-    labels = fitted.predict(holes, on_invalid="fill", fill=-5)
-    assert (labels[~good] == -5).all()
+    fitted = make(name).fit(X, Y)
+    expected = pytest.approx(np.average(fitted.predict(X) == Y, weights=weights))
     for kind in KINDS:
-        weights = np.arange(len(X))
-        found = fitted.score(held(X, kind), held(Y, kind), held(weights, kind))
-        assert found == pytest.approx(np.average(fitted.predict(X) == Y, weights=weights))
+        assert fitted.score(held(X, kind), held(Y, kind), held(weights, kind)) == expected
 
 
 # --- what needs all rows at once --------------------------------------------------------------

@@ -13,7 +13,6 @@ from streamgda import (
     open_store,
 )
 from streamgda.datasets import load_mnist
-from streamgda.errors import ConstantFeatureWarning
 
 FOLDER = os.environ.get("STREAMGDA_MNIST", "")
 HELD_OUT = 10_000  # of the training images: what regularisation is chosen on
@@ -64,23 +63,3 @@ def test_accuracies(moments, images, kind, params, candidates, accuracy):
     best = max(values, key=score) if len(values) > 1 else values[0]
     chosen = kind.from_moments(moments[0] + moments[1], **params, **{name: best})
     assert chosen.score(X_test, y_test) >= accuracy
-
-
-@pytest.mark.soak
-def test_black_margins_are_left_out_and_put_back(moments):
-    with pytest.warns(ConstantFeatureWarning, match="67 of 784 features are constant"):
-        gda = GaussianDiscriminantAnalysis.from_moments(moments[0] + moments[1], var_smoothing=0.1)
-    drawn, labels = gda.sample(20, random_state=0)
-    assert drawn.shape == (20, 784)
-    assert not drawn[:, gda.constant_features_].any()
-    assert gda.score(drawn, labels) > 0.9
-
-
-@pytest.mark.soak
-def test_fifty_principal_components(moments, images):
-    """From moments in 784 dimensions: the images are read once."""
-    _, _, X_test, y_test = images
-    whole = moments[0] + moments[1]
-    components = whole.pca(50)
-    qda = GaussianDiscriminantAnalysis.from_moments(whole.project(components), var_smoothing=0.01)
-    assert qda.score(X_test @ components.T, y_test) >= 0.965

@@ -1,7 +1,5 @@
 """The naive Bayes classifiers answer as scikit-learn's do, for rows from any container."""
 
-import warnings
-
 import naive
 import numpy as np
 import pandas as pd
@@ -65,23 +63,6 @@ def test_priors_without_a_sum_are_refused(kind, sum_of):
     name = "class_prior" if kind is BernoulliNB else "priors"
     with pytest.raises(InvalidParameterError, match=f"the sum of {name} is {sum_of:g}; expected"):
         kind(**{name: [sum_of, 0.0, 0.0]}).fit(X, y)
-
-
-@pytest.mark.parametrize("alpha", [0, 1e-12, 1.0, [0, 1, 1, 1, 1, 1], [1.0] * 6])
-@pytest.mark.parametrize("force_alpha", [True, False])
-def test_warnings_are_those_of_scikit_learn(alpha, force_alpha):
-    X, y = rows()
-    X, y = X[y < 2, :2], y[y < 2]
-    alpha = alpha[:2] if isinstance(alpha, list) else alpha
-    found = []
-    for kind in (naive_bayes.BernoulliNB, BernoulliNB):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            kind(alpha=alpha, force_alpha=force_alpha).fit(X, y)
-            kind(alpha=alpha, force_alpha=force_alpha).partial_fit(X, y, [0, 1]).partial_fit(X, y)
-        found.append([(w.category, str(w.message).replace("= ", "=")) for w in caught])
-    assert found[0] == found[1]
-    assert len(found[1]) == (0 if force_alpha or np.min(alpha) == 1 else 3)
 
 
 @pytest.mark.parametrize(

@@ -127,18 +127,6 @@ def test_directions_of_lda(name, with_priors, n_components):
     assert ours.get_feature_names_out().tolist() == theirs.get_feature_names_out().tolist()
 
 
-def test_transform_has_no_more_columns_than_the_means_span():
-    noise = np.random.default_rng(0).normal(size=(50, 2))
-    noise -= noise.mean(axis=0)
-    X, y = np.vstack([noise, noise + 1, noise + 2]), np.repeat([0, 1, 2], 50)
-    lda = LinearDiscriminantAnalysis().set_output(transform="pandas").fit(X, y)
-    assert lda.transform(X).columns.tolist() == ["lineardiscriminantanalysis0"]
-    assert lda.explained_variance_ratio_.tolist() == [1, pytest.approx(0, abs=1e-20)]
-    lda.fit(np.vstack([noise, noise]), np.repeat([0, 1], 50))
-    assert lda.transform(X).shape == (150, 0)
-    assert lda.explained_variance_ratio_.tolist() == [0]
-
-
 @pytest.mark.filterwarnings("ignore::streamgda.errors.CollinearityWarning")
 @in_turn("name, solver", ["doubled", "few rows", "fewer rows", "one hot"], ["svd", "lsqr"])
 def test_features_that_are_constant_within_classes_are_left_out_exactly(name, solver):
@@ -274,12 +262,3 @@ def test_gaussian_nb(name, var_smoothing, with_priors):
     assert ours.epsilon_ == pytest.approx(theirs.epsilon_, rel=1e-12)
     if name != "digits":  # their density includes the constant pixels
         assert_close(ours.predict_joint_log_proba(X), theirs.predict_joint_log_proba(X), 1e-9)
-
-
-# --- scores -----------------------------------------------------------------------------------
-
-
-def test_labels_in_a_column_are_scored():
-    X, y = np.arange(8.0)[:, None], np.array([0, 0, 0, 1, 0, 1, 1, 1])
-    ours, theirs = GaussianNB().fit(X, y), naive_bayes.GaussianNB().fit(X, y)
-    assert ours.score(X, y[:, None]) == theirs.score(X, y[:, None]) == ours.score(X, y)

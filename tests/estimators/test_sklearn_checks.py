@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import sklearn
 from packaging.version import Version
-from samples import DIVIDES_BY_N, blobs
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from samples import DIVIDES_BY_N
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import streamgda
@@ -97,24 +96,6 @@ def test_scikit_learn_checks(estimator, check):
         return
     with pytest.raises(error):
         check(estimator)
-
-
-# --- scikit-learn's tools ---------------------------------------------------------------------
-
-
-@pytest.mark.soak
-def test_grid_search_and_cross_validation_in_two_processes():
-    X, y = blobs()
-    search = GridSearchCV(
-        GaussianDiscriminantAnalysis(),
-        {"covariance_type": ["full", "diag"], "shrinkage": [None, 0.5]},
-        n_jobs=2,
-        error_score="raise",
-    ).fit(X, y)
-    assert search.best_params_["covariance_type"] == "full"
-    alone = cross_val_score(search.best_estimator_, X, y)
-    assert alone.tolist() == cross_val_score(search.best_estimator_, X, y, n_jobs=2).tolist()
-    assert search.best_score_ == pytest.approx(alone.mean())
 
 
 # --- test modules -----------------------------------------------------------------------------

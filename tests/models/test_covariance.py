@@ -87,29 +87,6 @@ def test_rows_of_any_type_and_width(d, dtype):
         np.testing.assert_allclose(fitted.predict_log_proba(X), expected, atol=atol, rtol=1e-4)
 
 
-def test_shrinkage_and_epsilon_are_reported():
-    X, y = blobs(100, 4)
-    gda = GaussianDiscriminantAnalysis("full", shrinkage=0.25, var_smoothing=0.1).fit(X, y)
-    assert gda.shrinkage_.tolist() == [0.25, 0.25, 0.25]
-    assert gda.epsilon_ == pytest.approx(0.1 * naive.largest_variance(X), rel=1e-12)
-    tied = GaussianDiscriminantAnalysis("tied").fit(X, y)
-    assert tied.shrinkage_.tolist() == [0.0]
-    assert tied.epsilon_ == 0.0
-
-
-def test_values_out_of_range_raise():
-    wrong = {
-        "pooling": (-0.1, 1.1),
-        "reg_param": (2, "none"),
-        "shrinkage": (-1.0, np.nan, True),
-        "var_smoothing": (-1e-9, np.inf, None),
-        "ddof": (-1, "1"),
-    }
-    for name, value in ((name, value) for name, values in wrong.items() for value in values):
-        with pytest.raises(InvalidParameterError, match=f"{name}=.*expected a number"):
-            GaussianDiscriminantAnalysis(**{name: value}).fit(*blobs())
-
-
 # --- shrinkage by rules -----------------------------------------------------------------------
 
 
