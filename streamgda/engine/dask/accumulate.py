@@ -8,19 +8,16 @@ workers: the moments have the same bits. A task never changes its arguments, as 
 from __future__ import annotations
 
 import contextlib
-import uuid
 import warnings
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import dask
 import dask.array as da
 import numpy as np
-from dask.core import flatten
 from dask.delayed import Delayed
-from dask.highlevelgraph import HighLevelGraph
 from dask.sizeof import sizeof
 
 from streamgda.engine.checkpoint import checksum
@@ -41,26 +38,6 @@ SPLIT = 16  # Moments of so many blocks are merged at a time.
 ROUND = 64  # So many blocks are computed between two writes of a checkpoint.
 _REPORTS = 64  # Progress is reported about so many times.
 _MANY_BLOCKS, _TINY_BYTES = 1000, 1 << 20
-
-
-class Leaves(NamedTuple):
-    """Results of the blocks, in order, before they are computed.
-
-    Attributes
-    ----------
-    keys : list
-        Key of the result of each block.
-    graph : HighLevelGraph
-        Tasks with these keys.
-    """
-
-    keys: list[Any]
-    graph: HighLevelGraph
-
-    def delayed(self, *numbers: int) -> list[Delayed]:
-        """Return the results of some blocks."""
-        layer = next(iter(self.graph.layers))
-        return [Delayed(self.keys[number], self.graph, layer=layer) for number in numbers]
 
 
 def accumulate(asked: Accumulation, rows: Rows) -> Moments:
@@ -103,7 +80,7 @@ def accumulate(asked: Accumulation, rows: Rows) -> Moments:
     places = da.map_blocks(_place, chunks=X.chunks[:1], dtype=object, meta=np.empty(0, object))
     arrays = [value for a in columns.values() for value in (a, "ij"[: a.ndim])]
 
-    def leaves(function: Callable[..., Any], about: Any = None) -> Leaves:
+    def leaves(function: Callable[..., Any], about: Any = None) -> list[Delayed]:
         held = dask.delayed(about, pure=False, traverse=False)
         every = da.blockwise(
             _of_block,
@@ -114,7 +91,7 @@ def accumulate(asked: Accumulation, rows: Rows) -> Moments:
             meta=np.empty((0, 0), object),
         )
         (every,) = dask.optimize(every)  # once for all blocks: what a leaf needs is one task
-        return Leaves([*flatten(every.__dask_keys__())], every.__dask_graph__())
+        return [*every.to_delayed(optimize_graph=False).ravel()]
 
     moments = _merged(asked, leaves, ends, described, rows)
     if moments._n_features_in not in (None, X.shape[1]):
@@ -132,12 +109,10 @@ def accumulate_partitions(asked: Accumulation, batches: Batches) -> Moments:
     """
     partitions, columns = batches.values, batches.columns
 
-    def leaves(function: Callable[..., Any], about: Any = None) -> Leaves:
+    def leaves(function: Callable[..., Any], about: Any = None) -> list[Delayed]:
         held = dask.delayed(about, pure=False, traverse=False)
         leaf = dask.delayed(_of_partition, pure=False)
-        found = [leaf(function, n, held, each, columns) for n, each in enumerate(partitions)]
-        graph = HighLevelGraph.from_collections("leaves", {}, found)
-        return Leaves([each.key for each in found], graph)
+        return [leaf(function, n, held, each, columns) for n, each in enumerate(partitions)]
 
     described = {"X": f"{len(partitions)} partitions"}
     ends = np.full(len(partitions), np.nan)
@@ -149,7 +124,7 @@ def accumulate_partitions(asked: Accumulation, batches: Batches) -> Moments:
 
 def _merged(
     asked: Accumulation,
-    leaves: Callable[..., Leaves],
+    leaves: Callable[..., list[Delayed]],
     ends: np.ndarray,
     described: dict[str, str],
     rows: Rows | None,
@@ -160,7 +135,7 @@ def _merged(
     ----------
     asked : Accumulation
     leaves : callable
-        Called with a function of a `Slab` and its further arguments; returns `Leaves`.
+        Called with a function of a `Slab` and its second argument; returns the delayed results.
     ends : ndarray
         Number of the rows up to each block; NaN if it is unknown.
     described : dict
@@ -178,7 +153,7 @@ def _merged(
     kept = asked.started("dask", "blocks", rows, **described)
     if kept is not None:
         checksums = leaves(checksum)
-        kept.resume(1, lambda start, stop: compute(*checksums.delayed(start))[0])
+        kept.resume(1, lambda start, stop: compute(checksums[start])[0])
         done, moments = kept.done, kept.moments
     # Rounds that are computed together: all of them, unless somebody waits for some.
     together = n_blocks
@@ -196,11 +171,11 @@ def _merged(
     ):
         while done < n_blocks:
             stop = min(n_blocks, done + together)
-            added = _added(moments if done else None, sums, done, stop)
+            added = _added(moments if done else None, sums[done:stop])
             if kept is None:
                 (moments,) = compute(added)
             else:
-                moments, first, last = compute(added, *checksums.delayed(done, stop - 1))
+                moments, first, last = compute(added, checksums[done], checksums[stop - 1])
                 kept.replace(moments, stop, first, last)
             done = stop
             report(n_rows())
@@ -210,25 +185,16 @@ def _merged(
     return moments
 
 
-def _added(moments: Moments | None, sums: Leaves, first: int, last: int) -> Delayed:
-    """Return the delayed sum of moments, and of the rounds of blocks ``first:last``."""
-    name = f"moments-{uuid.uuid4().hex}"
-    tasks: dict[Any, Any] = {}
-
-    def merged(keys: list[Any]) -> Any:
-        key = (name, len(tasks))
-        tasks[key] = (_merge, *keys)
-        return key
-
-    held = [] if moments is None else [moments]
-    for start in range(first, last, ROUND):
-        parts = sums.keys[start : min(last, start + ROUND)]
+def _added(moments: Moments | None, sums: list[Delayed]) -> Delayed:
+    """Return the delayed sum of moments, and of rounds of those of blocks."""
+    merge = dask.delayed(_merge, pure=False)
+    held = [] if moments is None else [dask.delayed(moments, pure=False, traverse=False)]
+    for start in range(0, len(sums), ROUND):
+        parts = sums[start : start + ROUND]
         while len(parts) > 1:
-            parts = [merged(parts[at : at + SPLIT]) for at in range(0, len(parts), SPLIT)]
-        held = [merged([*held, *parts])]
-    layers = {**sums.graph.layers, name: tasks}
-    below = {**sums.graph.dependencies, name: {*sums.graph.layers}}
-    return Delayed(held[0], HighLevelGraph(layers, below), layer=name)
+            parts = [merge(*parts[at : at + SPLIT]) for at in range(0, len(parts), SPLIT)]
+        held = [merge(*held, *parts)]
+    return held[0]
 
 
 # --- tasks ----------------------------------------------------------------------------------------

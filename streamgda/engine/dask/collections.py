@@ -12,7 +12,6 @@ from typing import Any
 import dask
 import dask.array as da
 import numpy as np
-from dask.highlevelgraph import HighLevelGraph
 
 from streamgda.errors import ClusterError, InvalidDataError, cause_of, sendable
 from streamgda.rows import Rows, side_by_side, target_columns
@@ -139,19 +138,16 @@ def _of_frame(frame: Any) -> Any:
     Left to itself, dask joins partitions by the bytes of the columns that are read, and so rows
     and labels of one frame differently.
     """
-    parts = frame.to_delayed(optimize_graph=False)
     columns = [*frame.columns] if frame.ndim == 2 else None
-    name = f"values-{dask.base.tokenize(parts)}"
-    end = (0,) * (frame.ndim - 1)
-    tasks = {(name, n, *end): (_values, part.key, columns) for n, part in enumerate(parts)}
-    graph = HighLevelGraph.from_collections(name, tasks, dependencies=parts)
-    width = () if columns is None else (len(columns),)
+    shape = (math.nan,) if columns is None else (math.nan, len(columns))
     with warnings.catch_warnings():
         # Labels that are strings become objects, which are accepted as labels.
         warnings.filterwarnings("ignore", "Dask currently has limited support", UserWarning)
-        dtype = frame.to_dask_array().dtype
-    chunks = ((math.nan,) * len(parts), *((n,) for n in width))
-    return da.Array(graph, name, chunks, meta=np.empty((0,) * frame.ndim, dtype))
+        meta = np.empty((0,) * frame.ndim, frame.to_dask_array().dtype)
+    values = dask.delayed(_values, pure=True)
+    parts = [values(part, columns) for part in frame.to_delayed(optimize_graph=False)]
+    arrays = [da.from_delayed(part, shape, meta=meta) for part in parts]
+    return da.concatenate(arrays, allow_unknown_chunksizes=True)
 
 
 def _values(part: Any, columns: list[Any] | None) -> np.ndarray:
