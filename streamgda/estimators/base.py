@@ -206,7 +206,7 @@ def in_turn(method: Function) -> Function:
 
     @wraps(method)
     def call(self: MomentEstimator, *arguments: Any, **options: Any) -> Any:
-        with self.__dict__.setdefault("_lock", Lock()):  # atomic
+        with self.__dict__.setdefault("_lock", Lock()):  # This is atomic.
             return method(self, *arguments, **options)
 
     return call  # type: ignore[return-value]
@@ -250,11 +250,12 @@ class MomentEstimator(Saved, BaseEstimator):
     moments_: ClassMoments
     n_features_in_: int
     feature_map: Any = None
-    _kinds: Any = (ClassMoments, "ClassMoments")  # of moments, and their names
-    _reads = frozenset({"features", "nodata", "unlabelled", "on_invalid"})  # in methods that learn
-    _instead = "a number, or shrinkage='oas'"  # of what needs all rows
+    _kinds: Any = (ClassMoments, "ClassMoments")  # These moments are taken, of that name.
+    # Methods that learn take these options.
+    _reads = frozenset({"features", "nodata", "unlabelled", "on_invalid"})
+    _instead = "a number, or shrinkage='oas'"  # Errors offer it for what needs all rows.
     _scales = True  # Moments behind a last `Standardize` follow from those before it.
-    _n_targets = 0  # last columns of the moments, beside those of the features
+    _n_targets = 0  # So many last columns of the moments are no features.
     _declared: np.ndarray | None = None
     _models: dict[int, Scored]  # The model, by the `changes` of the moments that it is of.
     _found: Any = None
@@ -264,7 +265,7 @@ class MomentEstimator(Saved, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True  # which become dense slab by slab where zeros count
+        tags.input_tags.sparse = True  # They become dense slab by slab where zeros count.
         return tags
 
     def _covariance_type(self) -> str:
@@ -940,7 +941,7 @@ def joined_maps(given: Lifting | None, moments: ClassMoments) -> Lifting | None:
 def plain(name: str, value: Any) -> Any:
     """Return a parameter as JSON; raise `InvalidParameterError` for one that no file holds."""
     found = value.tolist() if hasattr(value, "tolist") else value
-    if isinstance(found, Mapping):  # weights of classes, or values of parameters
+    if isinstance(found, Mapping):  # Weights of classes, or values of parameters, are dicts.
         values = [plain(name, each) for each in found.values()]
         return {"keys": np.asarray([*found]).tolist(), "values": values}
     if isinstance(found, list | tuple):

@@ -61,7 +61,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
     """
 
     temperature: float
-    _theirs: str | None = None  # scikit-learn's class
+    _theirs: str | None = None  # It names the class of scikit-learn.
     _least_classes = 1  # `fit` needs rows of so many classes.
 
     def _check_fit(self, model: Any) -> None:
@@ -486,7 +486,7 @@ def _codes(labels: np.ndarray, classes: np.ndarray, kind: Any = InvalidDataError
 class GaussianClassifier(MomentClassifier):
     """Base of the Gaussian classifiers, which define covariance type and regularisation."""
 
-    _model_type: str  # of the covariances of the model; the moments may hold more
+    _model_type: str  # The covariances of the model have it; the moments may hold more.
     _solvers: tuple[str, ...] = ()
     _any_sum_of_priors = False
     _weighted = False  # Priors weight the covariances of the classes in a pooled one.
@@ -614,15 +614,15 @@ class GaussianClassifier(MomentClassifier):
         """Return the roots of inverse covariances, in the place of these."""
         return inverse_roots(covariances, self.tol, overwrite=True)
 
-    def _singular(self, model: Gaussians) -> SingularCovarianceError | None:
+    def _singular(self, model: Gaussians) -> SingularCovarianceError:
         """Return the error for classes with rows that have no density."""
         advice = f"{self._advice}, leave out features that depend on others, or give more rows"
         return singular_error(model.ranks, model.features.size, model.classes, model.count, advice)
 
     def _check_fit(self, model: Gaussians) -> None:
         super()._check_fit(model)
-        if error := self._singular(model):
-            raise error
+        if model.alive.size < np.count_nonzero(model.count):
+            raise self._singular(model)
         never = (model.priors > 0) & (model.count == 0)
         if self.priors is not None and never.any():
             raise InvalidParameterError(
@@ -641,12 +641,12 @@ class GaussianClassifier(MomentClassifier):
             )
 
     def _check_stream(self, model: Gaussians) -> None:
-        error = self._singular(model)
-        if error and not model.alive.size:
-            raise error
-        if error:
+        if not model.alive.size:
+            raise self._singular(model)
+        if model.alive.size < np.count_nonzero(model.count):
             warn(
-                f"predictions leave out classes that have no invertible covariance yet: {error}",
+                f"predictions leave out classes that have no invertible covariance yet: "
+                f"{self._singular(model)}",
                 SingularCovarianceWarning,
             )
 

@@ -327,7 +327,7 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis):
         rotations = np.zeros((n_classes, model.n_features, d))
         rotations[:, model.features] = np.swapaxes(roots / scales[:, :, None], 1, 2)
         found: dict[str, Any] = {"rotations_": [*rotations], "scalings_": [*scales**-2.0]}
-        if self.shrinkage == "oas":  # which scikit-learn does not know by name
+        if self.shrinkage == "oas":  # This name is not known there.
             estimator = resolve_name("sklearn.covariance:OAS")()
             found |= {"shrinkage": None, "covariance_estimator": estimator}
         return found | {"means_": np.nan_to_num(self.means_)}
@@ -413,7 +413,7 @@ class LinearDiscriminantAnalysis(
 
     _any_sum_of_priors = True
     _model_type = "tied"
-    _least_classes = 1  # scikit-learn accepts a single class, too.
+    _least_classes = 1  # A single class is accepted in scikit-learn, too.
     _solvers = "svd", "lsqr", "eigen"
     _theirs = "sklearn.discriminant_analysis:LinearDiscriminantAnalysis"
     _advice = "Set shrinkage above 0, or use solver='svd', which drops directions"
@@ -502,7 +502,8 @@ class LinearDiscriminantAnalysis(
             raise AttributeError("covariance_ is there with store_covariance=True only")
         if self.solver != "svd" or self.priors is None:
             return self._all_covariances().values[0]
-        summary = Summary.of(self._moments_of_kind())  # scikit-learn weights it, but not the model.
+        # It is weighted in scikit-learn, where the model is not.
+        summary = Summary.of(self._moments_of_kind())
         weights = self._priors_of(summary)
         return estimate(summary, "tied", self._regularisation(), weights=weights).values[0]
 

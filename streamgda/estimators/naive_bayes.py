@@ -187,7 +187,7 @@ class BernoulliNB(MomentClassifier):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True  # on rows that are not binary by nature
+        tags.classifier_tags.poor_score = True  # Rows of the checks are not binary by nature.
         return tags
 
     _scales = False

@@ -361,15 +361,13 @@ def pseudo_root(S: np.ndarray, tol: float, scaled: bool) -> tuple[np.ndarray, fl
 
 def singular_error(
     ranks: np.ndarray, d: int, classes: np.ndarray, count: np.ndarray, advice: str
-) -> SingularCovarianceError | None:
-    """Return the error for covariances whose rank is not d; None if all have an inverse.
+) -> SingularCovarianceError:
+    """Return the error for covariances whose rank is not d, of classes that have rows.
 
-    Classes without rows need none. A pooled covariance is that of every class.
+    A pooled covariance is that of every class.
     """
     ranks = np.broadcast_to(ranks, classes.shape)
     at = np.flatnonzero((ranks < d) & (count > 0))
-    if not at.size:
-        return None
     named = [
         f"class {classes[k]!s} (rank {ranks[k]} of {d}, {n:g} {'row' if n == 1 else 'rows'})"
         for k, n in zip(at[:10], count[at], strict=False)

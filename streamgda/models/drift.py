@@ -16,7 +16,7 @@ from streamgda.rows.labels import as_objects, find, join_labels
 
 _ROWS_PER_FEATURE = 5  # A class in a window needs so many for a test of its covariance matrix.
 _LEAST_EXPECTED = 5.0  # A class with fewer expected rows has no cell of its own in the G test.
-_TOL = 1e-6  # of `inverse_roots`
+_TOL = 1e-6  # `inverse_roots` takes this tolerance.
 SHARES = "shares"  # The test of class shares has this key.
 
 
@@ -170,7 +170,7 @@ def _compare(
     (A, df_a), (B, df_b) = reference, window
     matrix, n = A.ndim == 2, n_reference * n_window / (n_reference + n_window)
     variances = (A.diagonal() if matrix else A) / df_a
-    features = np.flatnonzero(variances > 0)  # constant ones are left out, whatever they become
+    features = np.flatnonzero(variances > 0)  # Others are left out, whatever they become.
     if not features.size or df_b < 1:
         return Comparison(n_window)
     scale, d, df = np.sqrt(variances[features]), features.size, df_a + df_b
@@ -196,7 +196,7 @@ def _compare(
         return Comparison(n_window, max(0.0, float(sum(squares)) / 2 - d), means, box)
     # The ratio of two variances of a feature has the distribution F, exactly.
     tails = np.minimum(special.fdtr(df_b, df_a, b / a), special.fdtrc(df_b, df_a, b / a))
-    least = min(1.0, max(2 * float(tails.min()), 1e-300))  # zero if a feature has become constant
+    least = min(1.0, max(2 * float(tails.min()), 1e-300))  # A feature may have become constant.
     ratios = Statistic(float(special.chdtri(1, least)), (1.0,), min(1.0, d * least))
     divergence = np.nan
     if not matrix and (b > 0).all():

@@ -18,7 +18,7 @@ from streamgda.rows.labels import find
 from streamgda.runtime import threads
 
 _LOG_2PI = np.log(2 * np.pi)
-_FLOAT64_FEATURES = 12  # so few are multiplied in float64 whatever the rows are
+_FLOAT64_FEATURES = 12  # So few are multiplied in float64, whatever the rows are.
 
 
 @dataclass(frozen=True, eq=False)

@@ -192,8 +192,8 @@ def covariance_test(moments: ClassMoments) -> CovarianceTest:
         "Test the variances alone (moments.reduce('diag')) or fewer directions "
         "(moments.project(moments.pca(n_components)))"
     )
-    if error := singular_error(ranks, d, held.classes[seen], held.rows[seen], advice):
-        raise error
+    if (ranks < d).any():
+        raise singular_error(ranks, d, held.classes[seen], held.rows[seen], advice)
     gains = whole.log_determinants - roots.log_determinants
     statistic = max(0.0, float(df @ gains))  # Rounding may leave less.
     bartlett, copies = None, 1
@@ -236,7 +236,8 @@ def box_approximations(
     if c2 > c1**2:
         f = statistic * (1 - c1 - df1 / df2) / df1
     else:
-        left = df2 / (1 - c1 + 2 / df2) - statistic  # to the end of the approximate distribution
+        # The approximate distribution ends there.
+        left = df2 / (1 - c1 + 2 / df2) - statistic
         f = df2 * statistic / (df1 * left) if left > 0 else np.inf
     return (
         Statistic(chi_square, (df1,), float(special.chdtrc(df1, chi_square))),

@@ -98,7 +98,8 @@ def leave_one_out(
     with np.errstate(divide="ignore", invalid="ignore"):
         for g in range(len(S)):
             values, V = np.linalg.eigh(S[g]) if matrix else (S[g], None)
-            scored = np.flatnonzero(pooled | (n[g] - (codes == g) > 0))  # by at least one other row
+            # A row is scored by at least one other row.
+            scored = np.flatnonzero(pooled | (n[g] - (codes == g) > 0))
             for rows in np.split(scored, range(_BLOCK, scored.size, _BLOCK)):
                 score(g, V, values, rows)
         if priors is None:

@@ -131,15 +131,15 @@ def _of_moments(moments: ClassMoments) -> tuple[np.ndarray, np.ndarray, np.ndarr
     values = estimate(held, moments.covariance_type, Regularisation(), features).values
     roots = inverse_roots(values if len(values) == 1 else values[seen], _TOL)
     advice = "Leave out features, or pass an estimator that regularises it"
-    named = held.classes[seen], held.count[seen]
-    if error := singular_error(roots.ranks, features.size, *named, advice):
-        raise error
+    if (roots.ranks < features.size).any():
+        named = held.classes[seen], held.count[seen]
+        raise singular_error(roots.ranks, features.size, *named, advice)
     return seen, held.offsets[np.ix_(seen, features)], roots.values
 
 
 def _values(method: str, centres: np.ndarray, roots: np.ndarray) -> np.ndarray:
     """Return the separability of Gaussians with these means and roots of inverse covariances."""
-    if roots.ndim == 2:  # one over the variances: independent features, which are roots of size 1
+    if roots.ndim == 2:  # One over the variances: independent features are roots of size 1.
         roots = np.sqrt(roots)
     if len(roots) == 1:
         white = centres @ roots[0].T if roots.ndim == 3 else centres * roots[0]
@@ -160,7 +160,7 @@ Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
 def _variances(centres: np.ndarray, roots: np.ndarray, i: int) -> Rows:
     """Return a row of M, B and K, of independent features."""
     squares = (centres[i] - centres) ** 2
-    ratio = roots / roots[i]  # of the deviations of class i to those of the others
+    ratio = roots / roots[i]  # Deviations of class i are divided by those of the others.
     M = 2 * (roots**2 / (1 + ratio**2) * squares).sum(axis=1)
     B = M / 8 + np.log1p((ratio - 1) ** 2 / (2 * ratio)).sum(axis=1) / 2
     excess = (ratio - 1) * (ratio + 1)
@@ -183,7 +183,7 @@ def _matrices(centres: np.ndarray, roots: np.ndarray, i: int) -> Rows:
         mean = linalg.cholesky((F @ F.T + np.eye(d)) / 2, lower=True)
         M[j] = (linalg.solve_triangular(mean, offset, lower=True) ** 2).sum()
         diagonal = F.diagonal()
-        logs = np.log(mean.diagonal() ** 2 / diagonal).sum()  # ln |mean| - ln |F|
+        logs = np.log(mean.diagonal() ** 2 / diagonal).sum()  # This is ln |mean| - ln |F|.
         B[j] = M[j] / 8 + max(0.0, logs) / 2
         excess = (diagonal - 1) * (diagonal + 1)
         traces = (excess - np.log1p(excess)).sum() + (np.tril(F, -1) ** 2).sum()
