@@ -18,7 +18,7 @@ from streamgda.kernels.sums import all_below
 from streamgda.moments.adding import Rows, adding_of, scratch_bytes, sums_of
 from streamgda.moments.base import Moments, held_sums
 from streamgda.moments.covariance_types import Structure, check_covers, structure_of, symmetric
-from streamgda.moments.feature_maps import Lifting, lifted, restored_map
+from streamgda.moments.feature_maps import Lifting, lifted
 from streamgda.moments.statistics import statistics_of
 from streamgda.moments.sums import OVERFLOW, ExactSums, Sums
 from streamgda.rows import labels as label_codes
@@ -1015,8 +1015,12 @@ class ClassMoments(Moments):
         sums.check(classes.size)
         if not sums.n_features:
             raise ValueError("there are no features")
+        lifting, width = moments._lifting, sums.n_features
+        if lifting is not None:
+            if lifting.n_in is None or lifting.n_out != width:
+                raise ValueError(f"they have {width} features, and a feature map of others")
+            width = lifting.n_in
         loaded = moments._with_sums(classes, sums)
-        _, width = restored_map(state, sums.n_features)
         loaded._feature_names = restored_names(state, width)
         return loaded
 

@@ -427,10 +427,9 @@ def standardized(moments: Any, *others: Any, n_targets: int = 0) -> list[Any]:
         Last columns that are targets, which stay as they are.
     """
     mean, scale = Standardize._parameters(moments)
-    mean[mean.size - n_targets :], scale[scale.size - n_targets :] = 0, 1
-    last: Any = object.__new__(Standardize)
-    last._set(mean[: mean.size - n_targets], scale[: scale.size - n_targets])
-    found = []
+    d, found = mean.size - n_targets, []
+    mean[d:], scale[d:] = 0, 1
+    last = Standardize._from_json({"mean": mean[:d], "scale": scale[:d]})
     for each in (moments, *others):
         sums = each.centred()
         sums.origin = np.where(sums.count[:, None] > 0, (sums.origin - mean) / scale, 0.0)
@@ -589,44 +588,22 @@ class Lifting:
 
     def as_json(self) -> dict[str, Any]:
         """Return the maps as JSON."""
-        maps = [{"map": type(each).__name__, **each._as_json()} for each in self.maps]
-        beside = {"n_targets": self.n_targets} if self.n_targets else {}
-        return {"maps": maps, "n_features_in": self.n_in, **beside}
+        maps = [{"map": type(each).__name__, "parameters": each._as_json()} for each in self.maps]
+        return {"maps": maps, "n_features_in": self.n_in, "n_targets": self.n_targets}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any] | None) -> Self | None:
         """Return the maps of the result of `as_json`; None for None."""
         if values is None:
             return None
-        maps = []
-        for description in values["maps"]:
-            own = dict(description)
-            maps.append(_MAPS[own.pop("map")]._from_json(own))
+        maps = tuple(_MAPS[each["map"]]._from_json(each["parameters"]) for each in values["maps"])
         if not maps:
             raise ValueError("it has no maps")
-        n_in, n_targets = values["n_features_in"], values.get("n_targets", 0)
-        lifting = cls(tuple(maps), None, check_whole("n_targets", n_targets, 0))
+        n_in, n_targets = values["n_features_in"], check_whole("n_targets", values["n_targets"], 0)
+        lifting = cls(maps, None, n_targets)
         if n_in is None:
             return lifting
         return lifting.bound(check_whole("n_features_in", n_in, n_targets + 1))
-
-
-def restored_map(attributes: Mapping[str, Any], n_out: int) -> tuple[Lifting | None, int]:
-    """Return the map of a model that is loaded, and the width of rows before it.
-
-    Parameters
-    ----------
-    attributes : mapping
-        Those that the model was saved with.
-    n_out : int
-        Features of the model.
-    """
-    lifting = Lifting.from_json(attributes.get("feature_map"))
-    if lifting is None:
-        return None, n_out
-    if lifting.n_in is None or lifting.n_out != n_out:
-        raise ValueError(f"it has {n_out} features, and a feature map of others")
-    return lifting, lifting.n_in
 
 
 # --- rows behind maps ----------------------------------------------------------------------------

@@ -104,7 +104,7 @@ class Held(NamedTuple):
         return join_labels(self.groups, other.groups), join_labels(self.classes, other.classes)
 
     def widened(self, groups: np.ndarray, classes: np.ndarray) -> Held:
-        """Return the same moments among more groups and classes, with the same arrays."""
+        """Return the same moments among other groups and classes, with the same arrays."""
         if groups.size == self.groups.size and classes.size == self.classes.size:
             return Held(groups, classes, self.cells)
         of_group, of_class = find(self.groups, groups), find(self.classes, classes)
@@ -140,13 +140,10 @@ class Held(NamedTuple):
         if groups.all() and classes.all():
             return self
         kept = self.cells.class_count > 0
-        of_group, of_class = (np.cumsum(groups) - 1), (np.cumsum(classes) - 1)
-        g, k = self.numbers
-        numbers = of_group[g[kept]] << _SHIFT | of_class[k[kept]]
-        sums: Any = self.cells._sums
-        sums = sums.with_classes(kept) if kept.any() else None
-        cells = self.cells._with_sums(numbers, sums)
-        return Held(self.groups[groups], self.classes[classes], cells)
+        cells = self.cells._keep(kept) if kept.any() else self.cells._with_sums(NONE, None)
+        return Held(self.groups, self.classes, cells).widened(
+            self.groups[groups], self.classes[classes]
+        )
 
 
 class GroupedMoments(Moments, Mapping[Any, ClassMoments]):

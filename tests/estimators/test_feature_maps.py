@@ -20,7 +20,6 @@ from streamgda import (
     PCA,
     BernoulliNB,
     ClassMoments,
-    GaussianDiscriminantAnalysis,
     GaussianDiscriminantCV,
     GaussianNB,
     GroupedMoments,
@@ -171,7 +170,6 @@ def test_maps_that_make_nan_or_cannot_be_pickled():
 # --- standardised by the moments of the estimator ------------------------------------------------
 
 ALPHAS = [1e-3, 0.1, 10.0]
-LIKELIHOOD = "joint_log_likelihood"
 FOLDS = np.random.default_rng(5).integers(0, 4, len(Y))
 COMMON = [  # an estimator, its method, and that of scikit-learn behind a StandardScaler
     (Ridge(3.0), "predict", linear_model.Ridge(3.0, solver="svd")),
@@ -226,40 +224,6 @@ def test_standardised_rows_are_those_of_two_passes(mine, method, theirs, offset)
     if searches:
         scores = mine.cv_results_["mean_test_score"], theirs.cv_results_["mean_test_score"]
         np.testing.assert_allclose(*scores, rtol=1e-12)
-
-
-@pytest.mark.parametrize("before", [[], [RandomFeatures(9)]], ids=["", "behind a map"])
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        Ridge(0.1),
-        RidgeClassifier(alphas=ALPHAS, cv=3),
-        PCA(2, whiten=True),
-        GaussianDiscriminantAnalysis("spherical"),
-        LinearDiscriminantAnalysis("lsqr", shrinkage="oas"),
-        GaussianDiscriminantCV({"shrinkage": [0.1, 0.5]}, cv=3, scoring=LIKELIHOOD),
-    ],
-)
-def test_standardised_rows_of_a_stream(estimator, before):
-    estimator = clone(estimator).set_params(feature_map=[*before, Standardize()])
-    whole, batches = clone(estimator).fit(X, Y), clone(estimator)
-    for at in np.split(np.arange(len(X)), [90, 91, 250]):
-        batches.partial_fit(X[at], Y[at])
-        loaded = type(estimator).from_bytes(batches.to_bytes())
-        batches = pickle.loads(pickle.dumps(loaded))
-    first = accumulate(X, Y, feature_map=before or None)
-    twice = clone(estimator).set_params(feature_map=[*before, Standardize(first)]).fit(X, Y)
-    method = "transform" if isinstance(estimator, PCA) else "predict"
-    kept = np.asarray(getattr(whole, method)(X))
-    others = [batches] if getattr(estimator, "cv", None) == 3 else [batches, twice]
-    for other in others:  # Splits have deviations of their own.
-        answers = np.asarray(getattr(other, method)(X))
-        np.testing.assert_allclose(answers, kept, rtol=1e-9, atol=1e-9)
-    if "cv" not in estimator.get_params():
-        old = slice(0, 100)
-        left = clone(estimator).fit(X[100:], Y[100:])
-        answers = np.asarray(getattr(batches.forget(X[old], Y[old]), method)(X))
-        np.testing.assert_allclose(answers, getattr(left, method)(X), rtol=1e-7, atol=1e-7)
 
 
 # --- what is refused -----------------------------------------------------------------------------

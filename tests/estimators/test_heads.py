@@ -68,6 +68,18 @@ HEADS = PLAIN | {
 
 
 HEADS |= {
+    f"{name} standardised": (clone(estimator).set_params(feature_map=feature_map), y, methods)
+    for name, feature_map in {
+        "ridge": Standardize(),
+        "targets": [RELU, Standardize()],
+        "ridge classifier": Standardize(),
+        "components": Standardize(),
+        "lda": Standardize(),
+        "gda": [RELU, Standardize()],
+    }.items()
+    for estimator, y, methods in [(PLAIN | CLASSIFIERS)[name]]
+}
+HEADS |= {
     name: (estimator, Y, [method for method in SCORES if hasattr(estimator, method)])
     for name, estimator in ESTIMATORS.items()
 }
@@ -208,6 +220,7 @@ MAPS = {
         RandomFeatures(9, "fourier", gamma=0.2),
         partial(naive.random_features, n=9, kind="fourier", gamma=0.2),
     ),
+    "standard of the same rows": (Standardize(), SCALER.transform),
     "standard": (Standardize(REFERENCE), lambda rows: (rows - X.mean(axis=0)) / X.std(axis=0)),
     "transformer": (SCALER, SCALER.transform),
     "list": (
@@ -222,6 +235,8 @@ MAPS = {
 def test_an_estimator_behind_a_map_is_one_of_mapped_rows(name, given):
     estimator, y, methods = (PLAIN | CLASSIFIERS)[name]
     feature_map, mapped = MAPS[given][0], MAPS[given][1](X)
+    if feature_map == Standardize() and name == "bernoulli":
+        pytest.skip("ones are counted behind the map")
     plain = clone(estimator).fit(mapped, y)
     lifting = clone(estimator).set_params(feature_map=feature_map).fit(X, y)
     assert lifting.n_features_in_ == D
