@@ -43,8 +43,8 @@ def _description(path: str) -> dict[str, Any]:
     """Return what is known of the content of a path, for JSON."""
     import zarr  # noqa: PLC0415  (see `options`)
 
-    from streamgda.rows.names import names_of  # noqa: PLC0415
     from streamgda.rows.opening import is_table, table_files  # noqa: PLC0415
+    from streamgda.rows.source import as_source  # noqa: PLC0415
     from streamgda.storage.opening import mark_of, open_node  # noqa: PLC0415
 
     if is_table(path):
@@ -64,7 +64,8 @@ def _description(path: str) -> dict[str, Any]:
         half = "" if mark.get("complete") else ", half-written"
         return {"kind": f"predictions{half}", "rows": mark.get("done"), **_arrays(node)}
     rows = node if isinstance(node, zarr.Array) else node.get("X")
-    return {"kind": "zarr", **_arrays(node), "features": None if rows is None else names_of(rows)}
+    names = None if rows is None else as_source(rows).feature_names
+    return {"kind": "zarr", **_arrays(node), "features": names}
 
 
 def _arrays(node: Any) -> dict[str, str]:

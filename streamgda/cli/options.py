@@ -124,8 +124,9 @@ def open_both(
 ) -> tuple[Any, Any, Any]:
     """Return an estimator with a method, rows and labels; columns are those of its fit."""
     from streamgda.estimators.base import names_in  # noqa: PLC0415
-    from streamgda.rows.names import join_names, names_of  # noqa: PLC0415
+    from streamgda.rows.names import join_names  # noqa: PLC0415
     from streamgda.rows.opening import is_table  # noqa: PLC0415
+    from streamgda.rows.source import as_source  # noqa: PLC0415
 
     estimator = streamgda.load(model)
     if not hasattr(estimator, method):
@@ -135,5 +136,5 @@ def open_both(
     if not features and is_table(data) and names:
         features = [*names]
     X, y = open_rows(data, label, features, None, labelled=labelled)
-    join_names(names, names_of(X), model, InvalidDataError)
+    join_names(names, as_source(X).feature_names, model, InvalidDataError)
     return estimator, X, y

@@ -103,11 +103,10 @@ def convert(
 def _blocks(X: Any, y: Any) -> tuple[int | None, Any, Iterator[dict[str, np.ndarray]]]:
     """Return the number of rows if it is known, names of features or None, and blocks of rows."""
     from streamgda.rows import Rows, as_batches  # noqa: PLC0415
-    from streamgda.rows.counting import Slab  # noqa: PLC0415
 
     if y is None and not hasattr(X, "shape"):
         batches = as_batches(X)
-        return None, batches.feature_names, (_checked(Slab.of_batch(batch)) for batch in batches)
+        return None, batches.feature_names, map(_checked, batches)
     rows = Rows.of(X, y).opened().checked()
     unit = rows.X.chunk_rows  # Each chunk of a store is read once.
     n_rows = -(-_CHUNK_BYTES // max(1, rows.X.row_bytes) // unit) * unit

@@ -430,7 +430,7 @@ def _accumulated_batches(asked: Accumulation, rows: Rows, features: Any, columns
     asked = replace(asked, feature_names=batches.feature_names)
     if batches.executor == "dask":
         return on_dask().accumulate_partitions(asked, batches)
-    numbered, n_rows = enumerate(map(Slab.of_batch, batches)), 0
+    numbered, n_rows = enumerate(batches), 0
 
     def checked(_: int, stop: int) -> int:
         """Consume the batches before `stop`, which are held; return the checksum of the last."""

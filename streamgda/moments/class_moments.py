@@ -447,11 +447,13 @@ class ClassMoments(Moments):
         Return False, with nothing changed, for all other rows.
         """
         with self._lock:
-            table = label_codes.integer_table(self._classes) if self._lifting is None else None
-            if table is None or y.dtype != _INT64 or X.shape != (y.size, self.n_features):
+            plain = X.dtype.kind in "iuf" and y.dtype == _INT64 and y.ndim == 1
+            if self._lifting is not None or not plain:
                 return False
-            codes = label_codes.look_up(y, *table) if y.ndim == 1 else None
-            return codes is not None and self._add_in_place(Rows(X, codes, NO_WEIGHTS))
+            codes = label_codes.find(y, self._classes)
+            if X.shape != (y.size, self.n_features) or codes.min(initial=0) < 0:
+                return False
+            return self._add_in_place(Rows(X, codes, NO_WEIGHTS))
 
     def _add_in_place(self, rows: Rows) -> bool:
         """Add rows of the classes to the sums themselves if these take longer to merge.

@@ -22,7 +22,6 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda.errors import InvalidDataError, InvalidParameterError, UnsupportedError
 from streamgda.rows.counting import (
     WINDOW_BYTES,
-    all_finite,
     as_matrix,
     kernel_type,
     refuse_not_finite,
@@ -671,6 +670,6 @@ def lifted(
     """
     if lifting is None:
         return X
-    if X.dtype.kind == "f" and not all_finite(X):
+    if X.dtype.kind == "f" and not np.isfinite(X).all():
         refuse_not_finite(X, first_row, numbers)
     return LiftedRows(X, lifting)

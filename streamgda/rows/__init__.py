@@ -301,6 +301,4 @@ def targets_of(X: RowSource, y: Any) -> RowSource:
         )
     if not (math.isnan(X.n_rows) or math.isnan(y.n_rows)):
         check_lengths(X, replace(y, shape=y.shape[:1], name="targets"))
-    if y.in_memory:
-        target_columns(y.read(0, 1))
     return y

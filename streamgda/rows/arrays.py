@@ -17,7 +17,8 @@ from streamgda.rows.source import RowSource, as_slab
 class ArrayRows(RowSource):
     """Rows of an array in memory, or of a memory map."""
 
-    in_memory = read_as_views = True
+    in_memory: bool = True
+    read_as_views: bool = True
 
     @classmethod
     def accepts(cls, X: Any) -> bool:

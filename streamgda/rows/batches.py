@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.rows.counting import Slab
 from streamgda.rows.frames import FrameRows
 from streamgda.rows.source import as_array, as_numpy, as_slab, refuse_others
 from streamgda.rows.zarr import is_group
@@ -62,7 +63,7 @@ class Batches:
         several = self.columns is not None and not isinstance(self.columns[0], str)
         return tuple(self.columns[0]) if several else None
 
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+    def __iter__(self) -> Iterator[Slab]:
         for number, batch in enumerate(self.values):
             yield read_batch(batch, f"batch {number}", self.columns)
 
@@ -76,8 +77,8 @@ def _are_names(columns: Any) -> bool:
     return all(isinstance(name, str) for name in (*names, *columns[1:]))
 
 
-def read_batch(batch: Any, name: str, columns: Any = None) -> tuple[Any, ...]:
-    """Return ``(X, y)`` or ``(X, y, sample_weight)`` of a batch; tensors as arrays.
+def read_batch(batch: Any, name: str, columns: Any = None) -> Slab:
+    """Return the rows of a batch, with their labels and perhaps weights; tensors as arrays.
 
     Rows with several axes, such as images, are flattened.
 
@@ -100,11 +101,11 @@ def read_batch(batch: Any, name: str, columns: Any = None) -> tuple[Any, ...]:
             f"{name} is a {type(batch).__name__}; expected a tuple (X, y) or (X, y, weight){advice}"
         )
     try:
-        X, *labels = batch
+        X, y, weight = (*batch, None)[:3]
         X = as_slab(X) if isinstance(X, list | tuple | np.ndarray) else as_numpy(X)
         if isinstance(X, np.ndarray) and X.ndim > 2:
             X = X.reshape(len(X), int(np.prod(X.shape[1:])))
-        return (X, *map(as_numpy, labels))
+        return Slab(X, as_numpy(y), weight=as_numpy(weight))
     except InvalidDataError as error:
         error.place(name)
         raise

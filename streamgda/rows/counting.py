@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn, Self
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from scipy.sparse import issparse
 
 from streamgda.errors import InvalidDataError, InvalidParameterError
-from streamgda.kernels.sums import all_below
 from streamgda.rows.labels import (
     NONE,
     CodedLabels,
@@ -33,7 +32,6 @@ SKIP_OR_FILL = (
     "leave such rows out or fill them in (on_invalid='skip' when learning, on_invalid='fill' when "
     "predicting)"
 )
-_COMPILED = np.dtype(np.float64), np.dtype(np.float32)  # Kernels read these types.
 
 
 class Slab(NamedTuple):
@@ -47,11 +45,6 @@ class Slab(NamedTuple):
     groups: Any = None
     weight: Any = None
     first_row: int = 0
-
-    @classmethod
-    def of_batch(cls, batch: tuple[Any, ...]) -> Self:
-        """Return the rows of a batch ``(X, y)`` or ``(X, y, weight)``."""
-        return cls(batch[0], batch[1], weight=batch[2] if len(batch) > 2 else None)
 
     @property
     def beside(self) -> list[Any]:
@@ -199,15 +192,6 @@ def as_weights(
     return weights
 
 
-def all_finite(values: np.ndarray, bound: float = np.inf) -> bool:
-    """Return True if all floating-point values are finite, and below a bound in size."""
-    if values.dtype in _COMPILED and values.flags.forc:
-        return bool(all_below(values.reshape(-1, order="A"), bound))
-    if bound < np.inf:
-        return bool((np.abs(values) < bound).all())
-    return bool(np.isfinite(values).all())
-
-
 def refuse_not_finite(
     X: Any, first_row: int = 0, numbers: np.ndarray | None = None, nodata: float | None = None
 ) -> NoReturn:
@@ -351,7 +335,7 @@ class RowRule:
         for start in range(0, len(X), n_rows):  # Masks of all rows would take memory.
             block = X[start : start + n_rows]
             bad = np.zeros(len(block), bool)
-            if X.dtype.kind == "f" and not all_finite(block):
+            if X.dtype.kind == "f":
                 bad |= ~np.isfinite(block).all(axis=1)
             if self.nodata is not None:
                 bad |= self.missing(block).any(axis=1)

@@ -16,7 +16,7 @@ from streamgda.rows.source import RowSource, as_slab
 class DaskRows(RowSource):
     """Rows of a dask collection, which dask evaluates."""
 
-    executor = "dask"
+    executor: str = "dask"
 
     @classmethod
     def accepts(cls, X: Any) -> bool:

@@ -31,7 +31,7 @@ class FrameRows(RowSource):
         The series if its entries are labels or weights, or rows, such as embeddings.
     """
 
-    in_memory = True
+    in_memory: bool = True
 
     frame: Any = field(default=None, repr=False, compare=False)
 

@@ -129,19 +129,6 @@ def code(y: Any, known: np.ndarray = NONE, what: str = "y", first_row: int = 0) 
     return CodedLabels(np.append(find(labels.values, values), -1)[labels.codes], values)
 
 
-def look_up(labels: np.ndarray, low: int, table: np.ndarray) -> np.ndarray | None:
-    """Return the int64 entries of an `integer_table`; None if it lacks one of the labels."""
-    codes = np.empty(labels.size, np.int64)
-    return codes if encode_labels(np.ascontiguousarray(labels), low, table, codes) else None
-
-
-def integer_table(classes: np.ndarray) -> tuple[int, np.ndarray] | None:
-    """Return the arguments of `look_up` after the labels; None unless numbers are looked up."""
-    if not classes.size or classes.dtype.kind not in "biuf":
-        return None
-    return _table_of(classes.tobytes(), classes.dtype)
-
-
 @lru_cache(16)
 def _table_of(classes: bytes, dtype: np.dtype) -> tuple[int, np.ndarray] | None:
     """Return the least class, and a table: entry i is the number of the class that is i above.
@@ -323,13 +310,15 @@ def find(labels: Any, classes: np.ndarray) -> np.ndarray:
         return np.append(find(labels.values, classes), -1)[labels.codes]
     if not classes.size or not labels.size or family(classes.dtype) != family(labels.dtype):
         return np.full(labels.shape, -1)
-    whole, table = _as_whole(labels), integer_table(classes)
-    codes = None if whole is None or table is None else look_up(whole, *table)
-    if codes is None:
-        codes = np.searchsorted(classes, labels)
-        codes[codes == classes.size] = 0
-        codes = np.where(classes[codes] == labels, codes, -1)
-    return codes
+    whole = _as_whole(labels)
+    table = None if whole is None else _table_of(classes.tobytes(), classes.dtype)
+    if table is not None:
+        codes = np.empty(labels.size, np.int64)
+        if encode_labels(np.ascontiguousarray(whole), *table, codes):
+            return codes
+    codes = np.searchsorted(classes, labels)
+    codes[codes == classes.size] = 0
+    return np.where(classes[codes] == labels, codes, -1)
 
 
 def check_expected(

@@ -113,11 +113,6 @@ def named_rows(X: Any) -> tuple[Any, Names | None]:
     return source, source.feature_names
 
 
-def names_of(X: Any) -> Names | None:
-    """Return the names of the columns of a container; None if it has none."""
-    return named_rows(X)[1]
-
-
 # --- saving ---------------------------------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
@@ -42,6 +42,12 @@ class RowSource:
         Shape of a chunk: reading less decodes as much. Empty for rows that are not in chunks.
     held_bytes : int
         Bytes that reading holds besides, however few rows are read.
+    in_memory : bool
+        This process holds the rows in their order.
+    read_as_views : bool
+        Reading takes neither time nor memory.
+    executor : {"process", "dask"}
+        The executor of a pass over the rows: this process, or dask, which evaluates them.
     """
 
     values: Any
@@ -50,16 +56,13 @@ class RowSource:
     name: str = "X"
     chunks: tuple[int, ...] = ()
     held_bytes: int = 0
+    in_memory: bool = False
+    read_as_views: bool = False
+    executor: str = "process"
 
     def __post_init__(self) -> None:
         """Refuse scores that are half-written: the only place where any rows pass."""
         refuse_half_written(self.values, self.name)
-
-    # True if this process holds the rows in their order; if reading takes neither time nor memory.
-    in_memory: ClassVar[bool] = False
-    read_as_views: ClassVar[bool] = False
-    # The executor of a pass over the rows: this process, or dask, which evaluates them.
-    executor: ClassVar[Literal["process", "dask"]] = "process"
 
     # --- what an adapter implements -----------------------------------------------------------
 
@@ -151,7 +154,7 @@ class RowSource:
             Width of the result; None if it is one-dimensional.
         """
         shape = self.shape[:1] if columns is None else (self.n_rows, columns)
-        about = self.name, self.chunks, self.held_bytes
+        about = self.name, self.chunks, self.held_bytes, self.in_memory, False, self.executor
         return MappedRows(self.values, shape, np.dtype(dtype), *about, self, function)
 
 
@@ -161,16 +164,6 @@ class MappedRows(RowSource):
 
     rows: Any = None
     function: Any = None
-
-    @property
-    def in_memory(self) -> bool:  # type: ignore[override]
-        """True if this process holds the rows."""
-        return self.rows.in_memory
-
-    @property
-    def executor(self) -> Any:  # type: ignore[override]
-        """The executor of a pass over the rows."""
-        return self.rows.executor
 
     def read(self, start: int, stop: int) -> Any:
         """Return what the function makes of rows ``start:stop``."""

@@ -60,7 +60,8 @@ def rows_with(X: CheckedRows, hit: np.ndarray) -> np.ndarray:
 class SparseRows(RowSource):
     """Rows of a sparse matrix or array, which stay sparse."""
 
-    in_memory = read_as_views = True
+    in_memory: bool = True
+    read_as_views: bool = True
 
     @classmethod
     def accepts(cls, X: Any) -> bool:

@@ -46,16 +46,6 @@ class LabelledRows(RowSource):
         """Accept arrays of xarray, and datasets, for which `of` raises a clear error."""
         return is_labelled(X)
 
-    @property
-    def executor(self) -> Any:  # type: ignore[override]
-        """The executor of a pass over the rows."""
-        return "dask" if hasattr(self.values, "__dask_graph__") else "process"
-
-    @property
-    def read_as_views(self) -> bool:  # type: ignore[override]
-        """True if this process holds the rows."""
-        return self.executor == "process"
-
     @classmethod
     def of(cls, X: Any, name: str, features: Any = None) -> Self:
         """Return a source of the rows whose features are along a dimension.
@@ -83,8 +73,8 @@ class LabelledRows(RowSource):
         found = X if features is None or fill is None else X.where(fill != X)
         values = _stacked(found, features)
         rows = (DaskRows if DaskRows.accepts(values) else ArrayRows).of(values, name)
-        about = rows.shape, rows.dtype, name, rows.chunks
-        return cls(rows.values, *about, array=X, features=features)
+        about = rows.shape, rows.dtype, name, rows.chunks, 0, False, rows.read_as_views
+        return cls(rows.values, *about, rows.executor, array=X, features=features)
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:

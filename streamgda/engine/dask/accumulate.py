@@ -234,7 +234,7 @@ def _of_partition(
 ) -> Any:
     """Return what a function makes of a batch; errors name the partition."""
     name = f"partition {number}"
-    slab = Slab.of_batch(read_batch(batch, name, columns))
+    slab = read_batch(batch, name, columns)
     return _placed(f"{name} (rows counted from its first)", function, slab, about)
 
 
