@@ -16,6 +16,7 @@ import numpy as np
 import zarr
 from sklearn import decomposition, discriminant_analysis, linear_model, naive_bayes
 from sklearn.decomposition import IncrementalPCA
+from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import GridSearchCV
 
 import streamgda
@@ -196,6 +197,17 @@ def heads() -> Tasks:
         lambda: streamgda.GaussianDiscriminantCV(grid, cv=5).fit(X, y),
         {"scikit-learn GridSearchCV": lambda: GridSearchCV(peer, grid, cv=5, n_jobs=2).fit(X, y)},
     )
+
+    X, cells = data.rows(100_000, 16, 50, "float64")
+    y, soft = cells // 5, GaussianMixture(5, random_state=0)
+    for n_iter in (0, 5):
+        mda = streamgda.MixtureDiscriminantAnalysis(5, n_iter=n_iter)
+        yield Task(
+            f"100,000 x 16 float64, 10 classes of 5 Gaussians, mixtures fit, n_iter={n_iter}",
+            lambda mda=mda: mda.fit(X, y),
+            {"scikit-learn GaussianMixture": lambda: [soft.fit(X[y == k]) for k in range(10)]},
+            {"": 1},
+        )
 
 
 def stores() -> Tasks:

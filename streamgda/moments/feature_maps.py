@@ -367,7 +367,9 @@ class Transformer(FeatureMap):
         """Hash of the parameters and of what was learned."""
         from joblib import hash as hashed  # type: ignore[import-untyped]  # noqa: PLC0415
 
-        return f"{self.name} {hashed(vars(self.fitted))}"
+        state = dict(self.fitted.__getstate__())  # without what is computed again
+        state.pop("_sklearn_version", None)
+        return f"{self.name} {hashed(state)}"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Transformer):

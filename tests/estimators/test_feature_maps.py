@@ -125,6 +125,15 @@ def test_of_a_transformer_a_fingerprint_is_saved():
     assert loaded.partial_fit(X, Y).class_count_.sum() == 2 * len(X)
 
 
+def test_components_are_a_map():
+    pca = PCA(2).fit(X)
+    nb = GaussianNB(feature_map=pca).fit(X, Y)
+    expected = GaussianNB().fit(pca.transform(X), Y).predict_proba(pca.transform(X))
+    np.testing.assert_allclose(nb.predict_proba(X), expected, rtol=1e-9)
+    loaded = GaussianNB.from_bytes(nb.to_bytes()).set_params(feature_map=pca)
+    assert np.array_equal(loaded.predict_proba(X), nb.predict_proba(X))
+
+
 def test_a_transformer_that_is_fitted_again_changes_no_model():
     scaler = StandardScaler().fit(X)
     nb = GaussianNB(feature_map=scaler).fit(X, Y)

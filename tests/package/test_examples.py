@@ -42,6 +42,7 @@ CLAIMS = {
         and np.allclose([*shown["J"].values()], [4.2759, 1.0925], atol=1e-4)
         and shown["mean"][1] < shown["mean"][0] < shown["mean"][2]
     ),
+    "mixtures": lambda shown: shown["accuracies"][shown["most"]] > shown["accuracies"][1] + 0.01,
     "raster": lambda shown: (shown["classes"] == shown["truth"] + 1).mean() > 0.98,
     "unknown_classes": lambda shown: shown["areas"]["relative Mahalanobis distance"] > 0.58,
 }
