@@ -10,6 +10,7 @@ from scipy import linalg
 
 from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCovarianceError
 from streamgda.moments import ClassMoments, held_sums
+from streamgda.moments.covariance_types import structure_of
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import as_number, as_numbers, refuse
 
@@ -44,6 +45,7 @@ class Regularisation:
 
     def check(self, covariance_type: str) -> Self:
         """Raise `InvalidParameterError` for values out of range; return these parameters."""
+        structure_of(covariance_type)  # It raises an error for other names.
         share, least = "a number between 0 and 1", "a number >= 0"
         as_number("pooling", self.pooling, share, 0, 1)
         as_number("reg_param", self.reg_param, share, 0, 1)

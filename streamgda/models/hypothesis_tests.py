@@ -27,28 +27,14 @@ class Statistic(NamedTuple):
         One number of degrees of freedom for chi-square, two for F.
     p_value : float, or ndarray of one for each feature
         Zero if it is less than the smallest float64.
+    f : float, optional
+        What has the distribution F, if that is not the statistic.
     """
 
     statistic: Any
     df: tuple[float, ...]
     p_value: Any
-
-
-class FTest(NamedTuple):
-    """A statistic with the F that follows from it.
-
-    Attributes
-    ----------
-    statistic, f : float
-    df : tuple of float
-    p_value : float
-        Zero if it is less than the smallest float64.
-    """
-
-    statistic: float
-    f: float
-    df: tuple[float, float]
-    p_value: float
+    f: float | None = None
 
 
 class CovarianceTest(NamedTuple):
@@ -81,9 +67,9 @@ class MeansTest(NamedTuple):
 
     Attributes
     ----------
-    wilks : FTest
+    wilks : Statistic
         Wilks's lambda; exact for two classes.
-    pillai : FTest
+    pillai : Statistic
         Pillai's trace, the less sensitive to unequal covariances.
     effect_size : float
         :math:`1 - \Lambda^{1/s}`, the share of the variance that is between classes.
@@ -91,8 +77,8 @@ class MeansTest(NamedTuple):
         Eigenvalues of :math:`W^{-1} B`, falling, of which the statistics are functions.
     """
 
-    wilks: FTest
-    pillai: FTest
+    wilks: Statistic
+    pillai: Statistic
     effect_size: float
     roots: np.ndarray
 
@@ -323,6 +309,6 @@ def means_test(moments: ClassMoments) -> MeansTest:
     return MeansTest(wilks, pillai, float(-np.expm1(log / s)), roots)
 
 
-def _f_test(statistic: float, f: float, df1: float, df2: float) -> FTest:
+def _f_test(statistic: float, f: float, df1: float, df2: float) -> Statistic:
     p_value = float(special.fdtrc(df1, df2, f))
-    return FTest(float(statistic), float(f), (float(df1), float(df2)), p_value)
+    return Statistic(float(statistic), (float(df1), float(df2)), p_value, float(f))

@@ -22,9 +22,8 @@ _BLOCK_VALUES = 1 << 18
 _BLOCK_ROWS = 384
 _FEW_VALUES = 1 << 15
 
-Finish = Callable[
-    [np.ndarray, np.ndarray], None
-]  # It is called as ``finish(scores, part of out)``.
+# It is called as ``finish(scores, part of out)``.
+Finish = Callable[[np.ndarray, np.ndarray], None]
 
 
 def scratch_bytes(n_features: int) -> int:
