@@ -32,7 +32,7 @@ Data = Annotated[str, _ROWS]
 OptionalData = Annotated[str | None, _ROWS]
 Out = Annotated[str, Option(metavar="PATH", help="File for the estimator, or a URL.")]
 Model = Annotated[str, Option(metavar="PATH", help="Saved estimator, or a URL.")]
-Label = Annotated[Text, Option(metavar="NAME", help="Labels: a column; in zarr an array, or y.")]
+Label = Annotated[Text, Option(metavar="NAME", help="Column of labels; in zarr an array, or y.")]
 _LIST: Any = {"metavar": "NAME,...", "callback": split_names}
 Features = Annotated[Names, Option(help="Columns of features: by default all others.", **_LIST)]
 Drop = Annotated[Names, Option(help="Columns that are not features.", **_LIST)]

@@ -516,13 +516,14 @@ class GaussianDiscriminantCV(ClassifierMixin, Folded):
             raise refuse("scoring", self.scoring, expected)
         try:
             candidates = list(ParameterGrid(GRID if self.param_grid is None else self.param_grid))
-            for params in candidates:
-                GaussianDiscriminantAnalysis(**params)._check_parameters()
+            models = [GaussianDiscriminantAnalysis(**params) for params in candidates]
         except (TypeError, ValueError) as error:
             raise InvalidParameterError(
                 f"param_grid={shown(self.param_grid)}: {error}; expected a dict of parameters of "
                 f"GaussianDiscriminantAnalysis and lists of values to try, or a list of such dicts"
             ) from error
+        for model in models:
+            model._check_parameters()
         if not candidates:
             raise InvalidParameterError("param_grid is empty; give at least one candidate")
         return candidates

@@ -26,7 +26,6 @@ from streamgda.errors import (
 )
 from streamgda.rows.opening import format_of
 from streamgda.rows.source import RowSource
-from streamgda.runtime.parameters import shown
 from streamgda.storage.files import aside, file_system
 
 _BATCH_BYTES = 1 << 22  # Rows are decoded by so many bytes, or by whole row groups.
@@ -372,8 +371,8 @@ def keys_of(rows: RowSource, names: Sequence[str]) -> TableRows:
     """
     if not isinstance(rows, TableRows):
         raise InvalidParameterError(
-            f"keys={shown(names)} names columns of the table that is scored, and {rows.place()} is "
-            f"no table in a file; open one with open_store"
+            f"keys={', '.join(names)} are columns of the table that is scored, and {rows.place()} "
+            f"is no table in a file; open one with open_store"
         )
     table = rows.values
     _check_names(table, names)

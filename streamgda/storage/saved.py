@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Self, TypeVar, cast
 
 import numpy as np
 
-from streamgda.errors import FormatError, InvalidParameterError
+from streamgda.errors import FormatError, InvalidParameterError, brief
 from streamgda.runtime.parameters import html_table, shown
 from streamgda.storage import files
 from streamgda.storage.format import State, read, write
@@ -280,7 +280,7 @@ def _read(file: BinaryIO, name: Any, base: type[Saved] = Saved) -> Any:
     except FormatError as error:
         raise FormatError(f"{name}: {error}") from None
     except Exception as error:  # zipfile, NumPy and the classes raise any kind for such contents.
-        raise FormatError(f"{name}: it is damaged or incomplete: {error!r:.500}") from None
+        raise FormatError(f"{name}: it is damaged or incomplete: {brief(error)}") from None
     if "position" in state:
         saved.offset_ = state["position"]
     return saved

@@ -66,6 +66,7 @@ def data(tmp_path_factory):
     streamgda.QuadraticDiscriminantAnalysis().fit(X, Y).save(folder / "qda.zip")
     streamgda.PCA(2).fit(X).save(folder / "pca.zip")
     streamgda.SlidingWindow(2).update(X, Y).save(folder / "window.npz")
+    streamgda.Ridge().fit(X, X[:, 0]).save(folder / "ridge.npz")
     (folder / "truncated.zip").write_bytes((folder / "qda.zip").read_bytes()[:500])
     return folder
 
@@ -359,7 +360,30 @@ FAILURES = [
     ("fit {table} --out m", "name its column of labels by --label NAME; it has a, b, kind"),
     ("fit {table} --label a --out m", "kind (string)"),
     ("fit {table} --label z --out m", "t.csv has no column 'z'; it has a, b, kind"),
-    ("select {data}/rows.zarr --out m --grid shrinkage=much", "much"),
+    (
+        "select {data}/rows.zarr --out m --grid shrinkage=much",
+        "streamgda: shrinkage=much; exp",
+    ),
+    (
+        "evaluate {empty} --label kind --model {data}/qda.zip",
+        "e.csv has no rows; give at lea",
+    ),
+    ("fit {data}/rows.zarr --out m --checkpoint {data}/qda.zip", "is not a checkpoint of a pass"),
+    ("fit {data}/rows.zarr --out m --features a", "--features NAME goes with tables, and"),
+    ("fit {table} --label kind --out m --weights w", "t.csv has no column 'w'; it has a, b, kind"),
+    (
+        "predict {data}/rows.zarr --model {data}/ridge.npz --write proba --out o",
+        "holds Ridge, wh",
+    ),
+    (
+        "evaluate {data}/rows.zarr --model {data}/ridge.npz",
+        "has no predict_proba: name anot",
+    ),
+    (
+        "predict {data}/rows.zarr --model {data}/qda.zip --out o --keys a",
+        "--keys a are columns of",
+    ),
+    ("convert {text} --out o", "n.txt is neither zarr nor a table"),
     ("predict {data}/rows.zarr --model {data}/truncated.zip --out o", "truncated.zip"),
     ("predict {data}/rows.zarr --model {table} --out o", "not a file that streamgda saved"),
     ("predict {data}/narrow.zarr --model {data}/qda.zip --out o", "3 features"),
@@ -402,9 +426,12 @@ def test_errors_name_their_cause_and_leave_nothing(
 ):
     table = tmp_path_factory.mktemp("table") / "t.csv"
     table.write_text("a,b,kind\n1,2,x\n3,4,y\n")
+    empty, text = table.with_name("e.csv"), table.with_name("n.txt")
+    empty.write_text("a,b,kind\n")
+    text.write_text("hello")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "500")  # no message is broken into lines
-    ended = command(*words.format(data=data, table=table).split())
+    ended = command(*words.format(data=data, table=table, empty=empty, text=text).split())
     assert (ended.code, ended.out) == (code, "")
     assert message in " ".join(ended.err.replace("│", " ").split())
     assert code == 2 or (ended.err.startswith("streamgda: ") and ended.err.count("\n") == 1)

@@ -367,7 +367,7 @@ def test_wrong_destinations(tmp_path, model, monkeypatch):
         (rows, "p.parquet", "z", "has no column 'z'; it has"),
         (rows, "p.parquet", ["y", "y"], "different columns"),
         (rows, "p.zarr", "y", "keys=y are copied to a table, and out=.*p.zarr"),
-        (X, "p.parquet", "y", r"keys=\('y',\) names columns of the table"),
+        (X, "p.parquet", "y", "keys=y are columns of the table"),
         (rows, "p.feather", None, "ends in .feather; expected .parquet or .csv"),
     ):
         with pytest.raises((InvalidParameterError, SourceError), match=message):
