@@ -447,7 +447,7 @@ def standardized(moments: Any, *others: Any, n_targets: int = 0) -> list[Any]:
 def before_standardize(feature_map: Any) -> tuple[Any, bool]:
     """Return the maps before a last `Standardize` without moments, and True if there is one."""
     maps = feature_map if isinstance(feature_map, list | tuple) else [feature_map]
-    if not maps or maps[-1] != Standardize():
+    if not maps or not isinstance(maps[-1], Standardize) or maps[-1].mean:
         return feature_map, False
     return [*maps[:-1]] or None, True
 

@@ -1,6 +1,5 @@
 """Ridge regression and least squares: scikit-learn's answers, and NIST's certified results."""
 
-import pickle
 
 import dask.array as da
 import dask.dataframe as dask_frames
@@ -10,14 +9,12 @@ import pandas as pd
 import pytest
 from samples import held
 from sklearn import linear_model
-from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.model_selection import GridSearchCV, GroupKFold, PredefinedSplit
 from statsmodels.datasets import longley
 
 from streamgda import ClassMoments, Ridge, RidgeClassifier, accumulate, load
-from streamgda.engine.folds import fold_of
 from streamgda.errors import (
     CollinearityWarning,
     InvalidDataError,
@@ -191,117 +188,6 @@ def test_scores_are_those_of_a_grid_search(tmp_path):
     assert loaded.alpha_ == mine.alpha_
     loaded.set_params(alphas=[1.0, 2.0])  # counts at once
     assert_close(loaded.coef_, linear_model.Ridge(loaded.alpha_).fit(X, BOTH).coef_)
-
-
-# --- choices in a stream --------------------------------------------------------------------------
-
-IRIS, KINDS = load_iris(return_X_y=True)
-TEXTS, CODES = np.array(["b", "c", "a"])[KINDS], 2.0 * (KINDS[:, None] == [2, 0, 1]) - 1
-STREAMS = {  # an estimator, rows, targets or labels, and the targets whose errors are compared
-    "ridge": (Ridge(alphas=ALPHAS, cv=4), X, Y, Y),
-    "targets": (Ridge(alphas=ALPHAS, random_state=3), X, BOTH, BOTH),
-    "classifier": (RidgeClassifier(alphas=ALPHAS, cv=3), IRIS, TEXTS, CODES),
-    "two classes": (RidgeClassifier(alphas=ALPHAS), IRIS, KINDS > 0, 2.0 * (KINDS > 0) - 1),
-}
-EVERY_STREAM = pytest.mark.parametrize("name", STREAMS)
-
-
-def assert_same_choice(found, expected, rtol=1e-9):
-    assert found.alpha_ == expected.alpha_
-    for name, column in expected.cv_results_.items():
-        if name != "params":
-            np.testing.assert_allclose(found.cv_results_[name], column, rtol=rtol, err_msg=name)
-    assert_close(found.coef_, expected.coef_, rtol)
-
-
-def streamed(estimator, rows, targets, weights=None, **beside):
-    """The estimator after some batches; between them it is saved and pickled."""
-    for start, stop in ((0, 30), (30, 31), (31, 90), (90, len(rows))):
-        at = slice(start, stop)
-        own = {name: values[at] for name, values in beside.items()}
-        weight = None if weights is None else weights[at]
-        estimator.partial_fit(rows[at], targets[at], sample_weight=weight, **own)
-        estimator = pickle.loads(pickle.dumps(type(estimator).from_bytes(estimator.to_bytes())))
-    return estimator
-
-
-@EVERY_STREAM
-@pytest.mark.parametrize("weighted", [False, True])
-def test_a_stream_chooses_as_fit_does(name, weighted):
-    estimator, rows, y, codes = STREAMS[name]
-    weights = np.random.default_rng(1).uniform(0.1, 2, len(y)) if weighted else None
-    whole = clone(estimator).fit(rows, y, weights)
-    assert_same_choice(streamed(clone(estimator), rows, y, weights), whole)
-    for kind in ("zarr", "dask"):
-        batches = clone(estimator)
-        for at in (slice(0, 50), slice(50, None)):
-            weight = None if weights is None else weights[at]
-            batches.partial_fit(held(rows[at], kind), held(y[at], kind), sample_weight=weight)
-        assert_same_choice(batches, whole)
-    folds = fold_of(0, len(y), estimator.cv, estimator.random_state or 0)
-    every = np.ones(len(y)) if weights is None else weights
-    scores = naive.penalty_scores(rows, codes, ALPHAS, folds, every)
-    np.testing.assert_allclose(whole.cv_results_["mean_test_score"], scores.mean(1), rtol=1e-9)
-
-
-@EVERY_STREAM
-def test_groups_of_a_stream_are_its_folds(name):
-    estimator, rows, y, codes = STREAMS[name]
-    groups = np.random.default_rng(2).choice(["x", "y", "z", "zz"], len(y))
-    whole = clone(estimator).fit(rows, y, groups=groups)
-    scores = naive.penalty_scores(rows, codes, ALPHAS, groups, np.ones(len(y)))
-    np.testing.assert_allclose(whole.cv_results_["mean_test_score"], scores.mean(1), rtol=1e-9)
-    cuts = np.split(np.arange(len(y)), [50, 90])
-    parts = [clone(estimator).partial_fit(rows[at], y[at], groups=groups[at]) for at in cuts]
-    params, d = estimator.get_params(), rows.shape[1]
-    params |= {"target": [*range(d, d + y[0].size)]} if isinstance(estimator, Ridge) else {}
-    merged = type(estimator).from_moments(sum(part.moments_ for part in parts), **params)
-    more = clone(estimator).partial_fit(rows, y, groups=groups)
-    more.partial_fit(2 * rows, y, groups=groups).forget(2 * rows, y, groups=groups)
-    for found in (streamed(clone(estimator), rows, y, groups=groups), merged, more):
-        assert_same_choice(found, whole, 1e-8)
-
-
-def test_invalid_rows_have_numbers_and_old_rows_fade():
-    holes = np.where(np.arange(len(Y))[:, None] == 33, np.nan, X)
-    ridge = Ridge(alphas=ALPHAS)
-    whole = clone(ridge).fit(holes, Y, on_invalid="skip")
-    batches = clone(ridge).partial_fit(holes[:40], Y[:40], on_invalid="skip")
-    assert_same_choice(batches.partial_fit(holes[40:], Y[40:]), whole)
-    fading = clone(ridge)
-    for at in (slice(0, 150), slice(150, None)):
-        fading.partial_fit(X[at], Y[at], half_life=100)
-    by_age = 0.5 ** (np.arange(len(Y))[::-1] / 100)
-    assert_same_choice(fading, clone(ridge).fit(X, Y, by_age), 1e-7)
-
-
-BY_GROUP = Ridge(alphas=ALPHAS).partial_fit(X, Y, groups=FOLDS)
-BY_NUMBER = Ridge(alphas=ALPHAS).partial_fit(X, Y)
-
-
-@pytest.mark.parametrize(
-    ("estimator", "call", "message"),
-    [
-        (BY_GROUP, lambda e: e.partial_fit(X, Y), "pass groups= again"),
-        (BY_NUMBER, lambda e: e.partial_fit(X, Y, groups=FOLDS), "from the first call on"),
-        (BY_NUMBER, lambda e: e.forget(X[:9], Y[:9]), "pass groups= to partial_fit"),
-        (BY_NUMBER, lambda e: e.forget(X[:9], Y[:9], groups=FOLDS[:9]), "pass groups="),
-        (BY_GROUP, lambda e: e.forget(X[:9], Y[:9]), "the same ones to forget"),
-        (BY_GROUP, lambda e: e.partial_fit(X, Y, groups=FOLDS[:-1]), "442 rows but there are 441"),
-        (BY_GROUP, lambda e: e.partial_fit(X, Y, groups=FOLDS / 2), "continuous"),
-        (BY_GROUP, lambda e: e.partial_fit(X, Y, groups=FOLDS.astype(str)), "do not mix"),
-        (BY_GROUP, lambda e: e.partial_fit(X, BOTH, groups=FOLDS), "2 targets"),
-        (BY_GROUP, lambda e: e.forget(X, Y, groups=FOLDS + 1), "only rows that were added"),
-        (BY_NUMBER, lambda e: clone(e).set_params(cv=GroupKFold(2)).partial_fit(X, Y), "all rows"),
-        (BY_NUMBER, lambda e: clone(e).partial_fit(X[:1], Y[:1]).coef_, "rows of two folds"),
-        (Ridge().fit(X, Y), lambda e: clone(e).partial_fit(X, Y, groups=FOLDS), "no alphas"),
-    ],
-)
-def test_wrong_calls_leave_folds_as_they_were(estimator, call, message):
-    before = estimator.to_bytes()
-    with pytest.raises(ValueError, match=message):
-        call(estimator)
-    assert estimator.to_bytes() == before
 
 
 # --- rows and moments ----------------------------------------------------------------------------
