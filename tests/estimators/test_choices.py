@@ -95,6 +95,14 @@ def test_groups_are_folds(name):
         assert_same_choice(found, whole, rows, 1e-7)
 
 
+def test_penalties_count_at_once():
+    ridge = Ridge(alphas=ALPHAS, cv=4).partial_fit(X, Y)
+    for alphas in ([1.0, 2.0], [0.3]):
+        assert_same_choice(ridge.set_params(alphas=alphas), Ridge(alphas=alphas, cv=4).fit(X, Y), X)
+    np.testing.assert_allclose(ridge.set_params(alphas=None).coef_, Ridge(1.0).fit(X, Y).coef_)
+    assert not hasattr(ridge, "cv_results_")
+
+
 @EVERY_CHOICE
 def test_invalid_rows_have_numbers_and_old_rows_fade(name):
     estimator, rows, y, _ = CHOICES[name]

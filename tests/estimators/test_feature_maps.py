@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from samples import blobs, held
-from sklearn import decomposition, discriminant_analysis, linear_model, naive_bayes
+from sklearn import decomposition, discriminant_analysis, linear_model
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
 from sklearn.pipeline import make_pipeline
@@ -185,16 +185,10 @@ COMMON = [  # an estimator, its method, and that of scikit-learn behind a Standa
     (RidgeClassifier(3.0), "decision_function", linear_model.RidgeClassifier(3.0, solver="svd")),
     (PCA(2), "transform", decomposition.PCA(2, svd_solver="covariance_eigh")),
     (
-        LinearDiscriminantAnalysis(),
-        "predict_proba",
-        discriminant_analysis.LinearDiscriminantAnalysis(),
-    ),
-    (
         QuadraticDiscriminantAnalysis(reg_param=0.1),
         "predict_proba",
         discriminant_analysis.QuadraticDiscriminantAnalysis(reg_param=0.1),
     ),
-    (GaussianNB(var_smoothing=0.1), "predict_proba", naive_bayes.GaussianNB(var_smoothing=0.1)),
     (
         Ridge(alphas=ALPHAS, cv=FOLDS),
         "predict",

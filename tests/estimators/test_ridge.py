@@ -1,6 +1,5 @@
 """Ridge regression and least squares: scikit-learn's answers, and NIST's certified results."""
 
-
 import dask.array as da
 import dask.dataframe as dask_frames
 import naive
@@ -11,10 +10,9 @@ from samples import held
 from sklearn import linear_model
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.model_selection import GridSearchCV, GroupKFold, PredefinedSplit
 from statsmodels.datasets import longley
 
-from streamgda import ClassMoments, Ridge, RidgeClassifier, accumulate, load
+from streamgda import ClassMoments, Ridge, RidgeClassifier, accumulate
 from streamgda.errors import (
     CollinearityWarning,
     InvalidDataError,
@@ -159,35 +157,6 @@ def test_collinear_features_have_the_smallest_coefficients():
     with pytest.warns(CollinearityWarning, match="1 of 12 directions"):
         mine = Ridge(0.0).fit(A, Y)
     assert_close(mine.coef_, linear_model.Ridge(0.0, solver="svd").fit(A, Y).coef_)
-
-
-# --- choice of the penalty ------------------------------------------------------------------------
-
-
-def assert_same_search(mine, theirs):
-    assert mine.alpha_ == theirs.best_params_["alpha"]
-    for name in ("mean_test_score", "std_test_score", "rank_test_score"):
-        np.testing.assert_allclose(mine.cv_results_[name], theirs.cv_results_[name], rtol=1e-9)
-
-
-def test_scores_are_those_of_a_grid_search(tmp_path):
-    splits = {"cv": PredefinedSplit(FOLDS), "scoring": "neg_mean_squared_error"}
-    theirs = GridSearchCV(linear_model.Ridge(), {"alpha": ALPHAS}, **splits).fit(X, BOTH)
-    in_groups = accumulate(np.column_stack([X, BOTH]), FOLDS // 3, groups=FOLDS)
-    for mine in (
-        Ridge(alphas=ALPHAS, cv=FOLDS).fit(X, BOTH),
-        Ridge(alphas=ALPHAS, cv=GroupKFold(5)).fit(X, BOTH, groups=FOLDS),
-        Ridge(alphas=ALPHAS, cv=FOLDS).fit(da.from_array(X, (100, 5)), da.from_array(BOTH, 60)),
-        Ridge.from_moments(in_groups, target=[10, 11], alphas=ALPHAS),
-    ):
-        assert_same_search(mine, theirs)
-        assert_close(mine.coef_, theirs.best_estimator_.coef_)
-    mine.save(tmp_path / "model")
-    loaded = load(tmp_path / "model")
-    np.testing.assert_array_equal(loaded.coef_, mine.coef_)
-    assert loaded.alpha_ == mine.alpha_
-    loaded.set_params(alphas=[1.0, 2.0])  # counts at once
-    assert_close(loaded.coef_, linear_model.Ridge(loaded.alpha_).fit(X, BOTH).coef_)
 
 
 # --- rows and moments ----------------------------------------------------------------------------
