@@ -12,6 +12,7 @@ import warnings
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import dask
@@ -21,7 +22,7 @@ from dask.delayed import Delayed
 from dask.sizeof import sizeof
 
 from streamgda.engine.checkpoint import checksum
-from streamgda.engine.dask.collections import aligned, compute
+from streamgda.engine.dask.collections import aligned, compute, within_block
 from streamgda.engine.reading import reporter
 from streamgda.errors import InvalidDataError, sendable
 from streamgda.moments import Moments
@@ -80,12 +81,12 @@ def accumulate(asked: Accumulation, rows: Rows) -> Moments:
     places = da.map_blocks(_place, chunks=X.chunks[:1], dtype=object, meta=np.empty(0, object))
     arrays = [value for a in columns.values() for value in (a, "ij"[: a.ndim])]
 
-    def leaves(function: Callable[..., Any], about: Any = None) -> list[Delayed]:
-        held = dask.delayed(about, pure=False, traverse=False)
+    def leaves(function: Callable[[Slab], Any]) -> list[Delayed]:
+        held = dask.delayed(function, pure=False, traverse=False)
         every = da.blockwise(
             _of_block,
             "ij",
-            *(function, None, held, None, tuple(columns), None, places, "i", *arrays),
+            *(held, None, tuple(columns), None, places, "i", *arrays),
             align_arrays=False,
             dtype=object,
             meta=np.empty((0, 0), object),
@@ -109,10 +110,10 @@ def accumulate_partitions(asked: Accumulation, batches: Batches) -> Moments:
     """
     partitions, columns = batches.values, batches.columns
 
-    def leaves(function: Callable[..., Any], about: Any = None) -> list[Delayed]:
-        held = dask.delayed(about, pure=False, traverse=False)
+    def leaves(function: Callable[[Slab], Any]) -> list[Delayed]:
+        held = dask.delayed(function, pure=False, traverse=False)
         leaf = dask.delayed(_of_partition, pure=False)
-        return [leaf(function, n, held, each, columns) for n, each in enumerate(partitions)]
+        return [leaf(held, n, each, columns) for n, each in enumerate(partitions)]
 
     described = {"X": f"{len(partitions)} partitions"}
     ends = np.full(len(partitions), np.nan)
@@ -124,7 +125,7 @@ def accumulate_partitions(asked: Accumulation, batches: Batches) -> Moments:
 
 def _merged(
     asked: Accumulation,
-    leaves: Callable[..., list[Delayed]],
+    leaves: Callable[[Callable[[Slab], Any]], list[Delayed]],
     ends: np.ndarray,
     described: dict[str, str],
     rows: Rows | None,
@@ -135,7 +136,7 @@ def _merged(
     ----------
     asked : Accumulation
     leaves : callable
-        Called with a function of a `Slab` and its second argument; returns the delayed results.
+        Called with a function of a `Slab`; returns its delayed results.
     ends : ndarray
         Number of the rows up to each block; NaN if it is unknown.
     described : dict
@@ -148,7 +149,7 @@ def _merged(
         held = min(n_blocks, SPLIT + ROUND // SPLIT + dask.system.CPU_COUNT)
         n_bytes = allowed_bytes(asked.max_memory) // held
     task = replace(asked, progress=False, checkpoint=None, n_bytes=n_bytes)
-    sums = leaves(_moments_of, task)
+    sums = leaves(partial(_moments_of, task))
     done, moments = 0, asked.empty
     kept = asked.started("dask", "blocks", rows, **described)
     if kept is not None:
@@ -214,40 +215,23 @@ def _place(block_info: dict[Any, Any]) -> tuple[int, float]:
 
 @sendable
 def _of_block(
-    function: Callable[..., Any],
-    about: Any,
-    names: tuple[str, ...],
-    place: tuple[int, float],
-    *columns: Any,
+    function: Callable[[Slab], Any], names: Any, place: tuple[int, float], *columns: Any
 ) -> Any:
-    """Return what a function makes of a block; errors name the block."""
-    number, first = place
+    """Return what a function makes of a block."""
     values = dict(zip(names, columns, strict=True))
-    slab = Slab(**values, first_row=0 if np.isnan(first) else int(first))
-    counted = " (rows counted from its first)" if np.isnan(first) else ""
-    return _placed(f"block {number}{counted}", function, slab, about)
+    with within_block(*place) as first_row:
+        return function(Slab(**values, first_row=first_row))
 
 
 @sendable
-def _of_partition(
-    function: Callable[..., Any], number: int, about: Any, batch: Any, columns: Any
-) -> Any:
-    """Return what a function makes of a batch; errors name the partition."""
-    name = f"partition {number}"
-    slab = read_batch(batch, name, columns)
-    return _placed(f"{name} (rows counted from its first)", function, slab, about)
+def _of_partition(function: Callable[[Slab], Any], number: int, batch: Any, columns: Any) -> Any:
+    """Return what a function makes of a batch."""
+    slab = read_batch(batch, f"partition {number}", columns)
+    with within_block(number, np.nan, "partition"):
+        return function(slab)
 
 
-def _placed(place: str, function: Callable[..., Any], slab: Slab, about: Any) -> Any:
-    with threads.limit(1):
-        try:
-            return function(slab) if about is None else function(slab, about)
-        except InvalidDataError as error:
-            error.place(place)
-            raise
-
-
-def _moments_of(slab: Slab, asked: Accumulation) -> Moments:
+def _moments_of(asked: Accumulation, slab: Slab) -> Moments:
     moments = asked.empty.copy()
     if slab.X.shape[0]:
         asked.add(moments, slab)

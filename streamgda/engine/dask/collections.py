@@ -176,13 +176,23 @@ def map_blocks(mapped: MappedRows, X: Any) -> Any:
 def _apply(
     X: np.ndarray, function: Callable[..., np.ndarray], block_info: dict[Any, Any]
 ) -> np.ndarray:
-    first_row, number = block_info[0]["array-location"][0][0], block_info[0]["chunk-location"][0]
+    place = block_info[0]
+    with within_block(place["chunk-location"][0], place["array-location"][0][0]) as first_row:
+        return function(X, first_row)
+
+
+@contextlib.contextmanager
+def within_block(number: int, first_row: float, what: str = "block") -> Iterator[int]:
+    """Enter a context of one thread, in which errors about rows name the block.
+
+    It provides the number of its first row, or 0 if that is NaN.
+    """
+    unknown = np.isnan(first_row)
     try:
         with threads.limit(1):  # Dask runs a thread for each block.
-            return function(X, 0 if np.isnan(first_row) else int(first_row))
+            yield 0 if unknown else int(first_row)
     except InvalidDataError as error:
-        counted = " (rows counted from its first)" if np.isnan(first_row) else ""
-        error.place(f"block {number}{counted}")
+        error.place(f"{what} {number}{' (rows counted from its first)' if unknown else ''}")
         raise
 
 
