@@ -32,6 +32,7 @@ class Rows:
         self.read = []
 
     def __getitem__(self, rows):
+        rows = rows[0] if isinstance(rows, tuple) else rows
         self.read.append(rows.start)
         if rows.start == self.at:
             raise self.error

@@ -46,19 +46,6 @@ def stopped(path, at=150, error=KeyboardInterrupt, X=X, y=Y, **options):
     assert path.exists()
 
 
-def least_memory(rows, **options):
-    """The least budget, to the byte, that accumulation accepts."""
-    too_little, enough = 0, 1 << 22
-    while enough - too_little > 1:
-        middle = (too_little + enough) // 2
-        try:
-            accumulate(rows, Y, max_memory=middle, **options)
-            enough = middle
-        except MemoryBudgetError:
-            too_little = middle
-    return enough
-
-
 # --- passes over rows -----------------------------------------------------------------------------
 
 
@@ -90,15 +77,6 @@ def test_a_resumed_pass_has_the_same_bits(tmp_path, slabs_of, rows, options):
     complete = accumulate(again, Y, checkpoint=path, **options)
     assert bits(complete + found) == bits(undisturbed + undisturbed)
     assert [file.name for file in path.parent.iterdir()] == ["kept"]
-
-
-@pytest.mark.parametrize("kind", ["numpy", "frame", "zarr"])
-@pytest.mark.parametrize("labels", [Y, NAMES, Y * 1.0])
-def test_whatever_rows_and_labels_are_held_in(tmp_path, kind, labels):
-    rows, y = held(X, kind, SLAB), held(labels, kind, 70)
-    stop_after(150, rows, y, checkpoint=tmp_path / "kept")
-    found = accumulate(rows, y, checkpoint=tmp_path / "kept")
-    assert bits(found) == bits(accumulate(rows, y))
 
 
 def test_an_error_in_the_data_keeps_the_rows_before_it(tmp_path):
@@ -235,7 +213,7 @@ def test_slabs_stay_as_they_were(tmp_path, slabs_of):
     narrow.chunks = (10, 4)
     slabs_of(10 * 8 * 4)
     with pytest.raises(MemoryBudgetError, match="started in slabs of 30 rows"):
-        accumulate(narrow, Y, checkpoint=path, max_memory=least_memory(narrow))
+        accumulate(narrow, Y, checkpoint=path)
     slabs_of(90 * 8 * 4)
     accumulate(generous, Y, checkpoint=path)
     assert generous.read[-4:] == [180, 210, 240, 270]

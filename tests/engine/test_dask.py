@@ -189,15 +189,6 @@ def test_delayed_partitions(scheduler):
         accumulate(in_partitions((X, y)), sample_weight=y)
 
 
-@pytest.mark.usefixtures("client")
-def test_rows_that_are_persisted(rows):
-    blocks, labels, X, y = rows
-    blocks, labels = blocks.persist(), labels.persist()
-    for lazy, expected in ((blocks, X), (blocks + 1, X + 1)):
-        found = accumulate(lazy, labels)
-        np.testing.assert_allclose(found.means, ClassMoments().update(expected, y).means)
-
-
 def test_missing_values(scheduler):
     X, y = blobs(N_ROWS, 4)
     X[np.random.default_rng(0).random(X.shape) < 0.3] = np.nan

@@ -49,9 +49,7 @@ def folder(tmp_path_factory):
         group = zarr.create_group(path / name, zarr_format=layout.pop("zarr_format", 3))
         group.create_array("X", data=X, **layout)
         group.create_array("y", data=y, chunks=(LABEL_CHUNK,))
-    np.save(path / "X.npy", X)
     frame = pd.DataFrame(X, columns=[*"abcd"]).assign(label=y)
-    frame.to_parquet(path / "rows.parquet")
     (path / "parts").mkdir()
     for n in range(5):
         frame[n * 120 : (n + 1) * 120].to_parquet(path / f"parts/{n}.parquet")
@@ -146,12 +144,6 @@ REMOTE = {
     ),
     "dask": from_zarr(),
 }
-OTHERS = {
-    "memmap": lambda place: (np.load(f"{place}/X.npy", mmap_mode="r"), y),
-    "array": lambda place: (X, y),
-    "frame": lambda place: (pd.DataFrame(X, columns=[*"abcd"]), y),
-    "Parquet": lambda place: open_store(f"{place}/rows.parquet", label="label"),
-}
 DASK = {
     "from_zarr": from_zarr(),
     "from_zarr of an array": lambda place: tuple(
@@ -170,6 +162,7 @@ DASK = {
     "uneven blocks": from_array(((1, 299, 100, 0, 200), 4)),
     "blocks of features": from_array((CHUNK, 3)),
     "computed blocks": computed,
+    "persisted blocks": lambda place: tuple(lazy.persist() for lazy in computed(place)),
     "frame in memory": frame_in_memory,
     "frame of Parquet": frame_of_parts,
 }
@@ -234,9 +227,9 @@ every_use = pytest.mark.parametrize("use", USES, ids=[use.__name__ for use in US
 
 
 @every_use
-@pytest.mark.parametrize("name", [*STORES, *OTHERS, *DASK, *ALONE])
+@pytest.mark.parametrize("name", [*STORES, *DASK, *ALONE])
 def test_containers(folder, tmp_path, name, use):
-    make = (STORES | OTHERS | DASK | ALONE)[name]
+    make = (STORES | DASK | ALONE)[name]
     check(use, make, folder, tmp_path / "found.zarr")
 
 
@@ -244,18 +237,6 @@ def test_containers(folder, tmp_path, name, use):
 @pytest.mark.parametrize("name", REMOTE)
 def test_remote_stores(url, tmp_path, name, use):
     check(use, REMOTE[name], url, tmp_path / "found.zarr")
-
-
-@pytest.mark.parametrize("use", [accumulated, fitted], ids=["accumulated", "fitted"])
-def test_batches(use):
-    batches = [(X[at : at + 100], y[at : at + 100]) for at in range(0, N_ROWS, 100)]
-    found = use(iter(batches), None, None) if use is accumulated else None
-    if use is fitted:
-        model = QuadraticDiscriminantAnalysis()
-        for batch in batches:
-            model.partial_fit(*batch, classes=[0, 1, 2])
-        found = model.moments_.means
-    np.testing.assert_allclose(found, use(X, y, None), rtol=1e-9)
 
 
 # --- schedulers and tasks -------------------------------------------------------------------------

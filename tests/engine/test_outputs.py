@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import zarr
 from grids import in_turn
-from samples import KINDS, METHODS, blobs, held, refuses
+from samples import KINDS, blobs, held, refuses
 from zarr.storage import LocalStore
 
 from streamgda import (
@@ -155,24 +155,6 @@ def test_keys_are_names_of_columns_of_a_table(tmp_path, keys, out):
     with pytest.raises(StreamGDAError, match=r"keys|columns"):
         FITTED.predict(X, out=out, keys=keys)
     assert not any(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("method", [name for name in METHODS if name != "transform"])
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_arrays_get_the_scores_whatever_their_layout(method, n_classes):
-    rows, y = X[n_classes > Y], Y[n_classes > Y]
-    fitted = QuadraticDiscriminantAnalysis().fit(rows, np.array(["ant", "bee", "cat"])[y])
-    score = getattr(fitted, method)
-    expected = score(rows)
-    n, *width = expected.shape
-    for out in (
-        np.empty_like(expected),
-        np.empty_like(expected, order="F"),
-        np.empty((2 * n, *width), expected.dtype)[::2],
-        np.empty((n, *width), expected.dtype.newbyteorder(">")),
-    ):
-        assert score(rows, out=out) is out
-        np.testing.assert_array_equal(out, expected)
 
 
 def test_arrays_that_share_memory_with_rows():

@@ -20,7 +20,7 @@ from dask import delayed
 from scipy import sparse
 from sklearn.utils import gen_batches
 
-from streamgda import GaussianNB, accumulate, open_store
+from streamgda import GaussianNB, GroupedMoments, accumulate, open_store
 from streamgda.errors import InvalidDataError, InvalidParameterError
 
 pa = pytest.importorskip("pyarrow")
@@ -34,6 +34,7 @@ Y = RNG.integers(0, 3, N)
 X = RNG.normal(size=(N, 3)) + Y[:, None]
 TEXTS = np.array(["ant", "bee", "cat"])[Y]
 WEIGHTS = RNG.integers(0, 3, N) / 2
+GROUPS = np.array(["east", "north", "south"])[RNG.integers(0, 3, N)]
 GAPS = X.copy()
 GAPS[[3, 50, 119], [0, 2, 1]] = np.nan
 
@@ -233,6 +234,16 @@ class Use:
         same(found.moments_, expected.moments_)
         found, expected = GaussianNB().fit(rows, y, weights), GaussianNB().fit(X, Y, WEIGHTS)
         same(found.moments_, expected.moments_)
+
+    def groups(self):
+        rows, y, groups, weights = self.made(X, TEXTS, GROUPS, WEIGHTS)
+        options = {"groups": groups, "sample_weight": weights, "covariance_type": "diag"}
+        found = accumulate(rows, y, **options)
+        expected = GroupedMoments("diag").update(X, TEXTS, GROUPS, WEIGHTS)
+        assert list(found) == list(expected)
+        assert found.feature_names == (NAMES if self.container.named else None)
+        for group in expected:
+            same(found[group], expected[group])
 
     def checkpoint(self):
         rows, y = self.made(X, Y)
