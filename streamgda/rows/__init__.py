@@ -31,7 +31,6 @@ from streamgda.rows.source import (
     ADAPTERS,
     RowSource,
     adapter_of,
-    as_numpy,
     as_slab,
     as_source,
     check_lengths,
@@ -153,9 +152,9 @@ class Rows:
     def dense(self) -> Self:
         """Return the rows such that slabs of sparse ones are dense."""
         X = self.X
-        if not isinstance(X, SparseRows):
-            return self
-        return replace(self, X=X.map(lambda rows, _: rows.toarray(), X.dtype, X.shape[1]))
+        if isinstance(X, SparseRows):
+            X = X.map(lambda rows, _: rows.toarray(), X.dtype, X.shape[1])
+        return replace(self, X=X)
 
     @property
     def executor(self) -> str:
@@ -206,12 +205,8 @@ def _recognised(values: Any, name: str) -> Any:
         return values
     if name != "X" and (np.isscalar(values) or is_labelled(values)):
         return values
-    if isinstance(values, np.ndarray):
-        return as_slab(values, name)
     adapter = adapter_of(values, name)
-    if adapter is ArrayRows:
-        return as_numpy(values) if name == "X" else as_slab(values, name)
-    return adapter.of(values, name)
+    return as_slab(values, name) if adapter is ArrayRows else adapter.of(values, name)
 
 
 def _beside(X: RowSource, values: Any, name: str) -> Any:

@@ -46,11 +46,6 @@ class Slab(NamedTuple):
     weight: Any = None
     first_row: int = 0
 
-    @property
-    def beside(self) -> list[Any]:
-        """The labels, groups and weights that are given, in this order."""
-        return [values for values in (self.y, self.groups, self.weight) if values is not None]
-
 
 def read_only(values: np.ndarray) -> np.ndarray:
     """Return a view of an array that cannot be written to."""

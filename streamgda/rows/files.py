@@ -244,13 +244,11 @@ class TableRows(RowSource):
             parts = self._parts(start, stop)
             if self.dtype is None:
                 return pa.Table.from_batches(parts)
-            if self.ndim == 1:
-                return np.concatenate([np.empty(0, self.dtype), *(_labels(p[0]) for p in parts)])
-            X, at = np.empty((stop - start, self.shape[1]), self.dtype), 0
+            rows = [np.empty((0, *self.shape[1:]), self.dtype)]
             for part in parts:
-                self._fill(X[at : at + part.num_rows], part, start + at)
-                at += part.num_rows
-            return X
+                first = start + sum(map(len, rows))
+                rows.append(_labels(part[0]) if self.ndim == 1 else self._matrix(part, first))
+            return np.concatenate(rows)
 
     def _parts(self, start: int, stop: int) -> Iterator[Any]:
         """Yield record batches with rows ``start:stop``, and keep the rest for the next read."""
@@ -268,19 +266,19 @@ class TableRows(RowSource):
         if stop < self.n_rows:  # At the end, files are closed.
             self._open.append((stop, rest, scan))
 
-    def _fill(self, X: np.ndarray, part: Any, first: int) -> None:
-        """Write a record batch, whose first row has this number, to rows of an array."""
+    def _matrix(self, part: Any, first: int) -> np.ndarray:
+        """Return a record batch, whose first row has this number, as rows."""
+        width = self.shape[1]
         if self.feature_names is not None and not _is_list(part[0].type):
-            for number, column in enumerate(part.columns):
-                X[:, number] = column.to_numpy(zero_copy_only=False)  # Nulls become NaN.
-            return
+            columns = [column.to_numpy(zero_copy_only=False) for column in part.columns]
+            return np.column_stack(columns).astype(self.dtype, copy=False)  # Nulls become NaN.
         sizes = pc.fill_null(pc.list_value_length(part[0]), 0).to_numpy(zero_copy_only=False)
-        if (sizes != X.shape[1]).any():
-            row = int((sizes != X.shape[1]).argmax())
+        if (sizes != width).any():
+            row = int((sizes != width).argmax())
             raise InvalidDataError(
-                f"{self.place()}: row {first + row} has {sizes[row]} values; expected {X.shape[1]}"
+                f"{self.place()}: row {first + row} has {sizes[row]} values; expected {width}"
             )
-        X[:] = part[0].flatten().to_numpy(zero_copy_only=False).reshape(X.shape)
+        return part[0].flatten().to_numpy(zero_copy_only=False).reshape(-1, width)
 
 
 def _labels(column: Any) -> np.ndarray:

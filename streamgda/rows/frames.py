@@ -177,6 +177,4 @@ def _stacked(rows: Sequence[Any], width: int, first_row: int) -> np.ndarray:
             raise InvalidDataError(
                 f"row {number} holds {found} values; expected {width} a row", *("X", number)
             )
-    if not rows:
-        return np.empty((0, width))
-    return np.stack([np.ravel(np.asarray(row)) for row in rows])
+    return np.array([np.ravel(np.asarray(row)) for row in rows]).reshape(-1, width)

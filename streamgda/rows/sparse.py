@@ -11,8 +11,6 @@ from scipy.sparse import csr_array, issparse
 from streamgda.errors import InvalidDataError
 from streamgda.rows.source import RowSource, refuse_type
 
-_MOST_FEATURES = np.iinfo(np.int32).max
-
 
 class CheckedRows(csr_array):
     """Sparse rows of numbers whose indices are within bounds, each at most once in a row."""
@@ -32,8 +30,6 @@ def as_csr(X: Any) -> CheckedRows:
         raise InvalidDataError(f"X has shape {X.shape}; expected a 2D array of rows x features")
     if X.dtype.kind not in "biuf":
         refuse_type(X.dtype)
-    if X.shape[1] > _MOST_FEATURES:
-        raise InvalidDataError(f"X has {X.shape[1]} features; at most 2**31 - 1 are possible")
     try:
         if hasattr(X, "check_format"):
             X.check_format(full_check=True)

@@ -41,8 +41,8 @@ class StoredRows(RowSource):
                 f"{name} is a {type(X).__name__} of arrays; expected an array. Pass one of its "
                 f"entries: {', '.join(sorted(map(str, X))) or 'it has none':.500}"
             )
-        shape, dtype = tuple(X.shape or ()), np.dtype(X.dtype)  # of empty HDF5, the shape is None
-        return cls(X, shape, dtype, name, X.chunks or ())  # Contiguous HDF5 has none.
+        # Empty HDF5 has no shape, and contiguous HDF5 has no chunks.
+        return cls(X, tuple(X.shape or ()), np.dtype(X.dtype), name, X.chunks or ())
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
