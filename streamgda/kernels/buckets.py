@@ -5,8 +5,6 @@ first cache, whose products are computed in tiles of 4 x 4, each sum in a vector
 an array in the loop over rows would take as long as all else.
 """
 
-from functools import partial
-
 import numpy as np
 
 from streamgda.kernels import fast_kernel
@@ -60,21 +58,28 @@ def multiply_columns(panel, n, products):
             products[i + 3, j + 2], products[i + 3, j + 3] = s32, s33
 
 
-@partial(fast_kernel, cache=False)  # Numba does not find a generator of another process.
-def full_buckets(order, codes, base, n_classes, size):
-    """Yield each class of the rows ``order``, and the numbers of at most `size` rows of it."""
-    buckets, filled = np.empty((n_classes, size), np.int32), np.zeros(n_classes, np.int32)
-    for q in range(order.size):
+@fast_kernel
+def next_bucket(order, codes, base, buckets, filled, q):
+    """Put rows from the number `q` on into the buckets of their classes, until one is full.
+
+    Returns the next number and the class of the bucket; after the last row, classes with rows in
+    their buckets; then -1. (A generator of Numba would leak its arrays.)
+    """
+    n_rows = order.size
+    while q < n_rows:
         r = order[np.uint64(q)]
         k = np.uint64(codes[np.uint64(r)] - base)
         buckets[k, np.uint64(filled[k])] = r
         filled[k] += 1
-        if filled[k] == size:
-            filled[k] = 0
-            yield k, buckets[k]
-    for k in range(n_classes):
+        q += 1
+        if filled[k] == buckets.shape[1]:
+            return q, k
+    while q < n_rows + filled.size:
+        k = np.uint64(q - n_rows)
+        q += 1
         if filled[k]:
-            yield np.uint64(k), buckets[k, : filled[k]]
+            return q, k
+    return -1, np.uint64(0)
 
 
 @fast_kernel
@@ -87,8 +92,11 @@ def add_narrow(X, order, codes, weights, base, count, squares, origin, offset, s
     size, width = min(max(_LEAST, min(_MOST, _VALUES // d)), max(1, n_rows)), (d + 3) // 4 * 4
     panel, products = np.zeros((width, size + _SETS)), np.zeros((width, width))
     start, mean, gap, root = np.empty(d), np.empty(d), np.empty(d), np.ones(size)
-    for k, bucket in full_buckets(order, codes, base, K, size):
-        n = bucket.size
+    buckets, filled = np.empty((K, size), np.int32), np.zeros(K, np.int32)
+    q, k = next_bucket(order, codes, base, buckets, filled, 0)
+    while q >= 0:
+        n, bucket = np.int64(filled[k]), buckets[k]
+        filled[k] = 0
         total = square = float(n)
         if weights.size:
             total = square = 0.0
@@ -120,6 +128,7 @@ def add_narrow(X, order, codes, weights, base, count, squares, origin, offset, s
         weight = meet(k, total, square, start, mean, count, squares, origin, offset, gap)
         if weight > 0.0:
             add_outer(gap, weight, S)
+        q, k = next_bucket(order, codes, base, buckets, filled, q)
 
 
 @fast_kernel
@@ -128,8 +137,11 @@ def add_narrow_exact(X, order, codes, base, count, total, square):
     (n_rows, K), d = (order.size, count.size), X.shape[1]
     size, width = min(max(_LEAST, min(_MOST, _VALUES // d)), max(1, n_rows)), (d + 3) // 4 * 4
     panel, products = np.zeros((width, size + _SETS)), np.zeros((width, width))
-    for k, bucket in full_buckets(order, codes, base, K, size):
-        n = bucket.size
+    buckets, filled = np.empty((K, size), np.int32), np.zeros(K, np.int32)
+    q, k = next_bucket(order, codes, base, buckets, filled, 0)
+    while q >= 0:
+        n, bucket = np.int64(filled[k]), buckets[k]
+        filled[k] = 0
         count[k] += n
         for j in range(d):
             x, m = panel[j], 0.0
@@ -144,3 +156,4 @@ def add_narrow_exact(X, order, codes, base, count, total, square):
             at = row_start(i)
             for j in range(i + 1):
                 S[at + j] += np.int64(products[i, j])
+        q, k = next_bucket(order, codes, base, buckets, filled, q)

@@ -219,3 +219,16 @@ def test_tasks_of_dask_hold_a_few_blocks_each(tmp_path):
     accumulate(X[:5000], y[:5000], **DIAG)
     peak = in_a_fork(lambda: peak_above(lambda: accumulate(X, y, **DIAG)))
     assert peak <= dask.system.CPU_COUNT * 4 * X.blocks[0].nbytes + SLACK
+
+
+@pytest.mark.parametrize("X", [SOME[:, :40], SOME[:, :40] / 7, SOME / 7], ids=["u1", "f8", "wide"])
+def test_updates_leave_no_memory_behind(X):
+    def growth():
+        rows = X[:500]
+        for n in (300, 1000):
+            before = status("VmRSS")
+            for _ in range(n):
+                accumulate(rows, Y[:500])
+        return status("VmRSS") - before
+
+    assert in_a_fork(growth) < 1 << 20
