@@ -111,7 +111,8 @@ def each_split(moments: GroupedMoments) -> Iterator[tuple[ClassMoments, ClassMom
     """
     rest = ClassMoments(moments.covariance_type, feature_map=moments._lifting)
     rest = moments.get(NEVER, rest)
-    yield from _each_of(moments, [group for group in moments if group != NEVER], rest)
+    counts = zip(moments, moments.counts.sum(axis=1), strict=True)  # Rows may have faded.
+    yield from _each_of(moments, [g for g, n in counts if g != NEVER and n], rest)
 
 
 def _each_of(moments: GroupedMoments, groups: list[Any], rest: ClassMoments) -> Iterator[Any]:

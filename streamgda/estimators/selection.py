@@ -460,9 +460,10 @@ class GaussianDiscriminantCV(ClassifierMixin, Folded):
                 column[c] = total / weight if weight else np.nan
             models.append((train._lifting, fitted))
             columns.append(column)
-        if len(failures) == len(candidates):
+        likelihoods = np.column_stack(columns)
+        if failures and np.isnan(compared("score", likelihoods)["mean_test_score"]).all():
             raise next(iter(failures.values()))
-        return models, np.column_stack(columns), failures
+        return models, likelihoods, failures
 
     def _warn_of(self, failures: dict[int, StreamGDAError]) -> None:
         """Warn of candidates that could not be fitted, which have these errors."""
