@@ -93,7 +93,8 @@ def evaluate(
     unit = rows.X.chunk_rows
     step = max(1, _VALUES // (len(classes) + X.shape[1]) // unit) * unit
     with reading(rows, step, "evaluating") as slabs, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "X does not have valid feature names")  # in a slab
+        # A slab has no names.
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
         for slab in slabs:
             counted = rows.rule.counted(slab)
             if not len(counted.X):

@@ -68,7 +68,7 @@ def checksum(slab: Slab) -> int:
     X = as_array(slab.X)
     n_rows = X.shape[0]
     value = _checksum(X[:: max(1, n_rows // _SAMPLED_ROWS)], n_rows)
-    for column in slab[1:4]:  # labels, groups and weights
+    for column in slab[1:4]:  # Labels, groups and weights.
         value = value if column is None else _checksum(np.asanyarray(column), value)
     return value
 

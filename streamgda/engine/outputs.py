@@ -143,7 +143,7 @@ class Output(Journal):
         self._rows, self._asked = rows, asked
         self._file = contextlib.ExitStack()
         self._fingerprint: dict[str, Any] | None = None
-        self._started = False  # until then nothing is written to what the caller passed
+        self._started = False  # Nothing is written to `out` before.
         if asked.fingerprint is not None and out is not None:
             self._fingerprint = {**asked.fingerprint, "X": describe(rows)}
             self._open()
@@ -166,7 +166,7 @@ class Output(Journal):
         if complete and (given or fingerprint != self._fingerprint):
             self.done = self._written = 0
             self.seen = {}
-            return  # the caller's array is filled again; one at a path is in the way
+            return  # The caller's array is filled again.
         refuse_others(fingerprint, self._fingerprint or {}, self.title)
         self.array, self._started = found, True
 
@@ -246,7 +246,7 @@ class Output(Journal):
     def put(self, start: int, scores: np.ndarray, sizes: Sequence[int] = ()) -> None:
         """Write the scores of a slab, or of a round of blocks of these sizes."""
         array: Any = self.array
-        held = getattr(array, "dtype", scores.dtype)  # a table has none
+        held = getattr(array, "dtype", scores.dtype)  # A table has no type.
         if scores.dtype.kind == held.kind == "f":
             try:
                 with np.errstate(over="raise"):
@@ -319,7 +319,7 @@ def _existing(out: Any) -> Any:
         return None
     try:
         return open_node(out, mode="r+")
-    except (SourceError, SourceNotFoundError):  # creating an array reports what is wrong
+    except (SourceError, SourceNotFoundError):  # Creating an array reports what is wrong.
         return None
 
 

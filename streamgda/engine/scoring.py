@@ -51,7 +51,7 @@ def score(function: Callable[..., np.ndarray], X: Any, out: Any = None, **option
     plain = options.get("max_memory") is options.get("keys") is None
     if out is None and plain and not options.get("progress"):
         whole = X if is_plain(X) else Rows(X).at_once
-        if whole is not None:  # nothing to read, and no memory to plan
+        if whole is not None:  # There is nothing to read or to plan.
             scores = function(whole, 0)
             about = (options.get(each) for each in ("name", "classes", "fill"))
             return wrapped(X, scores, *about)

@@ -215,7 +215,8 @@ class MixtureDiscriminantAnalysis(GaussianDiscriminantAnalysis):
             if n > 1:  # Sums of several threads would depend on their order.
                 means = KMeans(n, n_init=1, random_state=self.random_state)
                 with serial_blas(), threadpool_limits(1, "openmp"), warnings.catch_warnings():
-                    warnings.simplefilter("ignore", ConvergenceWarning)  # of equal centres
+                    # Some centres may be equal.
+                    warnings.simplefilter("ignore", ConvergenceWarning)
                     means.fit(X / scale, sample_weight=weights / weights.max())
                 centres = origin + scale * means.cluster_centers_
             found[label] = Parts(centres, np.ones(centres.shape), np.zeros(len(centres)))

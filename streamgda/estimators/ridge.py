@@ -562,7 +562,7 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
         seen = moments.class_count > 0
         classes, factors = moments.classes[seen], np.zeros(seen.size)
         factors[seen] = compute_class_weight(self.class_weight, classes=classes, y=classes)
-        if isinstance(self.class_weight, str):  # balanced: `y` has each class once
+        if isinstance(self.class_weight, str):  # "balanced": `y` has each class once.
             count = moments.class_count[seen]
             factors[seen] = count.sum() / (count.size * count)
         if (factors < 0).any():

@@ -45,8 +45,8 @@ SCORINGS = (ACCURACY, LOG_LOSS, LIKELIHOOD)
 Models = list[tuple[Lifting | None, dict[int, Gaussians]]]
 
 _LARGEST_SEED = (1 << 128) - 1
-_BLOCK_VALUES, _BLOCK_ROWS = 1 << 18, 1 << 10  # of rows and scores that a thread has in its cache
-_LEAST_LOG = np.log(np.finfo(np.float64).eps)  # at which `sklearn.metrics.log_loss` clips
+_BLOCK_VALUES, _BLOCK_ROWS = 1 << 18, 1 << 10  # A thread scores a block within its cache.
+_LEAST_LOG = np.log(np.finfo(np.float64).eps)  # There, `sklearn.metrics.log_loss` clips.
 
 # Candidates go from common to separate covariances, the simpler first.
 # Standardised shrinkage does not depend on units; `reg_param` and `var_smoothing` do, as those of
@@ -634,7 +634,7 @@ def compared(name: str, table: np.ndarray) -> dict[str, Any]:
     used = table[:, ~np.isnan(table).all(axis=0)]
     nothing = np.full(len(table), np.nan)
     mean = used.mean(axis=1) if used.size else nothing
-    with np.errstate(invalid="ignore"):  # a likelihood of zero is minus infinity
+    with np.errstate(invalid="ignore"):  # A likelihood of zero is minus infinity.
         deviation = used.std(axis=1) if used.size else nothing
     order = np.nan_to_num(mean, nan=-np.inf)
     rank = 1 + (order[None, :] > order[:, None]).sum(axis=1)

@@ -21,7 +21,7 @@ from streamgda.runtime.interruption import deferred_interrupts
 
 _SOURCES = sha256(b"".join(f.read_bytes() for f in sorted(Path(__file__).parent.glob("*.py"))))
 _STAMP = f"{SHAPE.name}_{_SOURCES.hexdigest()[:12]}"
-if config.BOUNDSCHECK:  # other code, which Numba would not keep apart
+if config.BOUNDSCHECK:  # Numba does not keep checked code apart.
     _STAMP += "_checked"
 
 
@@ -32,12 +32,12 @@ def _compiled(function: Callable[..., Any], *, cache: bool = True, **options: An
     settings = {
         "nogil": True,
         "no_cfunc_wrapper": True,
-        "error_model": "numpy",  # a check for zero at every division would prevent vectorisation
+        "error_model": "numpy",  # Checks for zero would prevent vectorisation.
         **options,
     }
     try:
         compiled = numba.njit(cache=cache, **settings)(function)
-    except RuntimeError:  # no folder can be written; NUMBA_CACHE_DIR names one that can
+    except RuntimeError:  # NUMBA_CACHE_DIR names a folder that can be written.
         compiled = numba.njit(cache=False, **settings)(function)
     compiled.compile = partial(_compile, compiled, compiled.compile, set())
     return compiled
@@ -49,12 +49,12 @@ def _compile(kernel: Any, compile_: Callable[..., Any], known: set[Any], signatu
     # Interrupted half-way, Numba would keep locks, and lose declarations.
     with deferred_interrupts(), global_compiler_lock:
         entry_point = compile_(writable)
-        if signature != writable and signature not in known:  # let calls find the code at once
+        if signature != writable and signature not in known:  # Calls find the code at once.
             known.add(signature)
             types_of = kernel.overloads[writable].signature.replace(args=signature)
             alias = {"signature": types_of, "entry_point": entry_point, "objectmode": False}
             kernel.add_overload(SimpleNamespace(**alias))
-            del kernel.overloads[signature]  # kernels that call this one need more of it
+            del kernel.overloads[signature]  # Callers need more of an overload.
     return entry_point
 
 

@@ -17,14 +17,14 @@ from numba.extending import get_cython_function_address
 from streamgda.kernels import contracting_kernel, kernel
 from streamgda.kernels.sums import row_start
 
-LARGE = 1e140  # the squares of smaller values can be summed in float64, however many there are
+LARGE = 1e140  # Sums of any number of squares of smaller values are finite.
 # Means of 1,024 values are as short binary fractions as these, and rounding errors of their squares
 # have one sign more often than another: numbers of rows are no powers of two.
-PRODUCT_ROWS = 1000  # of a block that BLAS multiplies
-_NEAR_VALUES, _LEAST_ROWS = 30_000, 60  # of a block that is read twice
-_SQUARE_ROWS = 1000  # of a class whose squares are summed one after another
-_NOTHING = 1e-12  # share of a weight that is nothing but rounding when rows are subtracted
-_FLOAT32 = 1e-15, 1e17  # magnitudes whose squares float32 holds
+PRODUCT_ROWS = 1000  # BLAS multiplies so many rows at a time.
+_NEAR_VALUES, _LEAST_ROWS = 30_000, 60  # A block of this size is read twice.
+_SQUARE_ROWS = 1000  # So many squares are summed in turn.
+_NOTHING = 1e-12  # A smaller share of a weight is what rounding leaves of a subtraction.
+_FLOAT32 = 1e-15, 1e17  # Squares of magnitudes between these fit float32.
 
 # Kernels call BLAS by symbols, which are registered when this module is imported; addresses in the
 # code would make cached kernels invalid in other processes. BLAS may use several threads for a
@@ -116,7 +116,7 @@ def add_outer(gap, weight, scatter):
         factor = gap[i]
         if factor != 0.0:
             out = scatter[row_start(i) :]
-            for j in range(i + 1):  # this order of factors keeps duplicate features equal
+            for j in range(i + 1):  # This order of factors keeps duplicate features equal.
                 out[j] += weight * (factor * gap[j])
 
 
@@ -153,13 +153,14 @@ def add_wide(X, order, codes, weights, base, count, squares, origin, offset, sca
     held, products = np.empty(room, X.dtype), np.empty(d * d, X.dtype)
     start, mean, gap, peak = np.empty(d), np.empty(d), np.empty(d), np.empty(d)
     used = np.empty(d, np.intp)
-    flat, width = X.reshape(X.size), np.uint64(d)  # a view of each row would take longer
+    flat, width = X.reshape(X.size), np.uint64(d)  # A view of each row would take longer.
     at = end = 0
     while at < last:
         code = codes[order[at]]
         while end < last and codes[order[end]] == code:
             end += 1
-        stop = at + (end - at) // ((end - at + PRODUCT_ROWS - 1) // PRODUCT_ROWS)  # even blocks
+        # Blocks are even.
+        stop = at + (end - at) // ((end - at + PRODUCT_ROWS - 1) // PRODUCT_ROWS)
         k, n, total, square, m = code - base, stop - at, 0.0, 0.0, 0
         row = np.uint64(order[at]) * width
         for j in range(d):

@@ -11,9 +11,9 @@ from streamgda.kernels import fast_kernel
 from streamgda.kernels.blocks import add_outer, meet
 from streamgda.kernels.sums import row_start
 
-_VALUES = 8000  # of a panel
-_LEAST, _MOST = 60, 500  # rows of a bucket
-_SETS = 8  # numbers after each column of a panel, so that columns start in different cache sets
+_VALUES = 8000  # Numbers in a panel.
+_LEAST, _MOST = 60, 500  # Rows of a bucket.
+_SETS = 8  # Gaps after columns of a panel make them start in different cache sets.
 
 
 @fast_kernel

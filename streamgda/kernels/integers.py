@@ -45,7 +45,7 @@ from streamgda.kernels.vectors import (
 ROWS, COLUMNS, TOGETHER = SHAPE.rows, SHAPE.columns, SHAPE.together
 WIDTH = SHAPE.panel_width
 PART = SHAPE.part
-LINE = WIDTH * TOGETHER  # parts of an entry
+LINE = WIDTH * TOGETHER  # Parts of an entry.
 
 # Entries that are multiplied at a time: those of two panels stay in the first cache.
 DEPTH = max(16, 2048 // WIDTH)
@@ -59,7 +59,7 @@ PACKED_ROWS = 1024
 
 # Products of remainders below this are exact in float64, in which vectors of them are divided.
 _FLOAT_ROWS = 1 << 26
-_TO_WHOLE = 1.5 * 2.0**52  # added and subtracted again, it rounds to the nearest integer
+_TO_WHOLE = 1.5 * 2.0**52  # Adding and subtracting it rounds to the nearest integer.
 
 _WORD = ir.IntType(32)
 
@@ -120,7 +120,8 @@ def _generated_tile(module, shape):
                 for v in range(shape.vectors)
             ]
             results = []
-            for row in range(shape.rows):  # one factor at a time, for there are few registers
+            # There are few registers, so one factor is loaded at a time.
+            for row in range(shape.rows):
                 word = builder.load(builder.gep(left_words, [index(row)]), align=4)
                 factor, first = broadcast(builder, word, vector), row * shape.vectors
                 own = zip(operands, totals[first : first + shape.vectors], strict=True)
@@ -300,7 +301,7 @@ def pack_block(rows, own, size, sign, words, places, totals):
     raw, lines = held[2 * line : (2 + TOGETHER) * line], held[(2 + TOGETHER) * line :]
     for f in range(n_bytes):
         lowest[f] = sign if f & (size - 1) == size - 1 else 0
-    for q in range(0, n, 4):  # together, as they often lie far apart in memory
+    for q in range(0, n, 4):  # Four rows, which often lie far apart, are read at a time.
         a = rows[np.uint64(own[q])]
         b = rows[np.uint64(own[min(q + 1, n - 1)])]
         c = rows[np.uint64(own[min(q + 2, n - 1)])]
@@ -345,7 +346,7 @@ def pack_block(rows, own, size, sign, words, places, totals):
             part = lines[p * WIDTH :]
             for c in range(WIDTH):
                 total = np.int32(0)
-                for t in range(TOGETHER):  # unsigned: no check for negative indices
+                for t in range(TOGETHER):  # Unsigned indices need no check.
                     value = part[np.uint64(t * line + c)]
                     out[TOGETHER * c + t] = value
                     total = np.int32(total + value)
@@ -380,7 +381,7 @@ def multiply_panels(words, n, i, P):
 def add_tiles(P, i, places, totals, active, n, size, sign, S):
     """Add the products of panel i of `n` rows, see `multiply_panels`, to a lower triangle."""
     high = np.uint64(size - 1)
-    digits = sign == 0  # all of zero are zeros, and all bytes are the lowest ones
+    digits = sign == 0  # Zeros have no digits; bytes alone are lowest digits.
     for c in range(active):
         digits &= places[c] & (size - 1) == 0
     for j in range(i + 1):
@@ -404,7 +405,7 @@ def add_tiles(P, i, places, totals, active, n, size, sign, S):
                 value -= zero * (others[b] - n * other)
                 value <<= np.int64(8 * (place + other_place))
                 if g >> high == f >> high and g != f:
-                    value *= 2  # both bytes of a feature: the other product is above
+                    value *= 2  # The product of both bytes of a feature stands above, too.
                 out[g >> high] += value
 
 

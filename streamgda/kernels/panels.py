@@ -29,7 +29,7 @@ VECTOR_BYTES = max(32, SHAPE.vector_bytes)
 # vector that is loaded is used several times, and the sums fill the registers.
 VECTORS = 3
 MATRIX_ROWS = 8 if VECTOR_BYTES == 64 else 4
-PANEL_VALUES = 1 << 13  # of narrow rows, which stay in the first cache
+PANEL_VALUES = 1 << 13  # Panels of narrow rows stay in the first cache.
 
 
 @inline_kernel

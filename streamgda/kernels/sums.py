@@ -2,7 +2,7 @@
 
 from streamgda.kernels import inline_kernel, kernel
 
-WORD = 8  # bytes
+WORD = 8  # A word has so many bytes.
 
 
 @kernel
@@ -28,7 +28,7 @@ def group_rows(codes, order, starts):
         starts[codes[r] + 1] += 1
     for k in range(n_classes):
         starts[k + 1] += starts[k]
-    for r in range(codes.shape[0]):  # starts[k] advances to the start of class k + 1 ...
+    for r in range(codes.shape[0]):  # The value `starts[k]` advances to the start of class k + 1.
         k = codes[r]
         order[starts[k]] = r
         starts[k] += 1
@@ -54,7 +54,7 @@ def triangle_size(d):
 row_start = inline_kernel(triangle_size)
 
 
-_BLOCK = 32  # rows and columns that are copied together, within the first cache
+_BLOCK = 32  # A square of so many rows and columns fits the first cache.
 
 
 @kernel

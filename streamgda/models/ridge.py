@@ -67,7 +67,7 @@ class Columns(NamedTuple):
             count, scatter = count * factors, scatter * factors[:, None, None]
         weight = count.sum()
         mean = count @ held.offsets / weight
-        offsets = (held.offsets - mean).T * count  # of a class without rows it is zero
+        offsets = (held.offsets - mean).T * count  # It is zero for classes without rows.
         targets = slice(1, None) if count.size == 2 else slice(None)
         within = scatter.sum(axis=0) + offsets @ (held.offsets - mean)
         beside = 2 * offsets[:, targets]

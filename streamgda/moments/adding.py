@@ -24,13 +24,14 @@ from streamgda.rows.counting import as_kernel_rows, kernel_type
 from streamgda.runtime import threads
 
 _FEW_VALUES = 1 << 17  # One kernel call adds rows of at most so many values.
-_NARROW = {0: 64, 1: 24, 2: 120}  # features of rows without BLAS or byte tiles, by integers' bytes
+# Narrower rows need no BLAS or byte tiles; keys are bytes of integers.
+_NARROW = {0: 64, 1: 24, 2: 120}
 _SEGMENT_ROWS = 1 << 11, 1 << 17  # Segments have at least and at most so many rows.
 _SEGMENT_STATE = 1 << 20  # Each segment may have sums of so many bytes.
 _TASK_ROWS, _TASK_VALUES = 512, 1 << 21  # A task that adds rows by class has so many.
 _WINDOW_VALUES = 1 << 23  # So many values are converted to another type at a time.
 _SPARSE_ENTRIES = 1 << 20  # So many entries of sparse rows are added at a time.
-_LARGE = 32  # bytes of a state for each value of the rows that are added to it in place
+_LARGE = 32  # A state of more bytes per value of the rows changes in place.
 _AHEAD = 2  # So many sums may wait to be merged.
 _FLOAT64 = np.dtype(np.float64)
 _FLOAT32_STATE = 1 << 20  # float32 rows are multiplied in float32 if the sums have more bytes.
@@ -69,7 +70,7 @@ def _add_tiles(rows: Rows, order: np.ndarray, base: int, *state: np.ndarray) -> 
     add_bytes(X.view(np.uint8), order, rows.codes, base, X.itemsize, sign, *state)
 
 
-_KERNELS = {  # by exact, wide, matrix
+_KERNELS = {  # Keys: exact, wide, matrix.
     (False, False, False): _add_floats(add_variances),
     (False, False, True): _add_floats(add_narrow),
     (False, True, True): _add_floats(add_wide),

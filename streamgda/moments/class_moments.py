@@ -735,7 +735,7 @@ class ClassMoments(Moments):
             )
         selected = self._with_sums(self._classes, self._sums.with_features(index))
         selected._feature_names = None if names is None else tuple(names[i] for i in index)
-        selected._lifting = None  # they are features of lifted rows
+        selected._lifting = None  # They are features of mapped rows.
         return selected
 
     @synchronized
@@ -869,7 +869,7 @@ class ClassMoments(Moments):
         at = np.empty(self._classes.size, np.int64)
         at[kept] = label_codes.find(self._classes[kept], classes)
         at[renamed] = label_codes.find(new, classes)
-        assert self._sums is not None  # there are classes
+        assert self._sums is not None  # There are classes.
         return self._with_sums(classes, self._sums.placed(at, classes.size))
 
     def _in_one_class(self, label: Any = 0) -> Self:

@@ -367,7 +367,7 @@ class Transformer(FeatureMap):
         """Hash of the parameters and of what was learned."""
         from joblib import hash as hashed  # type: ignore[import-untyped]  # noqa: PLC0415
 
-        state = dict(self.fitted.__getstate__())  # without what is computed again
+        state = dict(self.fitted.__getstate__())  # What is computed again stays out.
         state.pop("_sklearn_version", None)
         return f"{self.name} {hashed(state)}"
 

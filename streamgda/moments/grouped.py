@@ -280,7 +280,7 @@ class GroupedMoments(Moments, Mapping[Any, ClassMoments]):
         """Return a copy of the moments of a group, with all classes; raise KeyError for others."""
         number = number_of(group, self._held.groups, KeyError)
         moments = self._held.together(number, self.covariance_type)
-        moments._n_skipped = 0  # whatever their groups were
+        moments._n_skipped = 0  # Skipped rows have no group.
         return moments
 
     @synchronized

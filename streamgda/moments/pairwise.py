@@ -50,17 +50,18 @@ def centred_pair_sums(
         sums, products = weighted.T @ M, weighted.T @ X
         means = sums / np.where(pairs > 0, pairs, 1.0)
         products -= means * sums.T
-        np.fill_diagonal(products, np.maximum(products.diagonal(), 0))  # of equal values
+        # Equal values may leave less than 0.
+        np.fill_diagonal(products, np.maximum(products.diagonal(), 0))
         means += shift[:, None]
     return weights.sum(), pairs, means, products
 
 
 def positive_definite(covariance: np.ndarray, least: float) -> np.ndarray:
     """Return a positive definite covariance with the same variances."""
-    deviations = np.sqrt(np.maximum(covariance.diagonal(), 0))  # of constant features, rounded
+    deviations = np.sqrt(np.maximum(covariance.diagonal(), 0))  # Rounding may leave less than 0.
     scale = np.where(deviations > 0, deviations, 1.0)
     correlation = covariance / np.outer(scale, scale)
-    np.fill_diagonal(correlation, 1.0)  # of constant features too
+    np.fill_diagonal(correlation, 1.0)  # Constant features have 1, too.
     values, vectors = linalg.eigh(correlation)
     if values[0] >= least:
         return covariance
@@ -281,7 +282,7 @@ class PairwiseMoments(Moments):
             try:
                 with self._lock:
                     self._add(added)
-            except MergeError as error:  # an overflow: widths and names have been checked
+            except MergeError as error:  # Only an overflow is left to go wrong.
                 raise InvalidDataError(f"Input X: {error}") from None
         return self
 

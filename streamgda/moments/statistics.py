@@ -43,7 +43,7 @@ def statistics_of(
     name, values = _only(given)
     values = as_numbers(name, values, "an array of numbers")
     structure = structure_of(covariance_type)
-    alike = structure.one_variance and name == "covariances"  # one variance for all features
+    alike = structure.one_variance and name == "covariances"  # All features share a variance.
     expected = (k,) * structure.per_class + (() if alike else structure.shape(d))
     if values.shape != expected:
         raise InvalidParameterError(
@@ -120,7 +120,7 @@ def _centred(
 
 def _warn_of_offset(uncentred: np.ndarray, squares: np.ndarray) -> None:
     """Warn of the digits that uncentred sums of squares have lost."""
-    varies = squares != 0  # those of a constant are zero, or rounding that looks like a variance
+    varies = squares != 0  # Squares of a constant are zero, or rounding.
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = uncentred[varies] / np.maximum(squares[varies], 0)
     lost = min(_DIGITS, np.log10(np.max(ratio, initial=1.0)))

@@ -329,7 +329,7 @@ class ExactSums(_State):
             given = self.count, self.total, quotient, rest, self.packed
             ranges = triangle_ranges(self.n_features, threads.n_threads())
             threads.run(lambda first, last: centre_scatter(*given, first, last, packed), ranges)
-        else:  # as in the kernel
+        else:  # The kernel does the same.
             squares = rest * rest
             nearest = nearest_quotient(squares, n)
             whole = quotient * (self.total + rest) + nearest

@@ -142,5 +142,5 @@ def _named(batch: Any, name: str, columns: Any) -> list[Any]:
 def columns_of(batch: Any) -> list[str] | None:
     """Return the names of the columns of a dict or a frame; None for anything else."""
     names = getattr(batch, "column_names", None) or getattr(batch, "columns", None)
-    names = batch if isinstance(batch, Mapping) else names  # of Arrow, of data frames
+    names = batch if isinstance(batch, Mapping) else names  # Arrow has names of columns.
     return None if names is None or callable(names) else [str(name) for name in names]

@@ -436,7 +436,7 @@ def row_rule(
         value = np.asarray(nodata)
         if value.ndim or value.dtype.kind not in "iuf":
             raise refuse("nodata", nodata, expected)
-        nodata = value.item()  # compared in the type of the rows: 0.1 equals its float32 value
+        nodata = value.item()  # Rows compare it in their own type.
     if unlabelled is not None:
         try:
             given = [unlabelled] if np.ndim(unlabelled) == 0 else unlabelled

@@ -233,7 +233,7 @@ class TableRows(RowSource):
         rows, held = cls(table, (table.n_rows, *width), dtype, name, fields=fields), _HELD_BYTES
         if all(map(_is_parquet, table.fragments)):
             held += 2 * max(map(max, filter(None, table.groups)), default=0) * rows.row_bytes
-        if table.is_remote:  # a file in pieces and as a whole, and the one before it
+        if table.is_remote:  # Memory holds a file, its pieces, and the file before.
             held += 3 * max(table.filesystem.size(f.path) for f in table.fragments)
         return replace(rows, held_bytes=held)
 
@@ -288,7 +288,7 @@ def _labels(column: Any) -> np.ndarray:
         return _labels(column.dictionary_decode())
     if column.null_count and (pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
         return np.array(column.to_pylist(), object)
-    return np.array(column.to_numpy(zero_copy_only=False))  # a view would hold other columns
+    return np.array(column.to_numpy(zero_copy_only=False))  # A view would keep other columns alive.
 
 
 # --- opening --------------------------------------------------------------------------------------

@@ -264,7 +264,7 @@ def as_objects(labels: np.ndarray) -> list[Any]:
     ([datetime.date(2024, 5, 1)], [np.datetime64('2024-01-01T00:00:00.000000000')])
     """
     objects: list[Any] = labels.tolist()
-    numbers = labels.dtype.kind == "M" and int in map(type, objects)  # as those of nanoseconds
+    numbers = labels.dtype.kind == "M" and int in map(type, objects)  # Nanoseconds become integers.
     return [*labels] if numbers else objects
 
 
@@ -292,7 +292,8 @@ def join_labels(a: np.ndarray, b: np.ndarray) -> np.ndarray:
             f"{a.dtype} (such as {a[0]!r}); give all labels in one kind"
         )
     dtype = np.result_type(a, b)
-    if dtype.kind == "f" and a.dtype.kind in "iu" and b.dtype.kind in "iu":  # of uint64 and others
+    # Mixing uint64 with int64 gives floats.
+    if dtype.kind == "f" and a.dtype.kind in "iu" and b.dtype.kind in "iu":
         dtype = np.dtype(np.int64)
     joined = [each.astype(dtype) for each in (a, b)]
     pairs = [*zip(joined, (a, b), strict=True)]
@@ -378,7 +379,7 @@ def with_label(
     """
     if label is None:
         label = _OF_NO_CLASS.get(labels.dtype.kind, -1)
-    if labels.dtype.kind == "M" and _is_missing(label):  # no label that rows could have
+    if labels.dtype.kind == "M" and _is_missing(label):  # No row has this label.
         return np.append(labels, np.array("NaT", labels.dtype))
     try:
         own = as_labels([label], name)

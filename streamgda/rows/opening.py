@@ -22,7 +22,7 @@ _SUFFIXES = {
 
 def format_of(name: str) -> str | None:
     """Return the format of a file of a table by its name; None for names of other files."""
-    name = name.partition("?")[0] if "://" in name else name  # of a URL that is signed
+    name = name.partition("?")[0] if "://" in name else name  # A signed URL ends in a query.
     return _SUFFIXES.get(PurePath(name.rstrip("/").lower().removesuffix(".gz")).suffix)
 
 

@@ -29,7 +29,8 @@ class StoredRows(RowSource):
     @classmethod
     def accepts(cls, X: Any) -> bool:
         """Accept chunked arrays, and groups, for which `of` raises a clear error."""
-        if isinstance(X, np.ndarray) or hasattr(X, "__dask_graph__"):  # of dask and of xarray
+        # Arrays of dask and xarray have other adapters.
+        if isinstance(X, np.ndarray) or hasattr(X, "__dask_graph__"):
             return False
         return is_group(X) or all(hasattr(X, what) for what in ("chunks", "shape", "dtype"))
 
@@ -136,5 +137,5 @@ def many_requests(array: Any) -> Iterator[None]:
 def is_group(X: Any) -> bool:
     """Return whether this holds arrays by name, as groups of zarr and HDF5 and dictionaries do."""
     if isinstance(X, Mapping):
-        return not hasattr(X, "shape")  # as sparse matrices of scipy that are dictionaries have
+        return not hasattr(X, "shape")  # SciPy has sparse matrices that are mappings.
     return hasattr(X, "create_array") and hasattr(X, "members")

@@ -60,7 +60,7 @@ def limit(n: int) -> Iterator[None]:
 
 
 def _cores() -> int:
-    affinity = getattr(os, "sched_getaffinity", None)  # not on every platform
+    affinity = getattr(os, "sched_getaffinity", None)  # Some platforms lack it.
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
@@ -213,8 +213,8 @@ if hasattr(os, "register_at_fork"):
 # --- threads of BLAS and LAPACK -----------------------------------------------------------------
 
 
-_blas_users: set[object] = set()  # who need BLAS to use one thread per call
-_blas_before: list[int | None] | None = None  # threads of the libraries; None without a limit
+_blas_users: set[object] = set()  # Users need BLAS to use one thread per call.
+_blas_before: list[int | None] | None = None  # Threads of each library; None without a limit.
 
 
 @contextmanager

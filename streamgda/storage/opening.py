@@ -26,7 +26,7 @@ MARK = "streamgda_scores"  # This attribute says how far an array of scores is w
 _LONGEST = 200  # Messages show so many characters of a name.
 
 TABLES = (".parquet", ".csv")  # Names of tables of scores end like this,
-_ENDINGS = ("", ".zarr", ".zip")  # and those of arrays like this.
+_ENDINGS = ("", ".zarr", ".zip")  # Names of arrays of scores end like this.
 
 
 def open_node(
@@ -164,7 +164,7 @@ def is_remote(store: Any) -> bool:
     if isinstance(store, str):
         return local_path(store) is None
     found = getattr(store, "store", store)
-    if not hasattr(found, "supports_writes"):  # not one of zarr
+    if not hasattr(found, "supports_writes"):  # A store of zarr has this attribute.
         return False
     from zarr.storage import LocalStore, MemoryStore, ZipStore  # noqa: PLC0415
 

@@ -219,11 +219,12 @@ def synchronized(function: Function) -> Function:
     @wraps(function)
     def call(*arguments: Any, **options: Any) -> Any:
         given = (*arguments, *options.values())
-        if len(given) == 1 and (own := getattr(given[0], "_locked", None)):  # at once: a property
+        # A property has one argument.
+        if len(given) == 1 and (own := getattr(given[0], "_locked", None)):
             with own():
                 return function(*arguments, **options)
         locks = [each._locked() for each in given if isinstance(each, Saved)] or [nullcontext()]
-        locks.sort(key=id)  # as another thread, for b - a
+        locks.sort(key=id)  # Another thread may compute b - a.
         with locks[0], locks[-1]:
             return function(*arguments, **options)
 

@@ -68,7 +68,7 @@ def accumulate(asked: Accumulation, rows: Rows) -> Moments:
     X = columns["X"]
     sizes = np.array(X.chunks[0], np.float64)
     of_block = X.nbytes / sizes.size
-    if sizes.size > _MANY_BLOCKS and of_block < _TINY_BYTES:  # before anything is computed
+    if sizes.size > _MANY_BLOCKS and of_block < _TINY_BYTES:  # Nothing is computed yet.
         warnings.warn(
             f"X has {sizes.size:,} blocks of about {readable(of_block)}, and each costs a task of "
             f"some milliseconds: rechunk to blocks of {readable(_TINY_BYTES)} or more "
@@ -91,7 +91,7 @@ def accumulate(asked: Accumulation, rows: Rows) -> Moments:
             dtype=object,
             meta=np.empty((0, 0), object),
         )
-        (every,) = dask.optimize(every)  # once for all blocks: what a leaf needs is one task
+        (every,) = dask.optimize(every)  # One task makes what a leaf needs.
         return [*every.to_delayed(optimize_graph=False).ravel()]
 
     moments = _merged(asked, leaves, ends, described, rows)

@@ -166,7 +166,7 @@ def map_blocks(mapped: MappedRows, X: Any) -> Any:
     -------
     dask.array.Array, shape (n_rows,) or (n_rows, n_columns)
     """
-    held = dask.delayed(mapped.function, pure=False, traverse=False)  # one node, for all blocks
+    held = dask.delayed(mapped.function, pure=False, traverse=False)  # All blocks share one node.
     width, dtype = mapped.shape[1:], mapped.dtype
     options: dict[str, Any] = {"dtype": dtype, "meta": np.empty((0, *width), dtype)}
     options |= {"chunks": (X.chunks[0], width)} if width else {"drop_axis": 1}
