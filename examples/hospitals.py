@@ -114,7 +114,7 @@ left.set_xticks(place, HOSPITALS)
 left.set(ylabel="right, %", ylim=(np.min(list(accuracy.values())) - 5, 100))
 left.set_title("accuracy on the rows of each hospital")
 left.legend(loc="upper left")
-plot_decision_boundary(pooled, rows["north"], labels["north"], right, max_points=500)
+plot_decision_boundary(pooled, rows["north"][:500], labels["north"][:500], right)
 right.set_title("the model of all, with rows of one")
 
 # %%

@@ -25,12 +25,13 @@ from streamgda.plots.figures import (
     points,
     project,
 )
-from streamgda.runtime.parameters import as_integer, as_numbers, refuse
+from streamgda.runtime.parameters import as_integer, refuse
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _PARTS = ("regions", "boundaries", "classes", "points")
+_DEVIATIONS = (1, 2)  # Ellipses have these sizes, in standard deviations.
 _REACH = 3  # Standard deviations of each class that are shown.
 
 
@@ -43,10 +44,8 @@ def plot_decision_boundary(
     features: Sequence[int | str] | None = None,
     directions: Any = None,
     parts: Sequence[str] = _PARTS,
-    deviations: Sequence[float] = (1, 2),
     colors: Sequence[Any] | None = None,
     resolution: int = 300,
-    max_points: int | None = 2000,
     **kwargs: Any,
 ) -> Axes:
     r"""Plot how an estimator divides a plane: posteriors, boundaries, and Gaussians as ellipses.
@@ -70,16 +69,12 @@ def plot_decision_boundary(
     directions : array-like, shape (2, n_features), optional
         Directions instead, such as ``moments.pca(2)``.
     parts : sequence of {"regions", "boundaries", "classes", "points"}
-        Parts to draw: the plane shaded by the posterior; the boundaries between regions; means and
-        ellipses of the classes; the rows.
-    deviations : sequence of float
-        Sizes of the ellipses in standard deviations.
+        Parts to draw: the plane shaded by the posterior; the boundaries between regions; means of
+        the classes, and ellipses of one and two standard deviations; the rows.
     colors : sequence of colours, optional
         Colour of each class, in sorted order.
     resolution : int
         Points along each axis at which posteriors are evaluated.
-    max_points : int or None
-        Largest number of points. Of more rows a random sample is shown; None shows all.
     **kwargs
         Passed to `matplotlib.axes.Axes.scatter` for the points.
 
@@ -105,13 +100,10 @@ def plot_decision_boundary(
     if isinstance(parts, str) or not set(parts) <= set(_PARTS):
         raise refuse("parts", parts, f"a list of some of {', '.join(_PARTS)}")
     resolution = as_integer("resolution", resolution, "an integer from 2 to 10000", 2, 10_000)
-    radii = as_numbers("deviations", deviations, "numbers above 0", finite=True)
-    if radii.ndim != 1 or not (radii > 0).all():
-        raise refuse("deviations", deviations, "numbers above 0")
     plane = project(estimator, 2, features, directions)
     positions, codes = np.empty((0, 2)), None
     if X is not None and "points" in parts:
-        positions, codes = points(estimator, plane, X, y, max_points)
+        positions, codes = points(estimator, plane, X, y)
     ax = axes_of(ax)
     palette = colours_of(colors, plane.labels.size)
     across, up = _grid(plane, positions, resolution)
@@ -130,7 +122,7 @@ def plot_decision_boundary(
         colour = palette[k]
         ax.plot([], [], "o", color=colour, label=str(label))  # The legend shows it.
         if "classes" in parts:
-            _draw_class(ax, plane.means[k], plane.covariances[k], radii, colour)
+            _draw_class(ax, plane.means[k], plane.covariances[k], colour)
     if len(positions):
         paper, ink = paper_and_ink(ax)
         # One call draws all points, so that no class covers the others.
@@ -163,9 +155,7 @@ def _draw_boundaries(ax: Axes, across: np.ndarray, up: np.ndarray, joint: np.nda
             ax.contour(across, up, lead, levels=[0], colors=[ink], linewidths=0.9)
 
 
-def _draw_class(
-    ax: Axes, mean: Any, covariance: np.ndarray, radii: np.ndarray, colour: Any
-) -> None:
+def _draw_class(ax: Axes, mean: Any, covariance: np.ndarray, colour: Any) -> None:
     """Draw the mean and the ellipses of a class."""
     from matplotlib.patches import Ellipse  # noqa: PLC0415
 
@@ -174,6 +164,6 @@ def _draw_class(
     angle = np.degrees(np.arctan2(axes[1, 1], axes[0, 1]))
     minor, major = 2 * np.sqrt(np.maximum(variances, 0))
     style: dict[str, Any] = {"fill": False, "edgecolor": mixed(colour, ink, 0.4), "linewidth": 1.3}
-    for radius in radii:
+    for radius in _DEVIATIONS:
         ax.add_patch(Ellipse(mean, radius * major, radius * minor, angle=angle, **style))
     ax.plot(*mean, "X", color=colour, markeredgecolor=ink, markersize=8)

@@ -6,14 +6,13 @@ the mean of the class with the smaller prior.
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.optimize import brentq
 
 from streamgda.errors import InvalidParameterError
 from streamgda.plots.figures import (
-    Projection,
     add_legend,
     axes_of,
     colours_of,
@@ -95,7 +94,7 @@ def plot_densities(
         raise InvalidParameterError("X without y; histograms are of the rows of a class")
     bins = as_integer("bins", bins, "at least 1 bin", 1)
     line = project(estimator, 1, feature, None if direction is None else [direction])
-    rows = None if X is None else points(estimator, line, X, y, None)
+    rows = None if X is None else points(estimator, line, X, y)
     ax = axes_of(ax)
     palette = colours_of(colors, line.labels.size)
     if rows is not None:
@@ -106,30 +105,20 @@ def plot_densities(
             ax.stairs(heights, edges, fill=True, color=colour, alpha=0.35)
     reach = _REACH * np.sqrt(line.covariances[:, 0])
     z = np.linspace((line.means - reach).min(), (line.means + reach).max(), _RESOLUTION)
-    densities = np.exp(line.log_joint(z[:, None]))
+    joint = line.log_joint(z[:, None])
     ink = paper_and_ink(ax)[1]
-    for label, density, colour in zip(line.labels, densities.T, palette, strict=True):
+    for label, density, colour in zip(line.labels, np.exp(joint.T), palette, strict=True):
         style: dict[str, Any] = {"color": mixed(colour, ink, 0.2), "label": str(label)}
         ax.plot(z, density, **style | kwargs)
-    for threshold in thresholds(line):
-        if z[0] < threshold < z[-1]:
-            ax.axvline(threshold, color=ink, linestyle="--", linewidth=1)
+    largest = joint.argmax(axis=1)
+    for i in np.flatnonzero(np.diff(largest)):
+
+        def lead(at: float, pair: np.ndarray = largest[i : i + 2]) -> float:
+            return float(np.subtract(*line.log_joint([[at]])[0, pair]))
+
+        if lead(z[i]) > 0 > lead(z[i + 1]):  # Classes that coincide lead by rounding.
+            ax.axvline(brentq(lead, z[i], z[i + 1]), color=ink, linestyle="--", linewidth=1)
     add_legend(ax, line.labels.size)
     ax.set(xlabel=line.names[0], ylabel="density x prior", xlim=z[[0, -1]])
     ax.set_ylim(bottom=0)
     return ax
-
-
-def thresholds(line: Projection) -> list[float]:
-    """Return where the class of the largest density times prior changes, sorted."""
-    means, variances = line.means[:, 0], line.covariances[:, 0, 0]
-    with np.errstate(divide="ignore"):
-        constants = np.log(line.priors) - (means**2 / variances + np.log(variances)) / 2
-    quadratics = np.stack([-1 / (2 * variances), means / variances, constants], axis=1)
-    found = []
-    for a, b in combinations(np.flatnonzero(line.priors > 0), 2):
-        for root in np.roots(quadratics[a] - quadratics[b]):
-            joint = line.log_joint(np.array([[root.real]]))[0]
-            if np.isreal(root) and min(joint[a], joint[b]) > joint.max() - 1e-6:
-                found.append(float(root.real))
-    return sorted(found)

@@ -44,14 +44,16 @@ class Projection:
     means: np.ndarray
     covariances: np.ndarray
 
-    def log_joint(self, points: np.ndarray) -> np.ndarray:
+    def log_joint(self, points: Any) -> np.ndarray:
         r"""Return :math:`\ln p(z, k)` of points of shape (n_points, n), for each class a column."""
         roots = np.linalg.cholesky(self.covariances)
-        offsets = (points - self.means[:, None]).transpose(0, 2, 1)
+        offsets = (np.asarray(points) - self.means[:, None]).transpose(0, 2, 1)
         distances = (np.linalg.solve(roots, offsets) ** 2).sum(axis=1)
         log_dets = 2 * np.log(np.einsum("kii->ki", roots)).sum(axis=1)
         with np.errstate(divide="ignore"):  # Priors may be zero.
-            constants = np.log(self.priors) - (log_dets + points.shape[1] * np.log(2 * np.pi)) / 2
+            constants = (
+                np.log(self.priors) - (log_dets + self.means.shape[1] * np.log(2 * np.pi)) / 2
+            )
         return np.asarray((constants[:, None] - distances / 2).T)
 
 
@@ -172,9 +174,9 @@ def _separating_plane(
 
 
 def points(
-    estimator: Any, projection: Projection, X: Any, y: Any, most: int | None
+    estimator: Any, projection: Projection, X: Any, y: Any
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return projected rows, at most so many, and codes of their labels: -1 for unknown ones."""
+    """Return projected rows, and codes of their labels: -1 for unknown ones."""
     rows = validate_data(estimator, X, reset=False)
     codes = None
     if y is not None:
@@ -183,11 +185,8 @@ def points(
             raise InvalidParameterError(
                 f"y has the shape {y.shape} for {len(rows)} rows of X; expected ({len(rows)},)"
             )
-        codes = np.where(y[:, None] == projection.labels, np.arange(projection.labels.size), -1)
-        codes = codes.max(axis=1)
-    if most is not None and len(rows) > as_integer("max_points", most, "at least 1, or None", 1):
-        chosen = np.random.default_rng(0).choice(len(rows), most, replace=False)
-        rows, codes = rows[chosen], None if codes is None else codes[chosen]
+        same = y[:, None] == projection.labels
+        codes = np.where(same.any(axis=1), same.argmax(axis=1), -1)
     return rows @ projection.directions.T, codes
 
 
@@ -203,19 +202,16 @@ def colours_of(colors: Any, n: int) -> np.ndarray:
     The first ten are those of Petroff (arXiv:2107.02270), which suit colour-blind readers too.
     """
     import matplotlib as mpl  # noqa: PLC0415
-    from matplotlib.colors import to_rgb  # noqa: PLC0415
+    from matplotlib.colors import to_rgba_array  # noqa: PLC0415
 
     if colors is None and n <= 10:
         colors = mpl.color_sequences["petroff10"][:n]
     elif colors is None:
         colors = mpl.colormaps["gist_rainbow"](np.linspace(0, 1, n))
-    try:
-        palette = [to_rgb(colour) for colour in colors]
-    except (TypeError, ValueError):
-        palette = []
+    palette = to_rgba_array(colors)[:, :3]
     if len(palette) != n:
         raise refuse("colors", colors, f"a colour of matplotlib for each of the {n} classes")
-    return np.array(palette)
+    return palette
 
 
 def paper_and_ink(ax: Axes) -> tuple[np.ndarray, np.ndarray]:

@@ -288,9 +288,11 @@ def test_select_saves_the_best_of_what_it_shows(done, store, tmp_path):
     chosen = ("--features", "length,width,height") if len(store) > 1 else ()
     words = (*store, *chosen, *grid, "--cv", "3", "--seed", "7", "--scoring", "neg_log_loss")
     told = json.loads(done("select", *words, "--out", tmp_path / "m", "--json"))
-    params = {"covariance_type": ["full", "diag"], "reg_param": [0, 0.5]}
     search = streamgda.GaussianDiscriminantCV(
-        params, cv=3, random_state=7, scoring="neg_log_loss"
+        {"covariance_type": ["full", "diag"], "reg_param": [0, 0.5]},
+        cv=3,
+        random_state=7,
+        scoring="neg_log_loss",
     ).fit(X, Y)
     assert told["best"]["params"] == search.best_params_
     assert told["best"]["score"] == pytest.approx(search.best_score_)

@@ -145,7 +145,6 @@ def test_points_have_the_colours_of_their_classes_and_unknown_ones_that_of_the_p
     np.testing.assert_array_equal(faces, np.array([[1, 0, 0], [0, 0, 1], [1, 1, 1]])[y])
     assert scattered(ax).get_sizes().tolist() == [99]
     assert (ax.get_xlim()[1], ax.get_ylim()[0]) == (60, -60)
-    assert len(scattered(drawn(estimator, X, max_points=7)).get_offsets()) == 7
 
 
 def test_classes_without_rows_and_with_prior_zero_are_not_in_the_way():
@@ -219,9 +218,7 @@ def test_thresholds_are_where_the_prediction_changes():
         ({"directions": np.eye(2), "features": (0, 1)}, "one of them"),
         ({"parts": "points"}, "parts="),
         ({"parts": ["shade"]}, "parts="),
-        ({"deviations": [-1]}, "deviations="),
         ({"colors": ["red"]}, "colors="),
-        ({"max_points": 0, "X": np.zeros((2, 2))}, "max_points=0"),
         ({"X": np.zeros((2, 2)), "y": [1]}, "y has the shape"),
     ],
 )
