@@ -447,7 +447,7 @@ class ClassMoments(Moments):
         Return False, with nothing changed, for all other rows.
         """
         with self._lock:
-            plain = X.dtype.kind in "iuf" and y.dtype == _INT64 and y.ndim == 1
+            plain = X.dtype == kernel_type(X.dtype) and y.dtype == _INT64 and y.ndim == 1
             if self._lifting is not None or not plain:
                 return False
             codes = label_codes.find(y, self._classes)

@@ -100,6 +100,7 @@ ROWS, LABELS = np.ones((4, 3)), [0, 1, 0, 1]
 )
 def test_rows_of_the_wrong_kind(moments, X, message):
     refuses(moments, message, X, LABELS)
+    refuses(moments, message, X, np.array(LABELS))
 
 
 @pytest.mark.parametrize(
