@@ -31,6 +31,7 @@ _SEGMENT_STATE = 1 << 20  # Each segment may have sums of so many bytes.
 _TASK_ROWS, _TASK_VALUES = 512, 1 << 21  # A task that adds rows by class has so many.
 _WINDOW_VALUES = 1 << 23  # So many values are converted to another type at a time.
 _SPARSE_ENTRIES = 1 << 20  # So many entries of sparse rows are added at a time.
+_SPARSE_ROWS = 300  # Their sums are those of parts of about so many rows.
 _LARGE = 32  # A state of more bytes per value of the rows changes in place.
 _AHEAD = 2  # So many sums may wait to be merged.
 _FLOAT64 = np.dtype(np.float64)
@@ -215,22 +216,25 @@ def _add_sparse_exact(rows: Rows, sums: ExactSums) -> None:
 
 def _add_sparse(rows: Rows, sums: Sums) -> None:
     """Add sparse rows: those of a class are a block, in which zeros count with their weight."""
-    X, (n_classes, d) = rows.X, sums.origin.shape
-    n_entries, shape = np.diff(X.indptr), (n_classes, d)
-    entries = np.repeat(rows.codes, n_entries) * d + X.indices
+    X, shape, n = rows.X, sums.origin.shape, len(rows.codes)
+    n_classes, size, n_entries = len(sums.count), sums.origin.size, np.diff(X.indptr)
+    entries = np.repeat(rows.codes, n_entries) * shape[1] + X.indices
+    # Parts of the rows have sums of their own, as those of many numbers would lose digits.
+    n_parts = max(1, min(n // _SPARSE_ROWS, X.nnz // size))
+    in_parts = np.repeat(np.arange(n) * n_parts // n * size, n_entries) + entries
     values = X.data.astype(np.float64)
     weights = rows.weights if rows.weights.size else np.ones(len(rows.codes))
     each = np.repeat(weights, n_entries)
 
     def total(numbers: np.ndarray) -> np.ndarray:
-        return np.bincount(entries, numbers, n_classes * d).reshape(shape)
+        return np.bincount(in_parts, numbers, n_parts * size).reshape(-1, *shape).sum(axis=0)
 
     n_rows = np.bincount(rows.codes, minlength=n_classes)
     block = sums.empty(n_classes)
     block.count[:] = np.bincount(rows.codes, weights, n_classes)
     block.weight_squares[:] = np.bincount(rows.codes, weights * weights, n_classes)
     count = np.where(n_rows > 0, block.count, 1.0)[:, None]
-    present = np.bincount(entries, minlength=n_classes * d).reshape(shape)
+    present = np.bincount(entries, minlength=size).reshape(shape)
     # Weights that are summed in another order leave a rest.
     zeros = np.where(present < n_rows[:, None], np.maximum(count - total(each), 0), 0.0)
     block.origin.reshape(-1)[entries] = values

@@ -10,6 +10,7 @@ from processes import output
 
 import streamgda
 from streamgda import kernels
+from streamgda.kernels.blocks import gram
 
 PACKAGE = Path(streamgda.__file__).parent
 
@@ -50,6 +51,25 @@ def test_kernels_with_checked_indices_are_kept_apart(tmp_path):
     for checked, out in (("0", "True"), ("1", "checked"), ("0", "True")):
         cache = {"NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_BOUNDSCHECK": checked}
         assert output("-c", BEYOND, **cache).strip() == out
+
+
+@kernels.kernel
+def cached_product(A, C):
+    """Compiled by a single test: others that run meanwhile would write the same index."""
+    gram(A, C)
+
+
+@pytest.mark.soak
+def test_products_by_blas_are_cached_for_processes_where_it_is_at_another_address(monkeypatch):
+    A = np.arange(4.0).reshape(2, 2)
+    cached_product(A, A.copy())
+    script = (
+        "import numpy as np, test_caching as t; A = np.arange(4.0).reshape(2, 2);"
+        "C = np.zeros((2, 2)); t.cached_product(A, C);"
+        "print(C.tolist(), len(t.cached_product.stats.cache_hits))"
+    )
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    assert output("-c", script) == "[[4.0, 0.0], [6.0, 10.0]] 1\n"
 
 
 def test_read_only_arrays_need_no_other_code():

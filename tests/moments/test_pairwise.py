@@ -109,22 +109,6 @@ def test_integer_weights_are_repetitions():
     assert repr(PairwiseMoments().update(X, y, np.zeros(300))) == "PairwiseMoments: empty"
 
 
-CONTAINERS = {
-    "float32": lambda X: X.astype(np.float32),
-    "masked": lambda X: np.ma.masked_array(np.nan_to_num(X, nan=7), np.isnan(X)),
-    "frame": pd.DataFrame,
-    "integers": lambda X: np.round(np.nan_to_num(X)).astype(np.int16),
-}
-
-
-@pytest.mark.parametrize("kind", CONTAINERS)
-def test_arrays_that_may_hold_missing_values(kind):
-    X, y = gappy()
-    rows = CONTAINERS[kind](X)
-    values = np.ma.filled(np.ma.asarray(rows).astype(float), np.nan)
-    assert_as_pandas_says(PairwiseMoments().update(rows, y), values, y)
-
-
 # --- a pass over rows -------------------------------------------------------------------------
 
 
