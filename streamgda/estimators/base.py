@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self, TypedDict, TypeVar, Unpack
+from typing import Any, NamedTuple, Self, TypedDict, TypeVar, Unpack, get_args
 
 import numpy as np
 from joblib import hash as hashed  # type: ignore[import-untyped]
@@ -28,7 +28,7 @@ from streamgda.errors import (
     as_attribute_error,
 )
 from streamgda.models.covariance import NO_ROWS
-from streamgda.moments import ClassMoments, GroupedMoments
+from streamgda.moments import ClassMoments
 from streamgda.moments.covariance_types import check_covers
 from streamgda.moments.feature_maps import (
     Lifting,
@@ -888,7 +888,8 @@ class MomentEstimator(Saved, BaseEstimator):
 
     @classmethod
     def _from_state(cls, state: Mapping[str, Any]) -> Self:
-        moments = cls._moments_from(state["moments"])
+        kinds = get_args(cls._kinds[0]) or cls._kinds[:1]  # Those with groups come last.
+        moments = kinds[-1 if "groups" in state["moments"] else 0]._from_state(state["moments"])
         estimator = cls(**{name: from_plain(value) for name, value in state["params"].items()})
         estimator.feature_map = moments.feature_map
         if state["standardized"] is True:
@@ -909,14 +910,6 @@ class MomentEstimator(Saved, BaseEstimator):
         if "found" in state:
             estimator._found = estimator._checked_found(state["found"])
         return estimator
-
-    @classmethod
-    def _moments_from(cls, state: Mapping[str, Any]) -> Any:
-        """Return the moments that a file holds."""
-        kind: Any = GroupedMoments if "groups" in state else ClassMoments
-        if not issubclass(kind, cls._kinds[0]):
-            raise ValueError("its moments have groups")
-        return kind._from_state(state)
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         """Take what a subclass has added to the state."""

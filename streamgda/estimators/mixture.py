@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -181,10 +180,6 @@ class MixtureDiscriminantAnalysis(GaussianDiscriminantAnalysis):
             return held._emptied()
         return MixtureMoments(kind or self._covariance_type(), feature_map=self._maps())
 
-    @classmethod
-    def _moments_from(cls, state: Mapping[str, Any]) -> MixtureMoments:
-        return MixtureMoments._from_state(state)
-
     def _added(self, moments: Any, rows: Rows, **options: Any) -> Any:
         """Return moments with rows added; classes without centres get theirs from these rows."""
         partition = moments.partition
@@ -319,10 +314,11 @@ class MixtureDiscriminantAnalysis(GaussianDiscriminantAnalysis):
     # --- answers ------------------------------------------------------------------------------
 
     def _draw(self, model: Any, codes: np.ndarray, random: np.random.RandomState) -> np.ndarray:
-        parts, weights = np.empty_like(codes), model.components.priors
+        parts, alive = np.empty_like(codes), model.components.alive
         for k in np.unique(codes):
-            own, at = np.flatnonzero(model.owners == k), np.flatnonzero(codes == k)
-            parts[at] = random.choice(own, at.size, p=weights[own] / weights[own].sum())
+            own, at = alive[model.owners[alive] == k], np.flatnonzero(codes == k)
+            weights = model.components.count[own]
+            parts[at] = random.choice(own, at.size, p=weights / weights.sum())
         return super()._draw(model.components, parts, random)
 
     def _log_proba_without(self, X: Any, y: Any, priors: str) -> Any:

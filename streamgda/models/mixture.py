@@ -92,10 +92,13 @@ class MixtureMoments(GroupedMoments):
     ----------
     covariance_type : str
         The scatter that is kept of each component; see `GroupedMoments`.
-    partition : Partition, optional
-        What decides to which component of its class a row belongs; estimators make it.
     feature_map : RandomFeatures, Standardize, transformer, or list; optional
         Map that is applied to rows first; the centres are those of mapped rows.
+
+    Attributes
+    ----------
+    partition : Partition
+        What decides to which component of its class a row belongs; estimators make it.
 
     Examples
     --------
@@ -109,23 +112,16 @@ class MixtureMoments(GroupedMoments):
     _takes_sparse = False
     update = Moments.update  # type: ignore[assignment]  # without groups
 
-    def __init__(
-        self,
-        covariance_type: str = "full",
-        *,
-        partition: Partition | None = None,
-        feature_map: Any = None,
-    ) -> None:
+    def __init__(self, covariance_type: str = "full", *, feature_map: Any = None) -> None:
         super().__init__(covariance_type, feature_map=feature_map)
-        self.partition = partition or Partition()
+        self.partition = Partition()
 
-    def _emptied(self, covariance_type: str | None = None) -> Self:
-        kind, maps = covariance_type or self.covariance_type, self._lifting
-        return type(self)(kind, partition=self.partition, feature_map=maps)
+    def _emptied(self) -> Self:
+        return self._made(Held(NONE, NONE, self._held.cells._emptied()))
 
     def _made(self, held: Held, covariance_type: str | None = None) -> Self:
-        made = self._emptied(covariance_type)
-        made._held = held
+        made = super()._made(held, covariance_type)
+        made.partition = self.partition
         return made
 
     def _with_partition(self, partition: Partition) -> Self:
@@ -151,13 +147,12 @@ class MixtureMoments(GroupedMoments):
     @synchronized
     def _components(self, covariance_type: str) -> ClassMoments:
         """Return the moments of the components that have rows, in the order of the classes."""
-        cells, numbers = self._held.cells, self._held.numbers
-        if (sums := cells._sums) is not None:
+        cells, sums = self._held.cells, self._held.cells._sums
+        if sums is not None:
             seen = cells.class_count > 0
-            at = np.lexsort([each[seen] for each in numbers]).argsort()
-            cells = cells._with_sums(
-                np.arange(at.size), sums.with_classes(seen).placed(at, at.size)
-            )
+            at = np.lexsort([each[seen] for each in self._held.numbers]).argsort()
+            sums = sums.with_classes(seen).placed(at, at.size)
+            cells = cells._with_sums(np.arange(at.size), sums)
         return cells.reduce(covariance_type)
 
     def _groups_of(self, slab: Slab, rows: Counted, known: np.ndarray) -> CodedLabels:
