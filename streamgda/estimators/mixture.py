@@ -165,7 +165,7 @@ class MixtureDiscriminantAnalysis(GaussianDiscriminantAnalysis):
     def _check_parameters(self) -> None:
         as_integer("n_components", self.n_components, "a number of components, at least 1", 1)
         as_integer("n_iter", self.n_iter, "a number of further passes, at least 0", 0)
-        as_integer("random_state", self.random_state, "an integer from 0 to 2**32 - 1", 0, _SEED)
+        as_integer("random_state", self.random_state, "an integer below 2**32", 0, 2**32 - 1)
         if isinstance(self.shrinkage, str) and self.shrinkage == "auto":
             raise refuse("shrinkage", self.shrinkage, "a number between 0 and 1, or 'oas'")
         super()._check_parameters()
@@ -182,12 +182,11 @@ class MixtureDiscriminantAnalysis(GaussianDiscriminantAnalysis):
 
     def _added(self, moments: Any, rows: Rows, **options: Any) -> Any:
         """Return moments with rows added; classes without centres get theirs from these rows."""
-        partition = moments.partition
-        new = self._parts_of(rows, partition.classes)
+        new = self._parts_of(rows, moments.partition.classes)
         if not new:
             return super()._added(moments, rows, **options)
         labels = np.unique([*new])
-        partition = partition.put(labels, [new[label] for label in labels])
+        partition = moments.partition.put(labels, [new[label] for label in labels])
         for _ in range(self.n_iter):
             trial: Any = self._copied(vars(self))
             trial.moments_ = moments._emptied()._with_partition(partition)
@@ -223,8 +222,7 @@ class MixtureDiscriminantAnalysis(GaussianDiscriminantAnalysis):
         X, rule, random = rows.X, rows.rule, np.random.RandomState(self.random_state)
         if rows.y is None:
             rows = replace(rows, y=as_source(np.broadcast_to(0, X.n_rows), "y"))
-        lifting = self._maps()
-        lifting = lifting and lifting.bound(X.shape[1])
+        maps = self._maps()
         step = -(-max(_LEAST_BLOCK, X.n_rows // _BLOCKS) // X.chunk_rows) * X.chunk_rows
         starts = random.permutation(np.arange(0, X.n_rows, step))
         most = self.n_components * _ROWS_EACH
@@ -238,7 +236,7 @@ class MixtureDiscriminantAnalysis(GaussianDiscriminantAnalysis):
                     continue
                 values, y, weights, *_ = rule.counted(rows.read(start, start + step))
                 check_finite(values, start)
-                values = lifted(values, lifting)
+                values = lifted(values, maps and maps.bound(X.shape[1]))
                 weights = weights if weights.size else np.ones(len(y))
                 for label in np.setdiff1d(y.values, known):
                     at = np.flatnonzero(y.codes == np.searchsorted(y.values, label))
@@ -275,17 +273,13 @@ class MixtureDiscriminantAnalysis(GaussianDiscriminantAnalysis):
 
     def _check_fit(self, model: Any) -> None:
         super()._check_fit(model)
-        self._warn_of_components(model)
+        self._check_stream(model)
 
     def _check_stream(self, model: Any) -> None:
         super()._check_stream(model)
-        self._warn_of_components(model)
-
-    def _warn_of_components(self, model: Mixtures) -> None:
-        """Warn of components that are left out of classes that have others."""
         count, own = model.components.count, np.isin(model.owners, model.alive)
         at = np.setdiff1d(np.flatnonzero(own), model.components.alive)
-        if at.size:
+        if at.size:  # These are of classes that have other components.
             warn(
                 f"{at.size} of {count.size} components are left out, because their covariances are "
                 f"singular; the largest has {count[at].max():g} rows. {self._advice}",
@@ -323,6 +317,3 @@ class MixtureDiscriminantAnalysis(GaussianDiscriminantAnalysis):
 
     def _log_proba_without(self, X: Any, y: Any, priors: str) -> Any:
         raise UnsupportedError("leave-one-out has no formula for mixtures; use folds")
-
-
-_SEED = (1 << 32) - 1
