@@ -175,8 +175,8 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         >>> nb.predict_log_proba([[4.0]]).round(3)
         array([[-0.079, -2.579]])
         """
-        options = {"temperature": float(self.temperature)}
-        return self._by_class("predict_log_proba", "log_posterior", X, reading, options=options)
+        options = {"temperature": float(self.temperature), "logs": True}
+        return self._by_class("predict_log_proba", "posterior", X, reading, options=options)
 
     def predict_joint_log_proba(self, X: Any, **reading: Unpack[Reading]) -> Any:
         """Return the joint log-likelihoods of rows and classes, ln p(x, y=k).
@@ -263,16 +263,11 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         >>> GaussianNB().fit(X, y).score([[2.0], [5.0]], ["ant", "ant"])
         0.5
         """
-        scored = as_source(self.predict(X, **reading)).whole()
-        rows = Rows.of(X, y, sample_weight, features=reading.get("features")).opened()
-        if rows.y is None:
-            raise InvalidParameterError("y is missing; give one label for each row")
-        predicted, labels = np.ravel(scored), rows.rule.labels(np.ravel(rows.y.whole()))
+        predicted = np.ravel(as_source(self.predict(X, **reading)).whole())
+        labels, weights = _labels_and_weights(self.classes_, X, y, sample_weight, reading)
         check_lengths(as_source(predicted), as_source(labels, "y"))
-        join_labels(self.classes_, labels.values)  # Raises for other kinds of labels.
-        weights = np.ones(predicted.size) if rows.weight is None else rows.weight.whole()
         right = find(labels, self.classes_) == find(predicted, self.classes_)
-        return float(np.average(right, weights=as_weights(weights, predicted.size)))
+        return float(np.average(right, weights=weights))
 
     def calibrate(
         self, X: Any, y: Any, sample_weight: Any = None, **reading: Unpack[Reading]
@@ -327,11 +322,9 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         classes = scored.model.classes
         joint = self._map("calibrate", "joint", X, reading, scored, columns=classes.size)
         joint = np.asarray(as_source(joint).whole())
-        codes = _codes(as_labels(y), classes)
+        labels, weights = _labels_and_weights(self.classes_, X, y, sample_weight, reading)
+        codes = _codes(np.asarray(labels), classes)
         check_lengths(as_source(joint), as_source(codes, "y"))
-        weights = np.ones(codes.size)
-        if sample_weight is not None:
-            weights = np.asarray(as_source(sample_weight, "sample_weight").whole(), float)
         at = np.flatnonzero(np.isfinite(joint[np.arange(codes.size), codes]) & (weights > 0))
         if not at.size:
             raise InvalidDataError("no row has a density above zero in its class")
@@ -472,6 +465,19 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
             raise UnsupportedError(
                 f"{why}: fit an estimator without feature_map to feature_map.transform(X)"
             )
+
+
+def _labels_and_weights(
+    classes: np.ndarray, X: Any, y: Any, weight: Any, reading: Any
+) -> tuple[Any, np.ndarray]:
+    """Return the labels and weights of rows in memory, labels of the kind of the classes."""
+    rows = Rows.of(X, y, weight, features=reading.get("features")).opened()
+    if rows.y is None:
+        raise InvalidParameterError("y is missing; give one label for each row")
+    labels = rows.rule.labels(np.ravel(rows.y.whole()))
+    join_labels(classes, labels.values)
+    weights = 1.0 if rows.weight is None else rows.weight.whole()
+    return labels, as_weights(weights, len(labels))
 
 
 def _codes(labels: np.ndarray, classes: np.ndarray, kind: Any = InvalidDataError) -> np.ndarray:

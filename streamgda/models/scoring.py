@@ -146,10 +146,6 @@ class ClassModel(ABC):
 
         return self._answer(X, first_row, self._relative, finish, self.classes.size)
 
-    def log_posterior(self, X: Any, first_row: int = 0, temperature: float = 1.0) -> np.ndarray:
-        """Return the logarithms of the probabilities, exact even where these are rounded to 0."""
-        return self.posterior(X, first_row, temperature, True)
-
     def log_odds(self, X: Any, first_row: int = 0) -> np.ndarray:
         """Return the score of the last class less that of the first."""
 
