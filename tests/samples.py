@@ -53,7 +53,7 @@ ESTIMATORS = {
     "LDA": LinearDiscriminantAnalysis(),
     "GaussianNB": GaussianNB(),
     "BernoulliNB": BernoulliNB(),
-    "mixture": MixtureDiscriminantAnalysis(1),  # with one component, that of all rows
+    "mixture": MixtureDiscriminantAnalysis(1),  # One component has all rows.
 }
 EVERY_ESTIMATOR = pytest.mark.parametrize("name", ESTIMATORS)
 GAUSSIANS = [name for name in ESTIMATORS if name != "BernoulliNB"]

@@ -432,7 +432,7 @@ def test_errors_name_their_cause_and_leave_nothing(
     empty.write_text("a,b,kind\n")
     text.write_text("hello")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "500")  # no message is broken into lines
+    monkeypatch.setenv("COLUMNS", "500")  # Messages stay on one line.
     ended = command(*words.format(data=data, table=table, empty=empty, text=text).split())
     assert (ended.code, ended.out) == (code, "")
     assert message in " ".join(ended.err.replace("│", " ").split())

@@ -73,7 +73,7 @@ def test_a_resumed_pass_has_the_same_bits(tmp_path, slabs_of, rows, options):
     again = Rows(rows)
     found = accumulate(again, Y, checkpoint=path, **options)
     assert bits(found) == bits(undisturbed)
-    assert again.read == [0, 180, 210, 240, 270]  # two slabs are compared
+    assert again.read == [0, 180, 210, 240, 270]  # Two slabs are compared.
     complete = accumulate(again, Y, checkpoint=path, **options)
     assert bits(complete + found) == bits(undisturbed + undisturbed)
     assert [file.name for file in path.parent.iterdir()] == ["kept"]
@@ -83,7 +83,7 @@ def test_an_error_in_the_data_keeps_the_rows_before_it(tmp_path):
     bad = X.copy()
     bad[187, 2] = np.nan
     path = tmp_path / "kept"
-    for _ in range(2):  # the second time, from the checkpoint
+    for _ in range(2):  # The second pass starts from the checkpoint.
         with pytest.raises(InvalidDataError, match="NaN: row 187, column 2") as refusal:
             accumulate(bad, Y, checkpoint=path)
         (note,) = refusal.value.__notes__
@@ -94,7 +94,7 @@ def test_an_error_in_the_data_keeps_the_rows_before_it(tmp_path):
     with pytest.raises(CheckpointError, match="on_invalid: skip, and 1 rows were left out"):
         accumulate(bad, Y, checkpoint=path)
     path.write_bytes(before)
-    bad[187] = X[187]  # repaired in place
+    bad[187] = X[187]  # The row is repaired in place.
     assert bits(accumulate(bad, Y, checkpoint=path)) == bits(accumulate(X, Y))
 
 
@@ -120,7 +120,7 @@ def test_moments_that_may_hold_part_of_a_slab_are_not_written(tmp_path):
 
 
 DATA = r"started with other rows, labels or weights: (rows|blocks) {} to \d+ have changed"
-LATER = np.isin(np.arange(N_ROWS), [100, 190])  # of the last slab and of the last block
+LATER = np.isin(np.arange(N_ROWS), [100, 190])  # These are in the last slab and the last block.
 CHANGES = {
     "other rows": ({"X": X + 1e-9}, DATA.format(0)),
     "rows changed later": ({"X": np.where(LATER[:, None], 2 * X, X)}, DATA.format(r"[1-9]\d")),
@@ -291,7 +291,7 @@ def test_scores_are_resumed(tmp_path, fitted, method, chunks):
 
 
 def test_half_written_scores_are_not_read(tmp_path):
-    fitted = make("GaussianNB").fit(X[:, :3], Y)  # reads as many features as there are classes
+    fitted = make("GaussianNB").fit(X[:, :3], Y)  # There are as many features as classes.
     with pytest.raises(OSError, match="gone"):
         fitted.predict_proba(Rows(X[:, :3], 270, OSError("gone")), out=tmp_path / "scores.zarr")
     half = zarr.open_array(tmp_path / "scores.zarr", mode="r")
@@ -320,7 +320,7 @@ def test_complete_scores_are_given_back_by_the_same_call(tmp_path, fitted):
     assert len(again.read) <= 2
     array = zarr.open_array(out)
     array[:] = 7
-    assert fitted.predict(Rows(), out=array) is array  # the caller's own array is filled again
+    assert fitted.predict(Rows(), out=array) is array  # The caller's array is filled again.
     np.testing.assert_array_equal(array[:], fitted.predict(X))
 
 

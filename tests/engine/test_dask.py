@@ -76,7 +76,7 @@ class TestBlocks:
         stored = held(y, "zarr", 70), held(weights, "zarr", 33)
         found = make(name).fit(*in_blocks(chunks, X), *stored)
         assert_equal_to_rounding(found, make(name).fit(X, y, weights), X)
-        rows = bytes_of(X)  # whose sums are exact
+        rows = bytes_of(X)  # Sums of bytes are exact.
         assert bits(accumulate(*in_blocks(chunks, rows, y))) == bits(ClassMoments().update(rows, y))
 
     def test_skipped_rows_of_all_blocks_are_counted(self):
@@ -322,7 +322,7 @@ def test_scores_are_resumed_to_the_same_values(scheduler, tmp_path, out):
         zarr.create_array(path, shape=expected.shape, dtype="f8", **OUT[out])
     place = path if out == "a new array" else zarr.open_array(path)
     bad = X.copy()
-    bad[217, 1] = np.nan  # in the second round
+    bad[217, 1] = np.nan  # The row is in the second round.
     with pytest.raises(InvalidDataError, match="row 217, column 1") as refusal:
         fitted.predict_proba(da.from_array(bad, (3, 4)), out=place)
     assert "keeps what was done, the first 192 rows" in refusal.value.__notes__[0]
@@ -342,7 +342,8 @@ def test_scores_are_resumed_to_the_same_values(scheduler, tmp_path, out):
         blocks = blocks.map_blocks(touch, dtype=X.dtype, meta=np.empty((0, 4)))
     written = fitted.predict_proba(blocks, out=place if out == "a new array" else half)
     assert_same(written[...], expected)
-    assert not touched or {*touched} == {0, *range(63, 100)}  # those compared, and the rest
+    # Compared blocks, and the rest, are read.
+    assert not touched or {*touched} == {0, *range(63, 100)}
     assert mark_of(zarr.open_array(path, mode="r"))["complete"]
 
 

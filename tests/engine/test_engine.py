@@ -140,8 +140,8 @@ def test_bytes_of_groups_are_exact(small_slabs, kind, covariance_type):
 @pytest.mark.parametrize("kind", ["numpy", "zarr", "dask"])
 def test_rows_of_groups_that_do_not_count(small_slabs, kind):
     rows, labels, groups = X.copy(), TEXTS.copy(), GROUPS.astype("U9")
-    rows[::7, 1] = np.nan  # in every slab
-    groups[70] = "gone"  # whose only row is invalid
+    rows[::7, 1] = np.nan  # Every slab has such rows.
+    groups[70] = "gone"  # The only row of this group is invalid.
     kept = (np.arange(N_ROWS) % 7 > 0) & (labels != "bee")
     found = accumulate(
         held(rows, kind, 40), labels, groups=groups, on_invalid="skip", unlabelled="bee"

@@ -20,7 +20,7 @@ NODATA = -9999
 CLEAN, y = blobs(n_features=3)
 X = CLEAN.copy()
 X[[0, 40, 41], [1, 0, 2]] = np.nan
-X[90:130] = NODATA  # whole slabs
+X[90:130] = NODATA  # Whole slabs are invalid.
 X[299, 2] = np.inf
 BAD = np.array([not all(np.isfinite(row)) or NODATA in row for row in X])
 FILLING = {"on_invalid": "fill", "nodata": NODATA}

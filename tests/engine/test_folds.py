@@ -23,7 +23,7 @@ BLOCKS = np.repeat(np.arange(40) // 8, 60).reshape(40, 60)
 def test_folds_follow_from_the_numbers_of_rows(n_folds, seed):
     folds = fold_of(0, 40_000, n_folds, seed)
     assert fold_of(1234, 5678, n_folds, seed).tolist() == folds[1234:5678].tolist()
-    blocks = folds.reshape(-1, n_folds)  # each in another order
+    blocks = folds.reshape(-1, n_folds)  # Each block has another order.
     np.testing.assert_array_equal(np.sort(blocks), np.tile(np.arange(n_folds), (len(blocks), 1)))
     for step in (n_folds, 3 * n_folds):
         assert (folds[step:] == folds[:-step]).mean() == pytest.approx(1 / n_folds, abs=0.015)

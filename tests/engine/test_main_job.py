@@ -166,7 +166,7 @@ DASK = {
     "frame in memory": frame_in_memory,
     "frame of Parquet": frame_of_parts,
 }
-ALONE = {"memory url": of_memory_url}  # that other processes do not see
+ALONE = {"memory url": of_memory_url}  # Other processes do not see it.
 
 # --- uses -----------------------------------------------------------------------------------------
 

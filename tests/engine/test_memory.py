@@ -79,11 +79,13 @@ def test_slabs_are_cut_to_the_budget():
 
 
 def test_moments_and_labels_in_memory_leave_less_for_rows():
-    X, y = Stored((10**7, 500), (100, 500)), labels_of(10**7, np.int64)  # one chunk of 80 MB
+    # The labels are one chunk of 80 MB.
+    X, y = Stored((10**7, 500), (100, 500)), labels_of(10**7, np.int64)
     assert slab_of(X, allowed=150 * MB) < slab_of(X, allowed=150 * MB, structure="diag")
     asked = Accumulation(ClassMoments("diag"), max_memory=700 * MB)
     plans = [asked.planned(Rows(X, labels).opened()) for labels in (y, y[slice(0, 10**7)])]
-    assert all(isinstance(rows.y.values, np.ndarray) for _, rows, _ in plans)  # decoded once
+    # The labels are decoded once.
+    assert all(isinstance(rows.y.values, np.ndarray) for _, rows, _ in plans)
     assert plans[0][0].n_bytes <= plans[1][0].n_bytes - 80 * MB
 
 
@@ -136,7 +138,7 @@ def test_many_classes_take_half_of_their_matrices():
     )
     state, held = moments._bytes(k, d)
     assert state < 0.6 * square
-    some = slice(k // 2)  # of the classes; the others come later
+    some = slice(k // 2)  # Half of the classes come later.
     assert_peak_below(held, lambda: ClassMoments().update(X[some], y[some]).update(X, y))
     planned = Accumulation(moments, model=moments._structure).needed(k, d) - state
     make = partial(GaussianDiscriminantAnalysis.from_moments, moments, reg_param=0.1)
@@ -156,16 +158,17 @@ def test_planned_bytes_of_groups_hold(covariance_type):
 def test_scratch_space_of_threads_stays_within_the_plan(use_threads):
     use_threads(8)
     n, d = 1 << 17, 256
-    X, y, w = np.ones((n, d), np.uint8), np.arange(n) % 3, np.full(n, 0.5)  # is summed as float64
+    # Bytes with weights are summed as float64.
+    X, y, w = np.ones((n, d), np.uint8), np.arange(n) % 3, np.full(n, 0.5)
     moments = ClassMoments("diag").update(X[:9], y[:9], w[:9])
-    held = moments._bytes(3, d)[1] + 2 * 64 * n  # and codes, copies of weights and so on
+    held = moments._bytes(3, d)[1] + 2 * 64 * n  # Codes and copies of weights are small.
     assert_peak_below(held + moments._scratch_bytes(d), lambda: moments.update(X, y, w))
 
 
 def test_scores_are_part_of_the_budget():
     X = Stored((10**7, 2), (10**5, 2))
     model = GaussianNB().fit(*blobs(60, 2)).model_
-    with pytest.raises(MemoryBudgetError):  # of those that are gathered
+    with pytest.raises(MemoryBudgetError):  # Gathered scores must fit.
         engine.score(model.posterior, X, columns=3, max_memory="200MB")
     assert not X.reads
     rows = Rows(as_source(X))
@@ -188,7 +191,7 @@ def test_rows_are_read_in_slabs_that_fit_or_not_at_all(name):
     assert not X.reads
     found, expected = method(*given, max_memory="40MB"), method(*held)
     assert max(stop - start for start, stop in X.reads) < 50_000
-    np.testing.assert_allclose(found, expected, rtol=1e-6)  # of sums of float32
+    np.testing.assert_allclose(found, expected, rtol=1e-6)  # Sums are float32.
 
 
 # --- the default budget -----------------------------------------------------------------------

@@ -45,10 +45,10 @@ class Counting(zarr.storage.MemoryStore):
     ("shape", "chunks", "slab_rows"),
     [
         ((500,), None, 100),
-        ((500,), (45,), 100),  # of an array that exists
+        ((500,), (45,), 100),  # This array exists.
         ((500, 3), None, 100),
         ((500, 3), (45, 2), 100),
-        ((200_000, 3), None, 200_000),  # chunks of a few MiB
+        ((200_000, 3), None, 200_000),  # Chunks have a few MiB.
     ],
 )
 def test_each_chunk_of_scores_is_written_once(shape, chunks, slab_rows, slabs_of):
@@ -219,7 +219,7 @@ def test_files_of_others_stay_as_they_are(door, ending, tmp_path):
         path.parent.mkdir()
         put(path, names)
         leaves_all(path, set() if names else {path.name})
-    if path.is_dir():  # of ours
+    if path.is_dir():  # The array is ours.
         put(path, ["notes.txt"])
         leaves_all(path, set())
     if "store" not in door:

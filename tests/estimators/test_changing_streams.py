@@ -38,7 +38,7 @@ def assert_same_moments(found, expected, rtol=0.0):
     assert found.classes.tolist() == expected.classes.tolist()
     (attributes, arrays), (others, expected_arrays) = state_of(found), state_of(expected)
     assert attributes == others
-    if rtol:  # the mean is one sum of many
+    if rtol:  # The mean is one sum of many.
         for state in (arrays, expected_arrays):
             if "origin" in state:
                 state["mean"] = state.pop("origin") + state.pop("offset")
@@ -69,7 +69,7 @@ def test_forgetting_in_any_chunks_is_weighting_by_age(name, cuts, half_life, wei
         forgetting.partial_fit(rows, labels, None, weight, half_life=half_life)
     by_age = weights * 0.5 ** (np.arange(149, -1, -1) / half_life)
     expected = make(name).fit(X, y, by_age)
-    if name == "GaussianNB":  # with a half-life, smoothing follows the rows as they weigh
+    if name == "GaussianNB":  # Smoothing follows the weights of rows.
         expected = GaussianNB.from_moments(expected.moments_)
     assert_equal_to_rounding(forgetting, expected, X, 1e-10)
 
@@ -89,7 +89,7 @@ def test_a_class_that_is_forgotten_becomes_one_without_rows():
     model = QuadraticDiscriminantAnalysis().partial_fit(X[gone], y[gone])
     without = QuadraticDiscriminantAnalysis().fit(X[rest], y[rest])
     counts = []
-    for _ in range(60):  # through all magnitudes that float64 has, and beyond
+    for _ in range(60):  # Weights pass all magnitudes of float64.
         model.partial_fit(X[rest], y[rest], half_life=40)
         assert np.isfinite(model.predict_proba(X)).all()
         counts.append(model.class_count_[0])
@@ -127,7 +127,7 @@ def test_a_window_holds_the_last_blocks_and_slides_on_when_it_was_saved(
     X, y = blobs(330, 3)
     X = bytes_of(X) if dtype == np.uint8 else X
     window = SlidingWindow(n_blocks, covariance_type)
-    starts = np.append(0, np.cumsum(np.arange(1, 25)))  # blocks of 1, 2, ... rows
+    starts = np.append(0, np.cumsum(np.arange(1, 25)))  # Blocks have 1, 2, ... rows.
     for i, (start, stop) in enumerate(pairwise(starts)):
         window.save(tmp_path / "window.npz")
         loaded = SlidingWindow.load(tmp_path / "window.npz")
@@ -146,7 +146,7 @@ def test_rows_that_leave_a_window_leave_no_trace():
     window, clean = SlidingWindow(3), SlidingWindow(3)
     for block in np.array_split(np.arange(300), 6):
         window.update(X[block], y[block])
-    window.update(X * 1e12, y + 5)  # subtracting this again would leave only rounding errors
+    window.update(X * 1e12, y + 5)  # Subtracting this would leave rounding errors.
     for block in np.array_split(np.arange(300), 3):
         window.update(X[block], y[block])
         clean.update(X[block], y[block])
@@ -168,7 +168,7 @@ def test_a_window_stays_as_it_was_where_a_block_does_not_fit():
         window.update(X, y.astype(str))
     assert len(window) == 2
     assert_same_moments(window.moments, before)
-    window.moments.update(X, y)  # a copy
+    window.moments.update(X, y)  # The moments are a copy.
     assert_same_moments(window.moments, before)
     for n_blocks in (0, -1, 2.0, True, "2"):
         with pytest.raises(InvalidParameterError, match="whole number above 0"):
@@ -230,7 +230,7 @@ def test_labels_belong_to_the_scores_while_classes_come(kind):
 def test_a_parameter_that_is_set_while_the_model_is_computed_counts():
     class Priors(list):
         def __array__(self, dtype=None, copy=None):
-            qda.shrinkage = 0.5  # as another thread may
+            qda.shrinkage = 0.5  # Another thread may do this.
             return np.array([*self], dtype)
 
     X, y = blobs(100, 3)

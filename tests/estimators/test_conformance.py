@@ -121,7 +121,7 @@ def test_a_row_of_a_new_class_does_not_stop_a_stream(name):
         proba = stream.predict_proba(X)
     assert (proba[:, 3] == 0).all()
     np.testing.assert_allclose(proba.sum(axis=1), 1)
-    scores = stream.predict_joint_log_proba(X)  # without a second warning
+    scores = stream.predict_joint_log_proba(X)  # A second warning would be an error.
     assert (scores[:, 3] == -np.inf).all()
     assert np.isnan(stream.mahalanobis(X)[:, 3]).all()
     assert np.isnan(stream.p_values(X)[:, 3]).all()

@@ -91,7 +91,7 @@ def test_class_shares_are_compared_by_a_g_test():
     n, (r, c) = table.sum(), (table.sum(axis=1), table.sum(axis=0))
     q = 1 + (n * (1 / r).sum() - 1) * (n * (1 / c).sum() - 1) / (6 * n * df)
     assert report.shares.statistic == pytest.approx(g / q)
-    new = report_of(X, np.where(np.arange(300) % 5 == 0, 9, Y))  # a class without a reference
+    new = report_of(X, np.where(np.arange(300) % 5 == 0, 9, Y))  # Class 9 has no reference.
     assert new.alarms == ["shares"]
     assert 9 not in new.classes
 
@@ -132,9 +132,9 @@ def test_constant_features_small_classes_and_missing_labels_are_left_out():
         (5, 100, [0.5, 0.5], None),
         (5, 400, [0.8, 0.15, 0.05], None),
         (20, 150, [0.5, 0.5], None),
-        (50, 300, [0.7, 0.3], None),  # covariances feature by feature
+        (50, 300, [0.7, 0.3], None),  # Covariances are tested feature by feature.
         (50, 900, [0.65, 0.35], None),
-        (50, 80, [0.5, 0.5], None),  # means, too
+        (50, 80, [0.5, 0.5], None),  # Means are tested so, too.
         (5, 200, [0.7, 0.3], 5),  # Student's t: covariances by calibration
     ],
 )
@@ -165,7 +165,7 @@ def test_covariances_are_tested_once_calibrated():
     assert (0, "covariances") in found.alarms
     alarmed = DriftMonitor(REFERENCE, window=200, calibration=5)
     assert all(report.alarm for report in alarmed.update(*rows(1000, shift=2)))
-    (report,) = alarmed.update(*rows(200))  # windows that alarm calibrate nothing
+    (report,) = alarmed.update(*rows(200))  # Windows that alarm calibrate nothing.
     assert np.isnan(report.classes[0].covariances.p_value)
     never = DriftMonitor(REFERENCE, window=200, calibration=None)
     (report,) = never.update(*rows(200, scale=1.5))

@@ -48,7 +48,7 @@ def assert_same(ours, theirs, X):
             continue
         found, expected = getattr(theirs, method)(X), getattr(ours, method)(X)
         if method == "predict_log_proba" and isinstance(theirs, THEIR_LDA):
-            found, expected = np.exp(found), np.exp(expected)  # they lose digits by the logarithm
+            found, expected = np.exp(found), np.exp(expected)  # Logarithms have lost digits.
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12, strict=True)
 
 
@@ -88,8 +88,8 @@ def test_parameters_are_those_that_fit_the_same_model(ours):
     np.testing.assert_allclose(again.predict_proba(X), ours.predict_proba(X), atol=1e-9)
     learned = {name for name in vars(again) if name.endswith("_") and not name.startswith("_")}
     assert learned <= vars(theirs).keys()
-    learned -= {"rotations_", "scalings_"}  # other axes, or signs
-    if getattr(ours, "solver", None) == "eigen":  # of shrunk sums of squares of all rows there
+    learned -= {"rotations_", "scalings_"}  # Axes or signs may differ.
+    if getattr(ours, "solver", None) == "eigen":  # There, they come from shrunk sums of all rows.
         learned.discard("explained_variance_ratio_")
     for name in learned:
         np.testing.assert_allclose(
@@ -104,7 +104,7 @@ def test_constant_features_change_no_prediction():
         with pytest.warns(ConstantFeatureWarning):
             theirs = ours.fit(X, y).to_sklearn()
         assert_same(ours, theirs, X)
-        elsewhere = X + np.array([0, 100.0, 0, 0, 0])  # of a value that was never learned
+        elsewhere = X + np.array([0, 100.0, 0, 0, 0])  # This value was never learned.
         np.testing.assert_allclose(
             theirs.predict_proba(elsewhere), ours.predict_proba(X), atol=1e-10
         )
@@ -116,7 +116,8 @@ KINDS = pytest.mark.parametrize(
 
 
 @KINDS
-@pytest.mark.filterwarnings("ignore:divide by zero")  # scikit-learn's logarithm of a prior
+# A prior of zero has no logarithm in scikit-learn.
+@pytest.mark.filterwarnings("ignore:divide by zero")
 def test_numbers_of_classes_and_classes_without_rows(ours):
     X, y = blobs()
     two = clone(ours).fit(X[y > 0], y[y > 0] == 1)
@@ -137,7 +138,7 @@ def test_feature_names_and_moments():
     frame = pd.DataFrame(X, columns=list("abcd"))
     theirs = QDA().fit(frame, y).to_sklearn()
     assert theirs.feature_names_in_.tolist() == list("abcd")
-    assert theirs.predict(frame).shape == y.shape  # without a warning
+    assert theirs.predict(frame).shape == y.shape  # A warning would be an error.
     with pytest.raises(ValueError, match="feature names"):
         theirs.predict(frame[list("dcba")])
     moments = accumulate(X, y)
@@ -169,5 +170,5 @@ def test_onnx(ours, dtype):
     session = onnxruntime.InferenceSession(model.SerializeToString())
     labels, probabilities = session.run(None, {"X": X})
     np.testing.assert_array_equal(np.ravel(labels), ours.predict(X))
-    exact = dtype is np.float64 and not isinstance(ours, BernoulliNB)  # which it rounds
+    exact = dtype is np.float64 and not isinstance(ours, BernoulliNB)  # Others are rounded.
     np.testing.assert_allclose(probabilities, ours.predict_proba(X), atol=1e-12 if exact else 1e-5)

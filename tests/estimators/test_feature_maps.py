@@ -114,7 +114,7 @@ def test_of_a_transformer_a_fingerprint_is_saved():
     pipeline = make_pipeline(StandardScaler(), decomposition.PCA(3)).fit(X)
     nb = GaussianNB(feature_map=pipeline).fit(X, Y)
     loaded = GaussianNB.from_bytes(nb.to_bytes())
-    assert loaded.moments_ + nb.moments_  # the same fingerprint
+    assert loaded.moments_ + nb.moments_  # Both maps have one fingerprint.
     with pytest.raises(UnsupportedError, match=r"set_params\(feature_map=\.\.\.\)"):
         loaded.predict(X)
     other = make_pipeline(StandardScaler(), decomposition.PCA(3)).fit(X[:100])
@@ -180,7 +180,7 @@ def test_maps_that_make_nan_or_cannot_be_pickled():
 
 ALPHAS = [1e-3, 0.1, 10.0]
 FOLDS = np.random.default_rng(5).integers(0, 4, len(Y))
-COMMON = [  # an estimator, its method, and that of scikit-learn behind a StandardScaler
+COMMON = [  # An estimator, its method, and its peer behind a StandardScaler.
     (Ridge(3.0), "predict", linear_model.Ridge(3.0, solver="svd")),
     (RidgeClassifier(3.0), "decision_function", linear_model.RidgeClassifier(3.0, solver="svd")),
     (PCA(2), "transform", decomposition.PCA(2, svd_solver="covariance_eigh")),
@@ -221,7 +221,7 @@ def test_standardised_rows_are_those_of_two_passes(mine, method, theirs, offset)
     theirs = theirs if searches else make_pipeline(StandardScaler(), theirs)
     wanted = getattr(theirs.fit(rows, Y), method)(rows)
     found = getattr(mine.fit(rows, Y), method)(rows)
-    if method == "transform":  # whose signs are arbitrary
+    if method == "transform":  # Signs are arbitrary.
         found, wanted = np.abs(found), np.abs(wanted)
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12 * np.abs(wanted).max())
     if searches:

@@ -48,7 +48,7 @@ def test_models_of_some_features_have_their_moments(name):
     rows = np.full_like(X, np.nan)
     rows[:, [1, 4]] = X[:, [1, 4]]
     for method in ("predict_proba", "decision_function", "mahalanobis", "p_values"):
-        smoothed = name == "GaussianNB" and method == "p_values"  # by another variance
+        smoothed = name == "GaussianNB" and method == "p_values"  # There, another variance smooths.
         if hasattr(estimator, method) and not smoothed:
             found = getattr(estimator, method)(rows, on_missing="marginal")
             np.testing.assert_allclose(found, getattr(alone, method)(X[:, [1, 4]]), rtol=1e-6)

@@ -52,7 +52,7 @@ PLAIN = {
     "ridge classifier": (RidgeClassifier(0.1, class_weight=CLASS_WEIGHT), Y, ["decision_function"]),
     "components": (PCA(2), Y, ["residual", "transform"]),
 }
-SCORES = [method for method in METHODS if method != "p_values"]  # which know weights from rows
+SCORES = [method for method in METHODS if method != "p_values"]  # P-values know weights from rows.
 PROBABILITIES = ["predict_proba", "score_samples"]
 CLASSIFIERS = {
     "bernoulli": (BernoulliNB(binarize=0.5, alpha=0.1), Y, PROBABILITIES),
@@ -96,7 +96,7 @@ def head(request):
             answers = np.asarray(getattr(found, method)(rows))
             scale = rtol * np.abs(wanted).max()
             np.testing.assert_allclose(answers, wanted, rtol=0, atol=scale, err_msg=method)
-        if request.param in ESTIMATORS:  # whose parameters are compared, too
+        if request.param in ESTIMATORS:  # Parameters of these are compared, too.
             assert_equal_to_rounding(found, expected, its_rows, min(rtol, 1e-12))
 
     return partial(clone, estimator), y, assert_alike

@@ -34,10 +34,10 @@ from streamgda.errors import (
 )
 
 X, Y = blobs(900, seed=3)
-X = X + 4 * np.random.default_rng(0).integers(0, 2, (900, 1))  # each class has two parts
+X = X + 4 * np.random.default_rng(0).integers(0, 2, (900, 1))  # Each class has two parts.
 FRESH, _ = blobs(60, seed=4)
 TEXTS = np.array(["ant", "bee", "cat"])[Y]
-WAYS = {  # regularisation by covariance type
+WAYS = {  # Regularisation by covariance type.
     "full": {"pooling": 0.2, "reg_param": 0.01},
     "diag": {"pooling": 0.5},
     "spherical": {"pooling": 0.0},
@@ -159,7 +159,7 @@ def test_rows_of_all_kinds(kind, feature_map, tmp_path):
         found = made.fit(X.astype(np.float32), Y)
     else:
         found = made.fit(held(X, kind), held(Y, kind))
-    again = clone(made).fit(X, Y)  # from other places, if there are chunks
+    again = clone(made).fit(X, Y)  # Chunks give a sample of other places.
     assert found.class_count_.tolist() == again.class_count_.tolist()
     assert found.score_samples(X).mean() == pytest.approx(again.score_samples(X).mean(), abs=0.2)
     rows = found.moments_._emptied().update(X, Y)
@@ -172,7 +172,7 @@ def test_rows_of_all_kinds(kind, feature_map, tmp_path):
 def test_classes_are_found_wherever_they_are():
     n = 60_000
     rows, labels = np.random.default_rng(0).normal(size=(n, 2)), np.sort(np.arange(n) % 7)
-    labels[-40:] = 9  # a rare class
+    labels[-40:] = 9  # Class 9 is rare.
     made = MixtureDiscriminantAnalysis(4, pooling=0.5)
     for kind in ("numpy", "zarr", "dask"):
         found = clone(made).fit(held(rows, kind, 5000), held(labels, kind, 5000))

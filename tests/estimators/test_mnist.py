@@ -15,7 +15,7 @@ from streamgda import (
 from streamgda.datasets import load_mnist
 
 FOLDER = os.environ.get("STREAMGDA_MNIST", "")
-HELD_OUT = 10_000  # of the training images: what regularisation is chosen on
+HELD_OUT = 10_000  # So many training images choose the regularisation.
 
 pytestmark = [
     pytest.mark.mnist,

@@ -36,7 +36,7 @@ def test_bernoulli_agrees_with_the_formula_and_with_scikit_learn(
     alpha, force_alpha, priors, weighted
 ):
     (X, y), (fit_prior, prior) = rows(), priors
-    X[y == 1, 2], X[y == 2, 3] = -9, 9  # values that, without smoothing, a class cannot have
+    X[y == 1, 2], X[y == 2, 3] = -9, 9  # Without smoothing, these values are impossible.
     weights = np.random.default_rng(1).uniform(0.1, 2, y.size) if weighted else None
     params = {"alpha": alpha, "force_alpha": force_alpha, "fit_prior": fit_prior}
     params |= {"class_prior": prior, "binarize": 0.3}

@@ -116,7 +116,7 @@ IRIS = {
         -8.5212536207710912,
     ),
 }
-MASS = {"lda": "tied", "qda": "full"}  # with divisors n - K and n_k - 1
+MASS = {"lda": "tied", "qda": "full"}  # MASS divides by n - K and by n_k - 1.
 
 
 @pytest.mark.parametrize(("function", "how"), IRIS, ids=", ".join)

@@ -269,9 +269,9 @@ def test_a_class_that_is_in_one_fold_alone_is_wrong_or_left_out(scoring):
     assert found.classes_.tolist() == [0, 1, 2, 9]
     if scoring == "accuracy":
         gda, splits = GaussianDiscriminantAnalysis(), {"cv": PredefinedSplit(folds)}
-        with warnings.catch_warnings(action="ignore"):  # of labels that are never predicted
+        with warnings.catch_warnings(action="ignore"):  # Some labels are never predicted.
             expected = GridSearchCV(gda, grid, scoring=scoring, **splits).fit(X, y)
-    else:  # as if these rows were missing
+    else:  # These rows count as missing.
         search = GaussianDiscriminantCV(grid, cv=folds, scoring=scoring)
         expected = search.fit(X, Y, weights)
     mine, wanted = (each.cv_results_["split2_test_score"] for each in (found, expected))

@@ -86,7 +86,7 @@ SOLVERS = [("svd", {}), *((solver, how) for solver in ("lsqr", "eigen") for how 
 def test_solvers_of_lda(name, solved, with_priors):
     (X, y), (solver, how) = DATA[name](), solved
     if name == "digits" and solver != "svd":
-        X = X[:, X.std(axis=0) > 0]  # these solvers need an invertible covariance
+        X = X[:, X.std(axis=0) > 0]  # These solvers need an invertible covariance.
     options = {"priors": priors_of(y, with_priors), "store_covariance": True, **how}
     theirs = discriminant_analysis.LinearDiscriminantAnalysis(solver, **options).fit(X, y)
     # Normal equations of breast cancer cost scikit-learn digits: its coefficients have 10 of them.
@@ -106,7 +106,7 @@ def test_solvers_of_lda(name, solved, with_priors):
     for attribute in ("coef_", "intercept_", "covariance_", "xbar_", "explained_variance_ratio_"):
         if hasattr(theirs, attribute) and (alike or attribute != "explained_variance_ratio_"):
             if name == "digits" and attribute in ("coef_", "intercept_", "covariance_"):
-                continue  # of constant features
+                continue  # Features are constant there.
             assert_close(getattr(ours, attribute), getattr(theirs, attribute), rtol)
     if solver != "lsqr" and alike:
         assert_same_columns(ours.transform(X), theirs.transform(X), max(rtol, 1e-9))
@@ -131,7 +131,7 @@ def test_directions_of_lda(name, with_priors, n_components):
 @in_turn("name, solver", ["doubled", "few rows", "fewer rows", "one hot"], ["svd", "lsqr"])
 def test_features_that_are_constant_within_classes_are_left_out_exactly(name, solver):
     X, y = DATA[name]()
-    beside = np.insert(X, 1, 1e18 * y, axis=1)  # times in nanoseconds, say
+    beside = np.insert(X, 1, 1e18 * y, axis=1)  # This may be a time in nanoseconds.
     found, expected = (LinearDiscriminantAnalysis(solver).fit(each, y) for each in (beside, X))
     assert (found.coef_[:, 1] == 0).all()
     assert_close(found.mahalanobis(beside), expected.mahalanobis(X), 1e-9)
@@ -167,7 +167,7 @@ def test_warnings_are_given_once_where_fit_is_called():
     wide = np.column_stack([X, X[:, :2]])
     with pytest.warns(CollinearityWarning, match=r"^2 of 7 directions") as dropped:
         lda = LinearDiscriminantAnalysis().fit(wide, Y)
-    lda.predict(wide)  # without another warning, which would be an error
+    lda.predict(wide)  # Another warning would be an error.
     assert [each.filename for each in (*caught, *dropped)] == [__file__] * 2
     with pytest.raises(SingularCovarianceError, match="solver='svd', which drops") as refusal:
         LinearDiscriminantAnalysis("eigen").fit(wide, Y)
@@ -260,5 +260,5 @@ def test_gaussian_nb(name, var_smoothing, with_priors):
             getattr(ours, attribute), getattr(theirs, attribute), rtol=1e-12, atol=1e-12
         )
     assert ours.epsilon_ == pytest.approx(theirs.epsilon_, rel=1e-12)
-    if name != "digits":  # their density includes the constant pixels
+    if name != "digits":  # Their density includes constant pixels.
         assert_close(ours.predict_joint_log_proba(X), theirs.predict_joint_log_proba(X), 1e-9)

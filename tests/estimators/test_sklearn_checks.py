@@ -36,7 +36,7 @@ _SINGULAR = _SHAPES | {
     "check_sample_weight_equivalence_on_sparse_data",
 }
 _SINGULAR_FULL = set(_SINGULAR)
-if Version(sklearn.__version__) < Version("1.8"):  # with fewer rows
+if Version(sklearn.__version__) < Version("1.8"):  # Older versions have fewer rows.
     _SINGULAR_FULL |= {"check_n_features_in_after_fitting", "check_dtype_object"}
 
 # Checks that call partial_fit, which cannot read the rows twice.
@@ -163,7 +163,7 @@ def functions_of(name):
 
 
 THEIRS = {}
-if DIVIDES_BY_N:  # tests of earlier versions expect other divisors
+if DIVIDES_BY_N:  # Tests of earlier versions expect other divisors.
     THEIRS = functions_of("test_discriminant_analysis") | functions_of("test_naive_bayes")
 globals().update(THEIRS)
 

@@ -52,7 +52,8 @@ def test_regularised_covariances(covariance_type, how, weighted):
     moments = ClassMoments(covariance_type).update(X, y, weights)
     kind = GaussianDiscriminantAnalysis
     fitted = kind.from_moments(moments, covariance_type=covariance_type, **how)
-    changed = kind().partial_fit(X, y, sample_weight=weights)  # from matrices of each class
+    # The moments have a matrix for each class.
+    changed = kind().partial_fit(X, y, sample_weight=weights)
     changed.set_params(covariance_type=covariance_type, **how)
     for estimator in (fitted, changed):
         found = matrices(estimator.covariance_, covariance_type, 5)
@@ -63,7 +64,7 @@ def test_regularised_covariances(covariance_type, how, weighted):
 @pytest.mark.parametrize("offset", [0.0, 1e9])
 def test_scores_are_those_of_the_formula(covariance_type, offset):
     X, y = blobs(150, 4)
-    X = np.round(X * 64) / 64 + offset  # exact at the offset
+    X = np.round(X * 64) / 64 + offset  # These values are exact at the offset.
     gda = GaussianDiscriminantAnalysis(covariance_type, priors=[0.2, 0.5, 0.3]).fit(X, y)
     _, expected = naive.gaussian_classifier(
         *(X - offset, y, X[:30] - offset, covariance_type), priors=[0.2, 0.5, 0.3]
@@ -113,7 +114,7 @@ def test_oas_is_that_of_rows_less_their_class_means(covariance_type, weighted):
 def test_a_pooled_covariance_averages_those_that_auto_shrinks():
     X, y = blobs(90, 5)
     X *= np.logspace(-3, 3, 5)
-    X[y == 1, 2] = 7.0  # constant within a class
+    X[y == 1, 2] = 7.0  # It is constant within a class.
     qda = QuadraticDiscriminantAnalysis(solver="eigen", shrinkage="auto", store_covariance=True)
     qda.fit(X, y)
     for k in range(3):
@@ -229,7 +230,7 @@ def test_constant_features_are_left_out_and_put_back_when_sampling(make, dtype):
     scored[:, 1] = 0
     for method in ("predict", "predict_proba", "score_samples", "mahalanobis"):
         found, expected = getattr(fitted, method)(scored), getattr(plain, method)(X)
-        np.testing.assert_allclose(found, expected, rtol=1e-12)  # sums are in another order
+        np.testing.assert_allclose(found, expected, rtol=1e-12)  # Sums are in another order.
     drawn, _ = fitted.sample(20, random_state=0)
     assert (drawn[:, [1, 5]] == with_constant[0, [1, 5]]).all()
     np.testing.assert_array_equal(np.delete(drawn, [1, 5], 1), plain.sample(20, random_state=0)[0])

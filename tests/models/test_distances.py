@@ -12,7 +12,7 @@ from streamgda.errors import InvalidParameterError
 
 X, Y = blobs()
 ROWS = blobs(seed=0, n_rows=400)[0]
-ROWS[::5] += 40  # far from all classes
+ROWS[::5] += 40  # Some rows are far from all classes.
 LEVELS = np.array([0.05, 0.01])
 
 
@@ -22,7 +22,7 @@ LEVELS = np.array([0.05, 0.01])
 def test_p_values_are_the_tail_of_f(covariance_type, ddof, weight):
     """Squared distances of fresh rows are Hotelling's, whatever the divisor and equal weights."""
     A, rows = X.copy(), ROWS.copy()
-    A[:, 1] = rows[:, 1] = 3  # left out of the density, so no degree of freedom
+    A[:, 1] = rows[:, 1] = 3  # It is left out, and is no degree of freedom.
     weights = None if weight is None else np.full(len(Y), weight)
     how = {"ddof": ddof * (weight or 1)}
     with pytest.warns(match="constant"):
@@ -83,7 +83,7 @@ def test_rows_are_rejected_for_the_class_they_would_get(covariance_type, dtype, 
     fitted = GaussianDiscriminantAnalysis(covariance_type, priors=[0.6, 0.3, 0.1]).fit(A, Y)
     best, found = fitted.predict(rows), fitted.predict(rows, reject=reject)
     own = fitted.p_values(rows)[np.arange(len(rows)), best]
-    sure = np.abs(own / reject - 1) > 1e-3  # otherwise rounding decides
+    sure = np.abs(own / reject - 1) > 1e-3  # Rounding decides the others.
     assert sure.mean() > 0.98
     np.testing.assert_array_equal(found[sure], np.where(own < reject, -1, best)[sure])
     assert 0 < (found == -1).sum() < found.size

@@ -72,7 +72,7 @@ def test_of_one_feature_they_are_the_analysis_of_variance_and_bartlett_s_test():
     for name in STATISTICS:
         found = getattr(test, name)
         np.testing.assert_allclose([found.f, found.p_value], anova, rtol=1e-9)
-    between = found.f * 2 / (found.f * 2 + 87)  # eta squared
+    between = found.f * 2 / (found.f * 2 + 87)  # This is eta squared.
     np.testing.assert_allclose(test.effect_size, between, rtol=1e-9)
     # Box's F of one feature, of which statsmodels has the wrong sign in `b - M`.
     found, df = covariance_test(moments), np.bincount(Y) - 1
@@ -98,7 +98,7 @@ def test_variances_are_tested_by_feature_and_together():
 
 def test_many_rows_make_all_significant_and_leave_effect_sizes():
     many = MOMENTS
-    for _ in range(24):  # each row 2**24 times
+    for _ in range(24):  # Each row counts 2**24 times.
         many = many + many
     for test in TESTS:
         assert test(MOMENTS).effect_size == pytest.approx(test(many).effect_size, rel=0.1)
@@ -136,7 +136,7 @@ def test_only_what_varies_counts(name):
     assert found.statistic == pytest.approx(expected.statistic)
     assert found.f.statistic == pytest.approx(expected.f.statistic)
     assert statistics(ALIKE[name]) == pytest.approx(statistics(MOMENTS))
-    if name != "equal weights within classes":  # which other weights pool otherwise
+    if name != "equal weights within classes":  # Other weights pool otherwise.
         assert statistics(ALIKE[name].reduce("tied")) == pytest.approx(statistics(MOMENTS))
 
 
@@ -145,7 +145,7 @@ def test_only_what_varies_counts(name):
 FEW = moments_of(np.vstack([X, X[:3]]), np.append(Y, [3, 3, 3]))
 DEPENDENT = moments_of(np.column_stack([X, X.sum(axis=1)]), Y)
 ONE = moments_of(X[:4], [0, 0, 0, 1]).reduce("diag")
-NONE = moments_of(X, Y, np.where(np.arange(90) < 5, 1, 1e-6))  # few effective rows
+NONE = moments_of(X, Y, np.where(np.arange(90) < 5, 1, 1e-6))  # There are few effective rows.
 
 
 @pytest.mark.parametrize(

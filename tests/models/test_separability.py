@@ -161,7 +161,8 @@ def test_frechet_distances_of_singular_covariances(rank, seed, apart):
     a, b = (ClassMoments().update(rows, np.zeros(rank, int)) for rows in (A, B))
     found = distance(a, b)
     assert found >= ((A.mean(axis=0) - B.mean(axis=0)) ** 2).sum() * (1 - 1e-9) >= 0
-    assert found <= ((A - B) ** 2).sum(axis=1).mean() * (1 + 1e-6) + 1e-20  # of these pairs
+    # The distance of these pairs is an upper bound.
+    assert found <= ((A - B) ** 2).sum(axis=1).mean() * (1 + 1e-6) + 1e-20
     assert found == pytest.approx(distance(b, a), rel=1e-6, abs=1e-20)
     assert distance(a, a) <= 1e-25
 

@@ -49,7 +49,7 @@ def test_any_split_and_any_order(drawn, random):
     whole = of(covariance_type, together(parts))
     assert_close(of(covariance_type, *parts), whole)
     trees = [of(covariance_type, part) for part in parts] + [ClassMoments(covariance_type)]
-    while len(trees) > 1:  # merge any two, until one is left
+    while len(trees) > 1:  # Any two are merged, until one is left.
         random.shuffle(trees)
         trees.append(trees.pop() + trees.pop())
         assert_saved(trees[-1])
@@ -102,7 +102,7 @@ def test_a_row_that_is_left_alone_does_not_vary(covariance_type):
     left = whole - gone
     assert left.class_count.tolist() == [1]
     assert not left.centred().scatter.any()
-    last = of(covariance_type, (rows[:1], np.zeros(1), None))  # whose mean is another in last bits
+    last = of(covariance_type, (rows[:1], np.zeros(1), None))  # The last bits of its mean differ.
     assert (left - last).classes.size == 0
 
 
@@ -227,7 +227,7 @@ def test_views_commute_with_merging(drawn, data):
         components = np.random.default_rng(d).normal(size=(2, d))
         assert_saved(both.project(both.pca(min(d, 2))))
         spread = largest(both.means - both.means[0]) + np.sqrt(largest(both.covariance()))
-        offset = both.means[0] + spread + 1e-9  # close, relative to the spread of the data
+        offset = both.means[0] + spread + 1e-9  # Means are close, relative to the spread.
         check(lambda m: m.project(components, offset))
     if not covariance_type.startswith("tied"):
         kept = data.draw(st.sets(st.sampled_from(both.classes.tolist())))
@@ -431,7 +431,7 @@ LABELS_OF_ROWS = np.array([0, 0, 1]), np.array([0, 1, 1])
 STATES = {
     "moments": (ClassMoments, np.eye(3), LABELS_OF_ROWS[:1]),
     "exact": (lambda: ClassMoments("tied"), np.eye(3, dtype=np.uint8), LABELS_OF_ROWS[:1]),
-    "large": (ClassMoments, np.eye(600)[:3], LABELS_OF_ROWS[:1]),  # which change in place
+    "large": (ClassMoments, np.eye(600)[:3], LABELS_OF_ROWS[:1]),  # Large states change in place.
     "grouped": (GroupedMoments, np.eye(3), LABELS_OF_ROWS),
     "pairwise": (PairwiseMoments, np.eye(3), LABELS_OF_ROWS[:1]),
 }

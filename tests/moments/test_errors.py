@@ -38,7 +38,7 @@ def with_value(value, row=2, column=1, dtype="float64", shape=(4, 3)):
 def test_values_that_are_not_finite(moments, value, name, dtype):
     message = f"Input X contains {name}: row 2, column 1 is {value}. Every value must be finite"
     X = with_value(value, dtype=dtype)
-    for y in ([0, 1, 0, 7], [0, 1, 5, 0]):  # a label not seen before, or the only row of its class
+    for y in ([0, 1, 0, 7], [0, 1, 5, 0]):  # A new label, or the only row of a class.
         refuses(moments, message, X, y)
         refuses(moments, message, np.asfortranarray(X), y, np.ones(4))
 
@@ -52,7 +52,7 @@ def test_values_that_are_not_finite_late_in_an_array(size, value, covariance_typ
     bad = X.copy()
     bad[row, -1] = bad[-1, 0] = value
     message = "overflow" if value == 1e200 else f"row {row}, column {X.shape[1] - 1}"
-    for some in (moments, moments - moments):  # rows, and classes without rows
+    for some in (moments, moments - moments):  # Some classes have no rows.
         refuses(some, message, bad, y)
         refuses(some, message, bad, y, np.ones(len(X)))
     moments.update(X[100:], y[100:])

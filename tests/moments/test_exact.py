@@ -45,7 +45,7 @@ def assert_exact(moments, X, y):
         for rows in zip(sums.origin.tolist(), sums.offset.tolist(), strict=True)
     ]
     error = np.array(mean) - np.array(expected.means)
-    assert max(abs(e) for e in error.ravel()) < 1e-15  # the two parts together
+    assert max(abs(e) for e in error.ravel()) < 1e-15  # Both parts together are exact.
     scatter = np.array(expected.scatter, object)
     pooled = naive.is_tied(moments.covariance_type)
     if pooled:
@@ -55,7 +55,7 @@ def assert_exact(moments, X, y):
     else:
         i = j = np.arange(X.shape[1])
     got = sums.scatter[:, i, j] if sums.scatter.ndim == 3 else sums.scatter
-    if pooled:  # a sum of fractions: rounded as a number of the size of one
+    if pooled:  # Sums of fractions are rounded like 1.
         for value, fraction in zip(got.ravel(), scatter[:, i, j].ravel(), strict=True):
             unit = float(np.spacing(max(abs(value), len(expected.classes) / 2)))
             assert abs(Fraction(value) - fraction) <= Fraction(unit)

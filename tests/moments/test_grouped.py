@@ -23,7 +23,7 @@ from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
 EVERY_TYPE = pytest.mark.parametrize("covariance_type", TYPES)
 X, Y = sample(400, 4, 3)
 GROUPS = np.random.default_rng(1).choice(["east", "north", "south", "west"], 400)
-GROUPS[Y == 2] = np.where(GROUPS[Y == 2] == "west", "east", GROUPS[Y == 2])  # one empty cell
+GROUPS[Y == 2] = np.where(GROUPS[Y == 2] == "west", "east", GROUPS[Y == 2])  # One cell is empty.
 WEIGHTS = np.random.default_rng(2).gamma(1, size=400)
 BYTES = sample(400, 4, 3, dtype="uint8")[0]
 
@@ -64,7 +64,7 @@ def with_rows(moments):
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["", "weighted"])
 def test_moments_are_those_of_each_group(covariance_type, weights):
     grouped = GroupedMoments(covariance_type)
-    for rows in (slice(0, 7), slice(7, 300), slice(300, 400)):  # groups and classes appear late
+    for rows in (slice(0, 7), slice(7, 300), slice(300, 400)):  # Groups and classes appear late.
         own = None if weights is None else weights[rows]
         grouped.update(X[rows], Y[rows], GROUPS[rows], own)
     assert_grouped(grouped, X, Y, GROUPS, weights)
@@ -244,7 +244,7 @@ def test_it_is_a_mapping_of_copies():
         grouped["nowhere"]
     with pytest.raises(InvalidParameterError, match="'nowhere' is not among the groups"):
         grouped.without("nowhere")
-    assert GroupedMoments()  # which is true without groups, too
+    assert GroupedMoments()  # It is true without groups, too.
     assert "empty" in repr(GroupedMoments())
     assert "4 groups and 4 classes" in repr(grouped)
     with pytest.raises(InvalidDataError):

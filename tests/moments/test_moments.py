@@ -230,7 +230,7 @@ def test_properties():
 def test_ddof(covariance_type):
     X, y = sample(40, n_classes=4)
     y[y == 3] = 2
-    y[0] = 3  # a class of one row
+    y[0] = 3  # A class has one row.
     moments = ClassMoments(covariance_type).update(X, y)
     for ddof in (0, 1, 2, 30):
         expected = naive.covariance(X, y, covariance_type, ddof=ddof)

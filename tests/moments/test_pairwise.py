@@ -37,7 +37,7 @@ def assert_as_pandas_says(moments, X, y, rtol=1e-12):
         rows = frame[y == label]
         there = rows.notna().to_numpy(float)
         n = there.T @ there
-        expected = rows.cov().to_numpy()  # which ignores other values of ddof if values are missing
+        expected = rows.cov().to_numpy()  # It ignores ddof if values are missing.
         scale = np.nanmax(np.abs(expected))
         with np.errstate(divide="ignore", invalid="ignore"):
             biased = np.where(n > 1, expected * (n - 1) / n, np.where(n == 1, 0, np.nan))
@@ -67,7 +67,7 @@ def test_any_chunks_give_the_result_of_pandas(cuts, seed, share):
     assert_as_pandas_says(parts[0] + PairwiseMoments() if not cuts else whole, X, y)
 
 
-@pytest.mark.parametrize("n", [300, 300_000])  # in one block, and in several
+@pytest.mark.parametrize("n", [300, 300_000])  # Rows make one block, or several.
 def test_far_from_zero(n):
     X, y = gappy(n, offset=2.0**27)
     near = PairwiseMoments().update(X - 2.0**27, y)
@@ -75,13 +75,13 @@ def test_far_from_zero(n):
     np.testing.assert_allclose(far.covariance(), near.covariance(), rtol=0, atol=1e-11)
     moments = far.to_moments()
     np.testing.assert_allclose(moments.means, near.means + 2.0**27, rtol=1e-15)
-    moved = moments.project(np.eye(4), np.full(4, 2.0**27))  # the means in two parts
+    moved = moments.project(np.eye(4), np.full(4, 2.0**27))  # Means have two parts.
     np.testing.assert_allclose(moved.means, near.means, rtol=0, atol=1e-12)
 
 
 def test_sums_that_are_not_there_at_first():
     X, y = gappy()
-    X[:120, 2] = np.nan  # no row has it at first, nor class 0 with another
+    X[:120, 2] = np.nan  # No row has it at first.
     X[(y == 0) & ~np.isnan(X[:, 1]), 3] = np.nan
     moments = PairwiseMoments()
     for start in range(0, 300, 30):
@@ -236,7 +236,7 @@ def test_invalid_rows_change_nothing(tmp_path):
     for arguments, error, message in failures:
         with pytest.raises(error, match=message):
             moments.update(*arguments)
-    moments.update(X[:0], y[:0])  # no rows are no error
+    moments.update(X[:0], y[:0])  # An update of no rows is no error.
     with pytest.raises(MergeError, match="4 features and of 2 features"):
         moments += PairwiseMoments().update(X[:, :2], y)
     assert bits(moments) == before

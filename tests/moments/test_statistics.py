@@ -59,7 +59,7 @@ def test_names_and_classes_without_rows():
     assert_equal_moments(found, moments)
 
 
-@pytest.mark.filterwarnings("ignore::streamgda.errors.PrecisionWarning")  # two rows may be close
+@pytest.mark.filterwarnings("ignore::streamgda.errors.PrecisionWarning")  # Two rows may be close.
 @given(st.integers(0, 2**31), st.sampled_from(["full", "tied", "diag", "tied_diag"]))
 @settings(max_examples=20, deadline=None)
 def test_every_form_has_the_same_moments(seed, covariance_type):
@@ -68,7 +68,7 @@ def test_every_form_has_the_same_moments(seed, covariance_type):
     X, y = rng.normal(size=(12, 3)), np.r_[np.arange(4), rng.integers(0, 4, 8)]
     expected = accumulate(X, y, covariance_type=covariance_type)
     m = naive.moments(X, y)
-    shuffled = rng.permutation(4)  # classes may come in any order
+    shuffled = rng.permutation(4)  # Classes may come in any order.
     products = np.array([X[y == k].T @ X[y == k] for k in range(4)])
 
     def of_type(matrices):
@@ -92,7 +92,7 @@ def test_every_form_has_the_same_moments(seed, covariance_type):
 def test_offsets_of_uncentred_sums_are_told(exponent, digits, recwarn):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 3)) + (10.0**exponent if exponent else 0)
-    X[:, 2] = 3.0  # a constant costs nothing
+    X[:, 2] = 3.0  # A constant costs nothing.
     given = [0], [500], [X.mean(axis=0)]
     found = ClassMoments.from_statistics(*given, second_moments=[X.T @ X])
     told = [w for w in recwarn if w.category is PrecisionWarning]
@@ -109,7 +109,7 @@ def test_offsets_of_uncentred_sums_are_told(exponent, digits, recwarn):
 
 @pytest.mark.parametrize("name", naive.COVARIANCE_TYPES)
 def test_covariances_of_every_type(name):
-    X, y = rows(d=3)  # as many classes as features
+    X, y = rows(d=3)  # There are as many classes as features.
     moments = accumulate(X, y)
     covariances = moments.reduce(name).covariance()
     given = moments.classes, moments.class_count, moments.means

@@ -37,7 +37,7 @@ WEIGHTS = np.ones(300)
 WIDTH = "X has 3 features, but LinearDiscriminantAnalysis is expecting 4 features"
 WEIGHT = r"sample_weight\[257\] is {}; weights are finite and >= 0"
 NOT_FINITE = "contains {}: row 250, column 3 is {}.*must be finite; leave .* out or fill"
-REFUSED = {  # what is given in place of good rows, labels and weights; what the error says
+REFUSED = {  # What replaces good arguments, and what the error says.
     "NaN": ({"X": changed(ROWS, (250, 3), np.nan)}, NOT_FINITE.format("NaN", "nan")),
     "infinity": ({"X": changed(ROWS, (250, 3), np.inf)}, NOT_FINITE.format("infinity", "inf")),
     "-infinity": ({"X": changed(ROWS, (250, 3), -np.inf)}, NOT_FINITE.format("infinity", "-inf")),
@@ -55,7 +55,7 @@ REFUSED = {  # what is given in place of good rows, labels and weights; what the
     "no labels": ({"y": None}, "y is missing|y is None"),
     "no weight": ({"sample_weight": 0 * WEIGHTS}, "every sample_weight is zero, or every row"),
 }
-FINE = {  # or an error of scikit-learn
+FINE = {  # Some give an error of scikit-learn.
     *(("frame", name) for name in ("one dimension", "columns of labels", "a missing label")),
     ("numpy", "columns of labels"),
     ("fit", "another width"),
@@ -84,7 +84,7 @@ def test_what_cannot_be_learned(small_slabs, fitted, kind, method, name):
     refuses(ValueError, match, fitted, method, **arguments)
 
 
-@pytest.mark.parametrize(  # a lazy result of no rows is no rows
+@pytest.mark.parametrize(  # Lazy results of no rows are empty.
     ("kind", "method", "name"), cases(PREDICT, SCORED, {*FINE, ("dask", "no rows")})
 )
 def test_what_cannot_be_scored(small_slabs, fitted, kind, method, name):

@@ -167,9 +167,9 @@ class Container(NamedTuple):
     """How rows, labels or weights are made of an array and a folder; what rows have and may be."""
 
     make: Callable[[np.ndarray, Path], Any]
-    named: bool = False  # the features have names
-    lazy: bool = False  # predictions are lazy
-    empty: bool = True  # there may be no rows
+    named: bool = False  # Features have names.
+    lazy: bool = False  # Predictions are lazy.
+    empty: bool = True  # There may be no rows.
 
 
 CONTAINERS = {

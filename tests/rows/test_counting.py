@@ -144,7 +144,7 @@ def test_empty_batches_and_windows_are_no_rows():
     assert pairs.class_count.tolist() == whole.class_count.tolist()
     window = SlidingWindow(2).update(CLEAN, TRUTH).update(*nothing)
     same(window.moments, whole)
-    assert window.update(*nothing).moments.n_features is None  # a window without rows
+    assert window.update(*nothing).moments.n_features is None  # The window has no rows.
     with pytest.raises(InvalidDataError, match=r"every row|no rows"):
         GaussianNB().fit(CLEAN, TRUTH, unlabelled=[0, 1, 2])
 

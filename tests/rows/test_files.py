@@ -93,7 +93,7 @@ def test_rows_of_every_format_are_read_anywhere(path):
         np.testing.assert_array_equal(rows[part], X[part])
         np.testing.assert_array_equal(y[part], Y[part])
     np.testing.assert_array_equal(rows[10:500:7], X[10:500:7])
-    _ = rows[3:9]  # of a file that is open now
+    _ = rows[3:9]  # The file stays open.
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(rows))[410:], X[410:])
 
 

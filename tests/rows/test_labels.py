@@ -17,7 +17,7 @@ from streamgda.rows.labels import as_labels, code
 
 DAYS = np.array(["2024-05-02", "2024-05-01", "2024-05-02"], "M8[D]")
 NOON = datetime.datetime(2024, 5, 1, 12)
-KINDS = {  # what is given, and the sorted classes
+KINDS = {  # Labels as given, and the sorted classes.
     "integers": ([3, -1, 3], np.array([-1, 3])),
     "bytes": (np.array([250, 3], "u1"), np.array([3, 250], "u1")),
     "big-endian": (np.array([7, 2], ">i4"), np.array([2, 7], ">i4")),
@@ -133,7 +133,7 @@ def test_any_batches_give_the_sorted_union(batches, kind):
 
 SETS = [
     ([1, 2], [2.0, 3.0], [1.0, 2.0, 3.0]),
-    ([0], [1 << 40], [0, 1 << 40]),  # too far apart for a table
+    ([0], [1 << 40], [0, 1 << 40]),  # These are too far apart for a table.
     (["a"], ["bee"], ["a", "bee"]),
     (DAYS[:1], np.array(["2024-05-01T12"], "M8[h]"), [NOON, NOON + datetime.timedelta(0.5)]),
     ([1], ["a"], None),

@@ -33,7 +33,7 @@ def no_connections_left():
     yield
     for kind in ("http", "s3"):
         fsspec.get_filesystem_class(kind).clear_instance_cache()
-    for _ in range(2):  # requests that were cancelled end meanwhile
+    for _ in range(2):  # Cancelled requests end meanwhile.
         gc.collect()
         time.sleep(0.1)
 
@@ -113,7 +113,7 @@ def test_moments_and_scores_are_those_of_arrays(server, rows, tmp_path, client):
     np.testing.assert_array_equal(model.predict(X, out=tmp_path / "out")[:], model.predict(rows[0]))
     asked = {path: n for path, n in server.asked.items() if "/X/c/" in path}
     assert len(asked) == (0 if client == "local" else N_ROWS // CHUNK)
-    assert set(asked.values()) <= {3}  # passes
+    assert set(asked.values()) <= {3}  # There are three passes.
 
 
 @pytest.mark.soak
@@ -170,7 +170,7 @@ def test_many_chunks_are_requested_at_a_time_unless_zarr_is_told_otherwise(
     server, rows, given, expected
 ):
     X, _ = open_store(f"{server.url}/rows")
-    server.together = expected  # each waits for as many others
+    server.together = expected  # Each waits for as many others.
     with zarr.config.set({"async.concurrency": given}):
         accumulate(X, rows[1])
         assert zarr.config.get("async.concurrency") == given

@@ -22,7 +22,8 @@ from streamgda.engine import reading
 from streamgda.engine.dask import collections
 from streamgda.errors import printable
 
-pytestmark = pytest.mark.filterwarnings("ignore:[Uu]nclosed:ResourceWarning")  # zarr's
+# These are warnings of zarr.
+pytestmark = pytest.mark.filterwarnings("ignore:[Uu]nclosed:ResourceWarning")
 
 SECRET = "pl4nted"
 QUERIES = (f"?X-Amz-Signature={SECRET}", f"?sv=1&sig={SECRET}%2B&se=2", f"?token={SECRET}", "")

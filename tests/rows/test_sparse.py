@@ -23,9 +23,9 @@ def rows(n=120, d=15, seed=0, dtype=float):
     """Rows of which most entries are zero, of three classes, with weights."""
     random = np.random.default_rng(seed)
     X = random.normal(1, 2, (n, d)) * (random.random((n, d)) < random.random(d))
-    X[:, 0] += 3  # never zero
+    X[:, 0] += 3  # This feature is never zero.
     y = np.arange(n) % 3
-    X[:, 1] += 5 * y  # without zeros in two classes
+    X[:, 1] += 5 * y  # Two classes have no zeros here.
     weights = random.choice([0, 0.5, 1, 3.7], n)
     return (X if dtype is float else np.rint(np.abs(X) * 4)).astype(dtype), y, weights
 
@@ -91,7 +91,7 @@ def test_predictions_are_those_of_dense_rows(estimator, form, weighted):
 
 def test_a_million_features_take_time_for_the_entries_only():
     random, d = np.random.default_rng(0), 1 << 20
-    n = 2000  # dense rows would need 16 GB
+    n = 2000  # Dense rows would need 16 GB.
     indices = np.sort(random.integers(0, d // 50, (n, 50)) + np.arange(50) * (d // 50), axis=1)
     entries = random.normal(size=n * 50), indices.ravel(), np.arange(0, n * 50 + 1, 50)
     X, y = sp.csr_array(entries, shape=(n, d)), np.arange(n) % 2
@@ -112,7 +112,7 @@ def test_explicit_zeros_duplicates_and_any_order():
     found = ClassMoments("diag").update(X, [0, 1])
     np.testing.assert_array_equal(found.means, [[2, 0, 1], [0, 0, 3]])
     for array, old in zip((X.data, X.indices), before, strict=True):
-        np.testing.assert_array_equal(array, old)  # what was given has not changed
+        np.testing.assert_array_equal(array, old)  # What was given has not changed.
 
 
 def test_values_and_indices_that_are_no_sparse_rows():

@@ -110,7 +110,7 @@ def test_errors_of_any_kind_name_the_chunk(error):
     # An error that has passed when the chunks are tried one by one names the rows.
     with pytest.raises(ReadError, match=r"^X \(Broken\): rows 300 to 599 cannot be read: OSError"):
         accumulate(Broken(OSError("reset"), 1), np.arange(N_ROWS) % 2)
-    with pytest.raises(MemoryError, match="too much"):  # which is not the store's fault
+    with pytest.raises(MemoryError, match="too much"):  # The store is not at fault.
         accumulate(Broken(MemoryError("too much")), np.arange(N_ROWS) % 2)
 
 

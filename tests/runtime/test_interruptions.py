@@ -49,7 +49,7 @@ def test_other_handlers_and_threads_stay_as_they_are():
         before = signal.signal(signal.SIGINT, handler)
         try:
             with deferred_interrupts():
-                if handler is not signal.SIG_DFL:  # which would end this process
+                if handler is not signal.SIG_DFL:  # The default handler ends this process.
                     interrupt()
                 assert not seen
             assert signal.getsignal(signal.SIGINT) is handler
@@ -93,7 +93,7 @@ def test_an_interrupted_caller_waits_for_running_calls(use_threads, way, again):
     assert interrupted(calls, 10)
     assert not running
     before = len(started)
-    assert threads.run(abs, [(-1,)] * 9) == [1] * 9  # which comes after what was cancelled
+    assert threads.run(abs, [(-1,)] * 9) == [1] * 9  # It comes after the cancelled calls.
     assert len(started) == before < 50
 
 

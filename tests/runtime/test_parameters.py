@@ -64,4 +64,4 @@ def test_notebooks_show_one_table(moments, told, n_rows):
     assert (shown.count("<table>"), shown.count("<tr>")) == (1, n_rows)
     tags = re.findall(r"<(/?)(?:div|table|tr|td|th|b)\b", shown)
     assert tags.count("") == tags.count("/")
-    assert "sk-top-container" in GaussianNB()._repr_html_()  # as in scikit-learn
+    assert "sk-top-container" in GaussianNB()._repr_html_()  # The class is that of scikit-learn.

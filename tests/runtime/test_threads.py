@@ -60,12 +60,13 @@ def test_as_many_threads_run_as_are_allowed(use_threads):
         time.sleep(0.002)
         running.remove(i)
 
-    with threads.limit(2), threads.limit(3):  # an inner limit does not lift an outer one
+    with threads.limit(2), threads.limit(3):  # An inner limit does not lift an outer one.
         threads.run(call, [(i,) for i in range(20)])
     assert max(most) == 2
-    with np.errstate(over="raise"):  # as calls see it, too
+    with np.errstate(over="raise"):  # Calls see it, too.
         assert threads.run(lambda: np.geterr()["over"], [()] * 3) == ["raise"] * 3
-    assert threads.run(threading.get_ident, [()]) == [threading.get_ident()]  # no thread for one
+    # One call gets no thread.
+    assert threads.run(threading.get_ident, [()]) == [threading.get_ident()]
 
 
 def test_many_callers_of_nested_runs_do_not_wait_for_each_other(use_threads):
@@ -88,13 +89,13 @@ def test_errors_reach_the_caller_and_stop_the_rest(use_threads, n, ahead):
 
     def fail_at_three(i):
         started.append(i)
-        time.sleep(0.001 if i < 3 else 0.1)  # all of them would take 25 seconds
+        time.sleep(0.001 if i < 3 else 0.1)  # All of them would take 25 seconds.
         return 1 // (3 - i)
 
     with pytest.raises(ZeroDivisionError):
         list(threads.imap(fail_at_three, ((i,) for i in range(500)), ahead=ahead))
     before = len(started)
-    assert threads.run(slowly, [(0,)] * 4) == [0] * 4  # which comes after what was cancelled
+    assert threads.run(slowly, [(0,)] * 4) == [0] * 4  # It comes after the cancelled calls.
     assert len(started) == before < 400
 
 
@@ -139,7 +140,7 @@ def test_serial_blas_lasts_as_long_as_any_thread_needs_it():
             inside.set()
             leave.wait(30)
 
-    with threadpool_limits(2):  # by this thread, and the other one undoes ours
+    with threadpool_limits(2):  # This thread sets it, and the other one undoes ours.
         allowed = threads.n_threads()
         thread = threading.Thread(target=other)
         with threads.serial_blas():
@@ -205,7 +206,7 @@ def test_rows_are_scored_while_others_are_added(options):
         scored = other.submit(score)
         try:
             for i in range(60):
-                nb.partial_fit(X, Y + i % 5, **options)  # classes appear, too
+                nb.partial_fit(X, Y + i % 5, **options)  # Classes appear, too.
         finally:
             done.set()
         scored.result(60)

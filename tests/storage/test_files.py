@@ -76,7 +76,7 @@ def test_what_was_not_saved_is_not_replaced(tmp_path):
                 use(tmp_path / place)
     assert names(tmp_path) == before
     assert (tmp_path / "text").read_text() == "once only"
-    (tmp_path / "text").write_bytes(OLD.to_bytes()[:100])  # a saved file that is damaged
+    (tmp_path / "text").write_bytes(OLD.to_bytes()[:100])  # This file is damaged.
     NEW.save(tmp_path / "text")
     with pytest.raises(ValueError, match="not fitted"):
         GaussianNB().save(tmp_path / "text")
