@@ -70,7 +70,7 @@ def assert_same(a, b):
     assert (a.classes == b.classes).all()
 
 
-def refused(error, message, function, *operands):
+def fails(error, message, function, *operands):
     """Check that a call raises that error, and changes none of its operands."""
     before = [bits(operand) for operand in operands]
     with pytest.raises(error, match=message):

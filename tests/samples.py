@@ -145,7 +145,7 @@ def snapshot(estimator):
     return held | {"state": bits(estimator.moments_) if "moments_" in held else None}
 
 
-def refuses(error, match, estimator, method, *arguments, **keywords):
+def fails(error, match, estimator, method, *arguments, **keywords):
     """Check that the call raises that error, and leaves the estimator unchanged."""
 
     def call():

@@ -84,9 +84,9 @@ def test_an_error_in_the_data_keeps_the_rows_before_it(tmp_path):
     bad[187, 2] = np.nan
     path = tmp_path / "kept"
     for _ in range(2):  # The second pass starts from the checkpoint.
-        with pytest.raises(InvalidDataError, match="NaN: row 187, column 2") as refusal:
+        with pytest.raises(InvalidDataError, match="NaN: row 187, column 2") as caught:
             accumulate(bad, Y, checkpoint=path)
-        (note,) = refusal.value.__notes__
+        (note,) = caught.value.__notes__
         assert note.startswith(f"The checkpoint {path} keeps what was done, the first 180 rows")
     before = path.read_bytes()
     skipped = accumulate(bad, Y, on_invalid="skip", checkpoint=path)
@@ -99,11 +99,11 @@ def test_an_error_in_the_data_keeps_the_rows_before_it(tmp_path):
 
 
 def test_an_error_before_anything_is_done_leaves_nothing(tmp_path):
-    with pytest.raises(InvalidDataError, match="row 3") as refusal:
+    with pytest.raises(InvalidDataError, match="row 3") as caught:
         accumulate(
             np.where(np.arange(N_ROWS)[:, None] == 3, np.inf, X), Y, checkpoint=tmp_path / "k"
         )
-    assert not hasattr(refusal.value, "__notes__")
+    assert not hasattr(caught.value, "__notes__")
     assert not any(tmp_path.iterdir())
 
 
@@ -146,7 +146,7 @@ CHANGES = {
 @pytest.mark.usefixtures("in_this_thread")
 @pytest.mark.parametrize("kind", ["numpy", "dask"])
 @pytest.mark.parametrize("change", CHANGES)
-def test_checkpoints_of_other_work_are_refused(tmp_path, change, kind):
+def test_checkpoints_of_other_work_raise(tmp_path, change, kind):
     def arguments(**changes):
         given = {"X": X, "y": Y, "sample_weight": WEIGHTS, "groups": SITES} | changes
         arrays = given.items()
@@ -157,15 +157,15 @@ def test_checkpoints_of_other_work_are_refused(tmp_path, change, kind):
     stop_after(100, same.pop("X"), same.pop("y"), **same, checkpoint=path)
     before = path.read_bytes()
     changes, message = CHANGES[change]
-    with pytest.raises(CheckpointError, match=message) as refusal:
+    with pytest.raises(CheckpointError, match=message) as caught:
         accumulate(**arguments(**changes), checkpoint=path)
-    assert str(path) in str(refusal.value)
-    assert "delete it to start again" in str(refusal.value)
+    assert str(path) in str(caught.value)
+    assert "delete it to start again" in str(caught.value)
     assert path.read_bytes() == before
     accumulate(**arguments(), checkpoint=path)
 
 
-def test_another_transformer_is_refused(tmp_path):
+def test_another_transformer_raises(tmp_path):
     """Though it is described alike: a transformer is not saved."""
     stopped(tmp_path / "kept", feature_map=StandardScaler().fit(X[:200]))
     with pytest.raises(CheckpointError, match="was started with other features"):
@@ -173,7 +173,7 @@ def test_another_transformer_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["text", "moments", "truncated"])
-def test_files_that_are_no_checkpoints_are_refused(tmp_path, content):
+def test_files_that_are_no_checkpoints_raise(tmp_path, content):
     path = tmp_path / "kept.npz"
     if content == "text":
         path.write_text("notes")
@@ -247,7 +247,7 @@ def test_batches_that_are_held_are_not_added_again(tmp_path):
         ([(X[:30], Y[:30])], "it holds the first 5 batches"),
     ],
 )
-def test_other_batches_are_refused(tmp_path, given, message):
+def test_other_batches_raise(tmp_path, given, message):
     with pytest.raises(OSError, match="broke off"):
         accumulate(batches(fail=150), checkpoint=tmp_path / "kept")
     with pytest.raises(CheckpointError, match=message):
@@ -324,7 +324,7 @@ def test_complete_scores_are_given_back_by_the_same_call(tmp_path, fitted):
     np.testing.assert_array_equal(array[:], fitted.predict(X))
 
 
-def test_half_written_scores_of_something_else_are_refused(tmp_path, fitted):
+def test_half_written_scores_of_something_else_raise(tmp_path, fitted):
     out = tmp_path / "scores.zarr"
     half_written(fitted, out)
     other = Rows(np.roll(X, 30, axis=0))

@@ -323,9 +323,9 @@ def test_scores_are_resumed_to_the_same_values(scheduler, tmp_path, out):
     place = path if out == "a new array" else zarr.open_array(path)
     bad = X.copy()
     bad[217, 1] = np.nan  # The row is in the second round.
-    with pytest.raises(InvalidDataError, match="row 217, column 1") as refusal:
+    with pytest.raises(InvalidDataError, match="row 217, column 1") as caught:
         fitted.predict_proba(da.from_array(bad, (3, 4)), out=place)
-    assert "keeps what was done, the first 192 rows" in refusal.value.__notes__[0]
+    assert "keeps what was done, the first 192 rows" in caught.value.__notes__[0]
     half = zarr.open_array(path)
     assert mark_of(half)["done"] == 192
     assert_same(half[:192], expected[:192])

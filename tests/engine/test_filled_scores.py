@@ -133,7 +133,7 @@ def test_fill_labels_are_of_the_kind_of_the_classes(classes, fill, expected):
         ("predict_proba", {"on_invalid": "fill", "fill": "no"}, "fill='no'; expected one number"),
     ],
 )
-def test_other_values_are_refused(method, options, match):
+def test_other_values_raise(method, options, match):
     with pytest.raises((InvalidParameterError, InvalidDataError), match=match):
         getattr(LDA, method)(X, **options)
 

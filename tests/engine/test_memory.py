@@ -1,4 +1,4 @@
-"""The memory contract: plans, refusals, and processes that stay within their plan."""
+"""The memory contract: plans, errors, and processes that stay within their plan."""
 
 import pickle
 import re
@@ -68,13 +68,13 @@ def test_slabs_are_cut_to_the_budget():
     cut = slab_of(X, allowed=100 * MB)
     assert 1000 <= cut < best
     assert cut % 1000 == 0
-    with pytest.raises(MemoryBudgetError) as refusal:
+    with pytest.raises(MemoryBudgetError) as caught:
         slab_of(X, allowed=MB)
-    required, allowed = re.search(r"needs (.+?) of .* allows (.+?) \(", str(refusal.value)).groups()
+    required, allowed = re.search(r"needs (.+?) of .* allows (.+?) \(", str(caught.value)).groups()
     assert allowed == "1.0 MB"
-    assert "covariance_type='tied'" in str(refusal.value)
-    assert "(1000 at a time, as they are stored)" in str(refusal.value)
-    assert isinstance(refusal.value, MemoryError)
+    assert "covariance_type='tied'" in str(caught.value)
+    assert "(1000 at a time, as they are stored)" in str(caught.value)
+    assert isinstance(caught.value, MemoryError)
     slab_of(X, allowed=int(float(required.removesuffix(" MB")) + 1) * MB)  # It is what helps.
 
 
@@ -89,19 +89,19 @@ def test_moments_and_labels_in_memory_leave_less_for_rows():
     assert plans[0][0].n_bytes <= plans[1][0].n_bytes - 80 * MB
 
 
-def test_moments_of_more_classes_than_expected_are_refused_before_they_are_allocated():
+def test_moments_of_more_classes_than_expected_raise_before_they_are_allocated():
     X, y = zarr.array(np.zeros((4000, 300), np.float32), chunks=(100, 300)), np.arange(4000) % 200
     least = Accumulation(ClassMoments()).needed(200, 300)
     accumulate(X, y, max_memory=least + 100 * MB)
 
-    def refused():
+    def too_much():
         with pytest.raises(MemoryBudgetError, match="moments of 200 classes need"):
             accumulate(X, y, max_memory=least)
 
-    assert_peak_below(least // 3, refused)
+    assert_peak_below(least // 3, too_much)
 
 
-def test_more_groups_than_there_is_room_for_are_refused():
+def test_more_groups_than_there_is_room_for_raise():
     X, y, groups = np.zeros((5000, 300)), np.arange(5000) % 2, np.arange(5000) // 2
     options = {"groups": groups, "max_memory": "900MB"}
     with pytest.raises(MemoryBudgetError, match=r"2500 groups x 2 classes .* larger groups"):

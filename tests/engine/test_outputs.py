@@ -1,4 +1,4 @@
-"""Outputs: chunks that are written once; those that do not fit are refused."""
+"""Outputs: chunks that are written once; those that do not fit raise errors."""
 
 import collections
 import contextlib
@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import zarr
 from grids import in_turn
-from samples import KINDS, blobs, held, refuses
+from samples import KINDS, blobs, fails, held
 from zarr.storage import LocalStore
 
 from streamgda import (
@@ -98,7 +98,7 @@ def test_arrays_that_do_not_fit(name, kind):
         zarr.create_array(store, data=out)
         outs.append(zarr.open_array(store, mode="r" if name == "read-only" else "r+"))
     for out in outs:
-        refuses(InvalidDataError, match, FITTED, method, held(X, kind), out=out)
+        fails(InvalidDataError, match, FITTED, method, held(X, kind), out=out)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -115,7 +115,7 @@ def test_arrays_that_do_not_fit(name, kind):
         ([0, 100, 200], "f4", None),
     ],
 )
-def test_arrays_hold_every_label_or_are_refused(kind, labels, dtype, lost):
+def test_arrays_hold_every_label_or_raise(kind, labels, dtype, lost):
     fitted = GaussianNB().fit(X, np.array(labels)[Y])
     zeros = np.zeros(300, dtype)
     for out in [zeros] if dtype == "U2" else [zeros, zarr.create_array({}, data=zeros)]:
@@ -124,12 +124,12 @@ def test_arrays_hold_every_label_or_are_refused(kind, labels, dtype, lost):
             np.testing.assert_array_equal(found[...], fitted.predict(X))
         else:
             match = f"a dtype that holds .* labels such as {lost}"
-            refuses(InvalidDataError, match, fitted, "predict", held(X, kind), out=out)
+            fails(InvalidDataError, match, fitted, "predict", held(X, kind), out=out)
             np.testing.assert_array_equal(out[...], np.zeros(300, dtype))
 
 
 @pytest.mark.parametrize("stored", [False, True])
-def test_numbers_that_the_type_of_out_cannot_hold_are_refused(stored):
+def test_numbers_that_the_type_of_out_cannot_hold_raise(stored):
     rows = np.arange(40.0)[:, None]
     nb = GaussianNB().fit(rows, np.arange(40) % 2)
     out = zarr.create_array({}, shape=(40, 2), dtype="f2") if stored else np.empty((40, 2), "f2")
@@ -145,7 +145,7 @@ def test_numbers_that_the_type_of_out_cannot_hold_are_refused(stored):
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_no_array_of_numpy_or_in_a_store(out, kind):
     match = f"out is of type {type(out).__name__}; expected an array of numpy or zarr, or a"
-    refuses(TypeError, match, FITTED, "predict", held(X, kind), out=out)
+    fails(TypeError, match, FITTED, "predict", held(X, kind), out=out)
 
 
 @pytest.mark.parametrize("keys", [pd.Series(Y), 3, [1], np.array(["id", "day"]), "id"])

@@ -16,9 +16,9 @@ from samples import (
     assert_same_bits,
     blobs,
     bytes_of,
+    fails,
     held,
     make,
-    refuses,
     results,
 )
 from sklearn.base import clone
@@ -100,13 +100,13 @@ def test_declared_classes_bind_and_have_probability_zero_without_rows(name):
     assert (estimator.predict_log_proba(X)[:, 2] == -np.inf).all()
     with pytest.raises(InvalidParameterError, match="cannot sample class 2"):
         estimator.sample(3, y=2)
-    refuses(InvalidDataError, "9", estimator, "partial_fit", X[:1], [9])
-    refuses(InvalidParameterError, "not the same", estimator, "partial_fit", X, Y, [0, 1])
+    fails(InvalidDataError, "9", estimator, "partial_fit", X[:1], [9])
+    fails(InvalidParameterError, "not the same", estimator, "partial_fit", X, Y, [0, 1])
     for copy in (type(estimator).from_bytes(estimator.to_bytes()), deepcopy(estimator)):
         assert_same_bits(results(copy, X), results(estimator, X))
-        refuses(InvalidDataError, "9", copy, "partial_fit", X[:1], [9])
+        fails(InvalidDataError, "9", copy, "partial_fit", X[:1], [9])
     late = make(name).partial_fit(X, Y)
-    refuses(InvalidParameterError, "lacks", late, "partial_fit", X, Y, [0, 1])
+    fails(InvalidParameterError, "lacks", late, "partial_fit", X, Y, [0, 1])
     assert_equal_to_rounding(estimator.partial_fit(X[Y == 2], Y[Y == 2]), late, FRESH)
 
 
@@ -209,20 +209,20 @@ def test_parameters_out_of_range_change_nothing(estimator, params):
 def test_errors_leave_the_estimator_unchanged(name):
     fitted, holes = make(name).fit(X, Y), np.where(X > 1, np.nan, X)
     for method in ("fit", "partial_fit", "forget"):
-        refuses(InvalidDataError, "NaN", fitted, method, holes, Y)
-        refuses(ValueError, "inconsistent|rows", fitted, method, X, Y[:-1])
+        fails(InvalidDataError, "NaN", fitted, method, holes, Y)
+        fails(ValueError, "inconsistent|rows", fitted, method, X, Y[:-1])
         wrong = {"sample_weight": [1, -1]}
-        refuses(InvalidDataError, "weights are finite", fitted, method, X[:2], Y[:2], **wrong)
-        refuses(InvalidDataError, "infinity", fitted, method, np.where(X > 1, np.inf, X), Y + 1)
-        refuses(ValueError, "continuous", fitted, method, X, Y + 0.5)
+        fails(InvalidDataError, "weights are finite", fitted, method, X[:2], Y[:2], **wrong)
+        fails(InvalidDataError, "infinity", fitted, method, np.where(X > 1, np.inf, X), Y + 1)
+        fails(ValueError, "continuous", fitted, method, X, Y + 0.5)
     for method in ("partial_fit", "forget"):
-        refuses(ValueError, "2 features", fitted, method, X[:, :2], Y)
-        refuses(ValueError, "do not mix|only rows", fitted, method, X, Y.astype(str))
-    refuses(InvalidDataError, "every sample_weight is zero", fitted, "fit", X, Y, 0 * Y)
-    refuses(MergeError, "only rows that were", fitted, "forget", np.vstack([X, X]), np.tile(Y, 2))
-    refuses(MergeError, "subtracting 3 rows of class 9", fitted, "forget", X[:3], [9, 9, 9])
-    refuses(InvalidDataError, "NaN", fitted, "predict", holes)
-    refuses(TypeError, "unexpected keyword", fitted, "fit", X, Y, colour="red")
+        fails(ValueError, "2 features", fitted, method, X[:, :2], Y)
+        fails(ValueError, "do not mix|only rows", fitted, method, X, Y.astype(str))
+    fails(InvalidDataError, "every sample_weight is zero", fitted, "fit", X, Y, 0 * Y)
+    fails(MergeError, "only rows that were", fitted, "forget", np.vstack([X, X]), np.tile(Y, 2))
+    fails(MergeError, "subtracting 3 rows of class 9", fitted, "forget", X[:3], [9, 9, 9])
+    fails(InvalidDataError, "NaN", fitted, "predict", holes)
+    fails(TypeError, "unexpected keyword", fitted, "fit", X, Y, colour="red")
     for method in ("predict", "predict_proba", "score_samples", "forget"):
         with pytest.raises(NotFittedError):
             getattr(make(name), method)(X)

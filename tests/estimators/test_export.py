@@ -145,7 +145,7 @@ def test_feature_names_and_moments():
     assert_same(QDA.from_moments(moments), QDA.from_moments(moments).to_sklearn(), X)
 
 
-def test_what_scikit_learn_does_not_have_is_refused():
+def test_what_scikit_learn_does_not_have_raises():
     X, y = blobs()
     with pytest.raises(UnsupportedError, match="scikit-learn has no Gaussian"):
         GaussianDiscriminantAnalysis().fit(X, y).to_sklearn()

@@ -229,7 +229,7 @@ def test_standardised_rows_are_those_of_two_passes(mine, method, theirs, offset)
         np.testing.assert_allclose(*scores, rtol=1e-12)
 
 
-# --- what is refused -----------------------------------------------------------------------------
+# --- errors --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_standardised_rows_are_those_of_two_passes(mine, method, theirs, offset)
         (lambda: GaussianNB.from_moments(REFERENCE, feature_map=RELU), "added behind no map"),
     ],
 )
-def test_parameters_that_are_refused(make, text):
+def test_parameters_that_raise(make, text):
     with pytest.raises(InvalidParameterError, match=text):
         make()
 

@@ -10,7 +10,7 @@ import dask.array as da
 import naive
 import numpy as np
 import pytest
-from samples import assert_same_bits, blobs, held, refuses, results
+from samples import assert_same_bits, blobs, fails, held, results
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import make_moons
@@ -293,7 +293,7 @@ def test_bad_parameters_change_nothing(name, value):
     with pytest.raises(InvalidParameterError, match=name):
         MixtureDiscriminantAnalysis(**{"n_components": 2} | {name: value}).fit(X, Y)
     fitted = MixtureDiscriminantAnalysis(2).fit(X, Y).set_params(**{name: value})
-    refuses(InvalidParameterError, name, fitted, "fit", X, Y)
+    fails(InvalidParameterError, name, fitted, "fit", X, Y)
 
 
 def test_bad_rows_change_nothing():
@@ -301,10 +301,10 @@ def test_bad_rows_change_nothing():
     bad = X.copy()
     bad[700, 1] = np.inf
     for method in ("fit", "partial_fit"):
-        refuses(InvalidDataError, "row 700, column 1", fitted, method, bad, Y)
-        refuses(InvalidDataError, "row 700, column 1", fitted, method, bad, Y + 1)
-        refuses(InvalidDataError, "overflow", fitted, method, X * 1e300, Y)
-        refuses(ValueError, "rows", fitted, method, X, Y[:-1])
-    refuses(InvalidDataError, "do not mix", fitted, "partial_fit", X, TEXTS)
-    refuses(ValueError, "2 features", fitted, "partial_fit", X[:, :2], Y)
-    refuses(ValueError, "2 features", fitted, "partial_fit", X[:, :2], Y + 3)
+        fails(InvalidDataError, "row 700, column 1", fitted, method, bad, Y)
+        fails(InvalidDataError, "row 700, column 1", fitted, method, bad, Y + 1)
+        fails(InvalidDataError, "overflow", fitted, method, X * 1e300, Y)
+        fails(ValueError, "rows", fitted, method, X, Y[:-1])
+    fails(InvalidDataError, "do not mix", fitted, "partial_fit", X, TEXTS)
+    fails(ValueError, "2 features", fitted, "partial_fit", X[:, :2], Y)
+    fails(ValueError, "2 features", fitted, "partial_fit", X[:, :2], Y + 3)

@@ -58,7 +58,7 @@ def test_bernoulli_agrees_with_the_formula_and_with_scikit_learn(
 
 @pytest.mark.parametrize("sum_of", [0.0, np.inf])
 @pytest.mark.parametrize("kind", [BernoulliNB, QuadraticDiscriminantAnalysis])
-def test_priors_without_a_sum_are_refused(kind, sum_of):
+def test_priors_without_a_sum_raise(kind, sum_of):
     X, y = rows()
     name = "class_prior" if kind is BernoulliNB else "priors"
     with pytest.raises(InvalidParameterError, match=f"the sum of {name} is {sum_of:g}; expected"):

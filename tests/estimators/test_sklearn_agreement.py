@@ -169,9 +169,9 @@ def test_warnings_are_given_once_where_fit_is_called():
         lda = LinearDiscriminantAnalysis().fit(wide, Y)
     lda.predict(wide)  # Another warning would be an error.
     assert [each.filename for each in (*caught, *dropped)] == [__file__] * 2
-    with pytest.raises(SingularCovarianceError, match="solver='svd', which drops") as refusal:
+    with pytest.raises(SingularCovarianceError, match="solver='svd', which drops") as caught:
         LinearDiscriminantAnalysis("eigen").fit(wide, Y)
-    assert "reg_param" not in str(refusal.value)
+    assert "reg_param" not in str(caught.value)
 
 
 # --- quadratic discriminant analysis ----------------------------------------------------------

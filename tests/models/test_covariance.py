@@ -153,7 +153,7 @@ def test_rules_that_do_not_apply():
     ],
 )
 @pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
-def test_collinear_features_are_refused_in_any_unit(covariance_type, message, scale):
+def test_collinear_features_raise_in_any_unit(covariance_type, message, scale):
     X, y = blobs(200, 3)
     X = scale * np.column_stack([X, 2 * X[:, 0] - X[:, 1]]) * np.array([1, 1, 1, 1e-5])
     with pytest.raises(SingularCovarianceError, match=message) as caught:
@@ -163,7 +163,7 @@ def test_collinear_features_are_refused_in_any_unit(covariance_type, message, sc
 
 
 @pytest.mark.parametrize("covariance_type", ["diag", "tied_diag", "spherical", "tied_spherical"])
-def test_variances_of_zero_are_refused(covariance_type):
+def test_variances_of_zero_raise(covariance_type):
     # Each class has its own constant value, so no feature is constant over all rows.
     X, y = np.repeat([[0.0, 0.0], [1.0, 2.0]], 5, axis=0), np.repeat([0, 1], 5)
     if covariance_type.endswith("diag"):
@@ -173,7 +173,7 @@ def test_variances_of_zero_are_refused(covariance_type):
 
 
 @EVERY_TYPE
-def test_variances_without_a_finite_inverse_are_refused(covariance_type):
+def test_variances_without_a_finite_inverse_raise(covariance_type):
     X, y = blobs(200, 3)
     expected = GaussianDiscriminantAnalysis(covariance_type).fit(X, y).predict(X)
     found = GaussianDiscriminantAnalysis(covariance_type).fit(X * 1e-150, y).predict(X * 1e-150)

@@ -17,9 +17,9 @@ from moment_checks import (
     assert_close,
     assert_moments,
     batches,
+    fails,
     largest,
     of,
-    refused,
     sample,
     together,
 )
@@ -186,10 +186,10 @@ def test_rows_that_were_never_there_cannot_be_subtracted(covariance_type, dtype,
     for Z in (*never, never[0][:1], never[0][:2]):
         weights = w and [1.0, 1.0, 1.5][: len(Z)]
         other = ClassMoments(covariance_type).update(Z, [0] * len(Z), weights)
-        refused(MergeError, "these rows were never added", lambda a, b: a - b, moments, other)
+        fails(MergeError, "these rows were never added", lambda a, b: a - b, moments, other)
     grouped = GroupedMoments(covariance_type).update(X, y, ["a"] * 4, w)
     other = GroupedMoments(covariance_type).update(never[0][:2], [0, 0], ["a", "a"], w and w[1:3])
-    refused(MergeError, "these rows were never added", lambda a, b: a - b, grouped, other)
+    fails(MergeError, "these rows were never added", lambda a, b: a - b, grouped, other)
 
 
 def test_skipped_rows_are_counted_through_the_algebra():
@@ -254,7 +254,7 @@ def test_reductions(held, covariance_type):
         assert ClassMoments(held).reduce(covariance_type).n_features is None
     else:
         message = f"{held!r} do not hold what {covariance_type!r} needs; they can become"
-        refused(MergeError, message, lambda m: m.reduce(covariance_type), moments)
+        fails(MergeError, message, lambda m: m.reduce(covariance_type), moments)
 
 
 @EVERY_DTYPE
@@ -346,14 +346,14 @@ def test_project(covariance_type, dtype):
 
 
 @pairs("covariance_type, n, sparse", TYPES, [1, 300, 70_000], [False, True])
-def test_sums_that_overflow_are_refused(covariance_type, n, sparse):
+def test_sums_that_overflow_raise(covariance_type, n, sparse):
     """Squares, weights and squares of weights; in sums so far, too, and in all that is derived."""
 
     def overflows(call, *operands):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             error = (InvalidDataError, MergeError, InvalidParameterError)
-            refused(error, "overflow", call, *operands)
+            fails(error, "overflow", call, *operands)
 
     def of_rows(*X):
         return ClassMoments(covariance_type).update(X, range(len(X)))
@@ -385,13 +385,13 @@ def test_sums_that_overflow_are_refused(covariance_type, n, sparse):
         overflows(lambda m: m.project([[1e10, 0.0]]), wide)
 
 
-def test_pairwise_sums_that_overflow_are_refused():
+def test_pairwise_sums_that_overflow_raise():
     moments = PairwiseMoments().update([[-1.2e154, 0.0], [0.0, 0.0]], [0, 0])
     rows = [[1.2e154, 0.0], [0.0, 0.0]], [0, 0]
-    refused(InvalidDataError, "overflow", lambda m: m.update(*rows), moments)
+    fails(InvalidDataError, "overflow", lambda m: m.update(*rows), moments)
     other = PairwiseMoments().update(*rows)
-    refused(MergeError, "overflow", lambda a, b: a + b, moments, other)
-    refused(MergeError, "overflow", lambda a, b: a.__iadd__(b), moments, other)
+    fails(MergeError, "overflow", lambda a, b: a + b, moments, other)
+    fails(MergeError, "overflow", lambda a, b: a.__iadd__(b), moments, other)
 
 
 @EVERY_TYPE

@@ -1,9 +1,9 @@
-"""Input that moments refuse, which leaves them unchanged."""
+"""Bad input to moments raises errors and leaves them unchanged."""
 
 import numpy as np
 import pytest
 from grids import pairs
-from moment_checks import SIZES, TYPES, assert_moments, refused, sample
+from moment_checks import SIZES, TYPES, assert_moments, fails, sample
 from samples import bits
 
 from streamgda import ClassMoments
@@ -21,8 +21,8 @@ def moments(request):
     }[request.param]()
 
 
-def refuses(moments, message, X, y, weights=None):
-    refused(InvalidDataError, message, lambda held: held.update(X, y, weights), moments)
+def update_fails(moments, message, X, y, weights=None):
+    fails(InvalidDataError, message, lambda held: held.update(X, y, weights), moments)
 
 
 def with_value(value, row=2, column=1, dtype="float64", shape=(4, 3)):
@@ -39,8 +39,8 @@ def test_values_that_are_not_finite(moments, value, name, dtype):
     message = f"Input X contains {name}: row 2, column 1 is {value}. Every value must be finite"
     X = with_value(value, dtype=dtype)
     for y in ([0, 1, 0, 7], [0, 1, 5, 0]):  # A new label, or the only row of a class.
-        refuses(moments, message, X, y)
-        refuses(moments, message, np.asfortranarray(X), y, np.ones(4))
+        update_fails(moments, message, X, y)
+        update_fails(moments, message, np.asfortranarray(X), y, np.ones(4))
 
 
 @pairs("size, value, covariance_type", SIZES, [np.nan, np.inf, 1e200], TYPES)
@@ -53,8 +53,8 @@ def test_values_that_are_not_finite_late_in_an_array(size, value, covariance_typ
     bad[row, -1] = bad[-1, 0] = value
     message = "overflow" if value == 1e200 else f"row {row}, column {X.shape[1] - 1}"
     for some in (moments, moments - moments):  # Some classes have no rows.
-        refuses(some, message, bad, y)
-        refuses(some, message, bad, y, np.ones(len(X)))
+        update_fails(some, message, bad, y)
+        update_fails(some, message, bad, y, np.ones(len(X)))
     moments.update(X[100:], y[100:])
     assert_moments(moments, X, y)
 
@@ -62,7 +62,7 @@ def test_values_that_are_not_finite_late_in_an_array(size, value, covariance_typ
 def test_rows_are_numbered_as_they_came():
     """Rows of weight zero do not enter the sums, but count for the row numbers in messages."""
     X = with_value(np.nan, row=3)
-    refuses(ClassMoments(), "row 3, column 1", X, [0, 1, 0, 1], [0, 1, 0, 1])
+    update_fails(ClassMoments(), "row 3, column 1", X, [0, 1, 0, 1], [0, 1, 0, 1])
 
 
 def test_shapes_that_do_not_fit(moments):
@@ -70,14 +70,14 @@ def test_shapes_that_do_not_fit(moments):
     moments.update(np.empty((0, 3)), [])
     moments.update(np.empty((0, 3), np.int8), np.empty(0, int), np.empty(0))
     assert bits(moments) == before
-    refuses(moments, "X has 0 features", np.ones((4, 0)), [0, 1, 0, 1])
+    update_fails(moments, "X has 0 features", np.ones((4, 0)), [0, 1, 0, 1])
     for n in (0, 3, 5):
         message = rf"X has 4 rows but y has {n} labels .*; give one label a row"
-        refuses(moments, message, np.ones((4, 3)), np.zeros(n, int))
+        update_fails(moments, message, np.ones((4, 3)), np.zeros(n, int))
     if moments.n_features:
         for width in (1, 2, 4):
             message = f"X has {width} features, but these moments have 3 features"
-            refuses(moments, message, np.ones((4, width)), [0, 1, 0, 1])
+            update_fails(moments, message, np.ones((4, width)), [0, 1, 0, 1])
 
 
 ROWS, LABELS = np.ones((4, 3)), [0, 1, 0, 1]
@@ -99,8 +99,8 @@ ROWS, LABELS = np.ones((4, 3)), [0, 1, 0, 1]
     ],
 )
 def test_rows_of_the_wrong_kind(moments, X, message):
-    refuses(moments, message, X, LABELS)
-    refuses(moments, message, X, np.array(LABELS))
+    update_fails(moments, message, X, LABELS)
+    update_fails(moments, message, X, np.array(LABELS))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_rows_of_the_wrong_kind(moments, X, message):
     ],
 )
 def test_wrong_weights(moments, weights, message):
-    refuses(moments, message, ROWS, LABELS, weights)
+    update_fails(moments, message, ROWS, LABELS, weights)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "int8"])
@@ -135,7 +135,7 @@ def test_wrong_weights(moments, weights, message):
     ],
 )
 def test_wrong_labels(y, message, dtype):
-    refuses(ClassMoments().update(ROWS, LABELS), message, ROWS.astype(dtype), y)
+    update_fails(ClassMoments().update(ROWS, LABELS), message, ROWS.astype(dtype), y)
 
 
 def add_in_place(a, b):
@@ -156,7 +156,7 @@ def test_subtracting_more_than_was_added(dtype):
         (ClassMoments(), part, "that hold 0 of them"),
         (part, part.relabel({0: "a", 1: "b", 2: "c"}), "of class 'a' .* that hold 0 of them"),
     ):
-        refused(MergeError, message, OPERATIONS["-"], a, b)
+        fails(MergeError, message, OPERATIONS["-"], a, b)
 
 
 @pytest.mark.parametrize("sign", OPERATIONS)
@@ -166,16 +166,14 @@ def test_merging_moments_that_do_not_fit(dtype, sign):
     a, operation = ClassMoments().update(X, y), OPERATIONS[sign]
     narrow = ClassMoments().update(X[:, :2], y)
     for some in (a, a - a):
-        refused(
-            MergeError, "of 5 features and of 2 features do not combine", operation, some, narrow
-        )
+        fails(MergeError, "of 5 features and of 2 features do not combine", operation, some, narrow)
     for covariance_type in TYPES[1:]:
         message = f"covariance_type='full' and {covariance_type!r} do not combine; .* reduce"
         for other in (a.reduce(covariance_type), ClassMoments(covariance_type)):
-            refused(MergeError, message, operation, a, other)
+            fails(MergeError, message, operation, a, other)
     names = ClassMoments().update(X, np.array(["a", "b", "c"])[y])
     if sign != "-":
-        refused(InvalidDataError, "do not mix with classes of dtype int64", operation, a, names)
+        fails(InvalidDataError, "do not mix with classes of dtype int64", operation, a, names)
     for other in (5, "moments", None, X):
         with pytest.raises(TypeError):
             operation(a, other)
@@ -184,10 +182,10 @@ def test_merging_moments_that_do_not_fit(dtype, sign):
 @pytest.mark.parametrize("gamma", [-1, -1e-300, np.nan, np.inf, -np.inf])
 def test_wrong_decay(moments, gamma):
     message = rf"gamma={gamma!r}; expected a finite number >= 0".replace("(", r"\(")
-    refused(InvalidParameterError, message.replace(")", r"\)"), lambda m: m * gamma, moments)
-    refused(InvalidParameterError, "expected a finite number", lambda m: gamma * m, moments)
+    fails(InvalidParameterError, message.replace(")", r"\)"), lambda m: m * gamma, moments)
+    fails(InvalidParameterError, "expected a finite number", lambda m: gamma * m, moments)
     for other in ("a", None, 1j):
-        refused(TypeError, "unsupported operand|can't multiply", lambda m, g=other: m * g, moments)
+        fails(TypeError, "unsupported operand|can't multiply", lambda m, g=other: m * g, moments)
 
 
 FULL = ClassMoments().update(*sample())
@@ -228,7 +226,7 @@ def wrong(method, error, message, *arguments, of=("full",)):
     ],
 )
 def test_wrong_views(method, error, message, arguments, of):
-    refused(error, message, lambda m: getattr(m, method)(*arguments), FULL.reduce(of))
+    fails(error, message, lambda m: getattr(m, method)(*arguments), FULL.reduce(of))
 
 
 @pytest.mark.parametrize(
@@ -243,4 +241,4 @@ def test_wrong_views(method, error, message, arguments, of):
     ],
 )
 def test_nothing_seen_yet(function):
-    refused(InvalidDataError, r"hold no rows; call update\(X, y\) first", function, ClassMoments())
+    fails(InvalidDataError, r"hold no rows; call update\(X, y\) first", function, ClassMoments())

@@ -10,8 +10,8 @@ from moment_checks import (
     assert_close,
     assert_moments,
     batches,
+    fails,
     of,
-    refused,
     sample,
     together,
 )
@@ -145,7 +145,7 @@ BAD[399, 2], MISSING[3] = np.inf, None
 )
 def test_a_failed_update_changes_nothing(rows, y, groups, message):
     grouped = GroupedMoments("tied").update(X, Y, GROUPS)
-    refused(InvalidDataError, message, lambda held: held.update(rows, y, groups), grouped)
+    fails(InvalidDataError, message, lambda held: held.update(rows, y, groups), grouped)
 
 
 def test_rows_that_do_not_count_make_no_groups():
@@ -198,9 +198,9 @@ NOT_THERE = r"in group 'e.*only rows that were added"
 )
 def test_what_does_not_combine(other, message):
     a = GroupedMoments().update(X, Y, GROUPS)
-    refused(MergeError, message, lambda a, b: a - b, a, other)
+    fails(MergeError, message, lambda a, b: a - b, a, other)
     if message != NOT_THERE:
-        refused(MergeError, message, lambda a, b: a + b, a, other)
+        fails(MergeError, message, lambda a, b: a + b, a, other)
     with pytest.raises(TypeError):
         a + ClassMoments()
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
-from samples import KINDS, blobs, held, refuses
+from samples import KINDS, blobs, fails, held
 
 from streamgda import LinearDiscriminantAnalysis, accumulate
 from streamgda.errors import InvalidDataError, SourceError
@@ -37,7 +37,7 @@ WEIGHTS = np.ones(300)
 WIDTH = "X has 3 features, but LinearDiscriminantAnalysis is expecting 4 features"
 WEIGHT = r"sample_weight\[257\] is {}; weights are finite and >= 0"
 NOT_FINITE = "contains {}: row 250, column 3 is {}.*must be finite; leave .* out or fill"
-REFUSED = {  # What replaces good arguments, and what the error says.
+WRONG = {  # What replaces good arguments, and what the error says.
     "NaN": ({"X": changed(ROWS, (250, 3), np.nan)}, NOT_FINITE.format("NaN", "nan")),
     "infinity": ({"X": changed(ROWS, (250, 3), np.inf)}, NOT_FINITE.format("infinity", "inf")),
     "-infinity": ({"X": changed(ROWS, (250, 3), -np.inf)}, NOT_FINITE.format("infinity", "-inf")),
@@ -76,20 +76,20 @@ def cases(methods, names, fine):
     return [case for case in every if not {(case[0], case[2]), case[1:]} & fine]
 
 
-@pytest.mark.parametrize(("kind", "method", "name"), cases(["fit", "partial_fit"], REFUSED, FINE))
+@pytest.mark.parametrize(("kind", "method", "name"), cases(["fit", "partial_fit"], WRONG, FINE))
 def test_what_cannot_be_learned(small_slabs, fitted, kind, method, name):
-    given, match = REFUSED[name]
+    given, match = WRONG[name]
     learned = {"X": ROWS, "y": CLASSES} | given
     arguments = {name: None if x is None else held(x, kind) for name, x in learned.items()}
-    refuses(ValueError, match, fitted, method, **arguments)
+    fails(ValueError, match, fitted, method, **arguments)
 
 
 @pytest.mark.parametrize(  # Lazy results of no rows are empty.
     ("kind", "method", "name"), cases(PREDICT, SCORED, {*FINE, ("dask", "no rows")})
 )
 def test_what_cannot_be_scored(small_slabs, fitted, kind, method, name):
-    given, match = REFUSED[name]
-    refuses(ValueError, match, fitted, method, held(given["X"], kind))
+    given, match = WRONG[name]
+    fails(ValueError, match, fitted, method, held(given["X"], kind))
 
 
 @LEARN
@@ -98,11 +98,11 @@ def test_objects_and_strings(fitted, method):
     huge = ROWS.round().astype(int).astype(object)
     huge[7, 1] = 10**400
     for rows in (huge, huge.tolist(), pd.DataFrame(huge)):
-        refuses(InvalidDataError, "int too large", fitted, method, rows, CLASSES)
-        refuses(InvalidDataError, "int too large", fitted, "predict", rows)
+        fails(InvalidDataError, "int too large", fitted, method, rows, CLASSES)
+        fails(InvalidDataError, "int too large", fitted, "predict", rows)
     for rows in (np.array([["a", 1, 2, 3]] * 4, object), np.array([["a"] * 4] * 4)):
-        refuses(ValueError, r"convert string to float|Convert your data", fitted, method, rows, y)
-        refuses(ValueError, r"convert string to float|Convert your data", fitted, "predict", rows)
+        fails(ValueError, r"convert string to float|Convert your data", fitted, method, rows, y)
+        fails(ValueError, r"convert string to float|Convert your data", fitted, "predict", rows)
         with pytest.raises(InvalidDataError, match=r"not numbers|real numbers are expected"):
             accumulate(rows, y)
 
@@ -113,9 +113,9 @@ def test_groups_in_place_of_arrays(fitted, made):
     group = made(rows=ROWS, more=ROWS)
     match = r"is a \w+ of arrays; expected an array. Pass one of its entries: more, rows"
     for method in ("fit", "partial_fit"):
-        refuses(SourceError, f"X {match}", fitted, method, group, CLASSES)
-        refuses(SourceError, "y is a .* of arrays", fitted, method, ROWS, group)
-    refuses(SourceError, f"X {match}", fitted, "predict", group)
+        fails(SourceError, f"X {match}", fitted, method, group, CLASSES)
+        fails(SourceError, "y is a .* of arrays", fitted, method, ROWS, group)
+    fails(SourceError, f"X {match}", fitted, "predict", group)
     with pytest.raises(InvalidDataError, match=r"y is missing: X is a \w+ of more, rows; pass"):
         accumulate(group)
     scalar = zarr.array(3.0)

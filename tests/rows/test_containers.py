@@ -473,6 +473,6 @@ def test_records_and_images_are_named_with_what_helps():
 @pytest.mark.parametrize(
     "columns", ["label", ("image",), ("a", "b", "c", "d"), ("a", 1), ([], "b"), ([1], "b"), 3]
 )
-def test_columns_that_are_no_names_are_refused(columns):
+def test_columns_that_are_no_names_raise(columns):
     with pytest.raises(InvalidParameterError, match=r"columns=.*expected columns=\('image', 'la"):
         accumulate([{"a": X, "b": Y}], columns=columns)

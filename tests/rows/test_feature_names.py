@@ -141,7 +141,7 @@ def test_algebra_keeps_names_with_their_columns(seed):
         (OTHERS, r"these moments expected .* \(unexpected: 'weight'; missing: 'mass'\)"),
     ],
 )
-def test_other_names_are_refused(kind, other, message):
+def test_other_names_raise(kind, other, message):
     moments, before = kind().update(FRAME, LABELS), kind().update(FRAME, LABELS)
     with pytest.raises(InvalidDataError, match=message):
         moments.update(other, LABELS)
@@ -173,7 +173,7 @@ def test_messages_are_those_of_scikit_learn(frame, container):
 
 
 @pytest.mark.parametrize("source", [lambda frame: frame, stored, lazily])
-def test_a_checkpoint_of_other_names_is_refused(source, tmp_path):
+def test_a_checkpoint_of_other_names_raises(source, tmp_path):
     kept = {"checkpoint": tmp_path / "pass.zip"}
     y = lazily(pd.Series(LABELS)) if source is lazily else LABELS
     accumulate(source(FRAME), y, **kept)

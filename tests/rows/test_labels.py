@@ -1,4 +1,4 @@
-"""Labels: kinds, codes, missing ones, sets of them, and what is refused."""
+"""Labels: kinds, codes, missing ones, sets of them, and errors."""
 
 import datetime
 
@@ -90,7 +90,7 @@ def test_missing_labels(y):
     assert code([None, np.nan]).values.size == 0
 
 
-REFUSED = {
+WRONG = {
     "kinds": ([1, "a"], r"labels of several kinds: y\[1\] is 'a'"),
     "kinds of objects": (np.array(["a", "a", 1], object), r"several kinds: y\[2\] is 1"),
     "continuous": ([1.0, 2.5], r"Unknown label type: continuous: y\[1\] is 2.5"),
@@ -110,9 +110,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", WRONG)
 def test_refused(name):
-    y, message = REFUSED[name]
+    y, message = WRONG[name]
     with pytest.raises(InvalidDataError, match=message):
         code(y)
     with pytest.raises(InvalidDataError):

@@ -185,8 +185,8 @@ def test_models_and_tables_are_read_over_http(server, rows):
     np.testing.assert_allclose(accumulate(X, y).means, ClassMoments().update(*rows).means)
 
 
-class Refusing(zarr.storage.ObjectStore):
-    """A store that refuses to be written."""
+class ReadOnly(zarr.storage.ObjectStore):
+    """A store that cannot be written."""
 
     async def set(self, key, value):
         if "out/c/" in key:
@@ -196,7 +196,7 @@ class Refusing(zarr.storage.ObjectStore):
 
 def test_a_store_that_cannot_be_written_is_named(rows):
     model = GaussianNB().fit(*rows)
-    store = Refusing(obstore.store.MemoryStore())
+    store = ReadOnly(obstore.store.MemoryStore())
     array = zarr.create_array(store, name="out", shape=(N_ROWS,), chunks=(100,), dtype="i8")
     for out in (array, zarr.storage.StorePath(store, "new_out")):
         with pytest.raises(WriteError, match=r"MemoryStore.* cannot be written: .*token has exp"):

@@ -54,7 +54,7 @@ def quick_and_talkative(server, monkeypatch, slabs_of):
     slabs_of(1)
 
 
-def refuse(server, path):
+def forbid(server, path):
     server.failing, server.status, server.times = path, 403, 10**6
 
 
@@ -64,7 +64,7 @@ def lose(scheduler):
 
 
 def failures(server, url, query):
-    """Calls that fail, each for another reason; those with a path that the server refuses first."""
+    """Calls that fail, each for another reason; those with a path that the server forbids first."""
     rows = blobs(300)
     model = GaussianNB().fit(*rows)
     yield "/rows/zarr.json", lambda: open_store(f"{url}/rows")
@@ -99,9 +99,9 @@ def failures(server, url, query):
 @pytest.mark.parametrize("query", QUERIES)
 def test_errors_hold_no_secret(server, query):
     url = server.url.replace("://", f"://user:{SECRET}@")
-    for refused, call in failures(server, url, query):
+    for forbidden, call in failures(server, url, query):
         server.behave()
-        refuse(server, refused)
+        forbid(server, forbidden)
         with pytest.raises(Exception) as failed:  # noqa: PT011  (of any kind)
             call()
         shown = [*traceback.format_exception(failed.value), repr(failed.value), failed.value.args]

@@ -151,9 +151,9 @@ def test_bad_rows_in_stores(tmp_path, name):
     }
     chunk = {"X": r"\(7, 2\)", "y": r"\(3,\)", "sample_weight": r"\(14,\)"}[which]
     where = rf"^{which} \(file://.*{which}\): chunk {chunk}: .*{message}"
-    with pytest.raises(InvalidDataError, match=where) as refusal:
+    with pytest.raises(InvalidDataError, match=where) as caught:
         accumulate(**held, **options)
-    assert (refusal.value.array, refusal.value.row) == (which, ROW)
+    assert (caught.value.array, caught.value.row) == (which, ROW)
 
 
 @pytest.mark.parametrize("name", ["NaN", "NaN as a label", "a negative weight"])

@@ -17,7 +17,7 @@ ACCEPTED = {
     as_flag: (np.bool_(True), False),
     as_numbers: ([1, 2], np.ones(3, "f4")),
 }
-REFUSED = {
+WRONG = {
     as_number: (True, "1", None, 1j, HUGE, np.nan, np.inf, [1.0], np.ma.masked),
     as_integer: (True, 1.0, "1", None, -1, 2**63, 10**5000),
     as_flag: (2, "yes", None, np.ones(2)),
@@ -30,7 +30,7 @@ def test_checks_of_parameters(check):
     expected = () if check is as_flag else ("what is expected",)
     for given in ACCEPTED[check]:
         np.testing.assert_array_equal(check("a", given, *expected), given)
-    for given in REFUSED[check]:
+    for given in WRONG[check]:
         with pytest.raises(InvalidParameterError, match=r"a=.*; expected (what|True or False)"):
             check("a", given, *expected)
     assert len(shown(list(range(10_000)))) < 250

@@ -122,7 +122,7 @@ def changed_array(array, random):
 @pytest.mark.parametrize("saved", SAVED, ids=NAMES)
 def test_invented_contents_are_errors_or_valid_objects(saved, n):
     """Their checksums are right."""
-    random, refused = np.random.default_rng(1), 0
+    random, n_errors = np.random.default_rng(1), 0
     kind, state = read(io.BytesIO(saved.to_bytes()))
     for _ in range(n // 4):
         file, changed = io.BytesIO(), changed_value(state, random)
@@ -130,5 +130,5 @@ def test_invented_contents_are_errors_or_valid_objects(saved, n):
         try:
             assert type(saved).from_bytes(file.getvalue()).to_bytes()
         except FormatError:
-            refused += 1
-    assert refused > n // 16
+            n_errors += 1
+    assert n_errors > n // 16

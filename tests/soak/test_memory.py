@@ -180,10 +180,10 @@ def peak_above(work):
 
 
 def least_budget(work):
-    """The least budget that is accepted, from the message that refuses a single byte."""
-    with pytest.raises(MemoryBudgetError) as refusal:
+    """The least budget that is accepted, from the error for a single byte."""
+    with pytest.raises(MemoryBudgetError) as caught:
         work(1)
-    number, unit = re.search(r"needs? ([\d.]+) (\w+)", str(refusal.value)).groups()
+    number, unit = re.search(r"needs? ([\d.]+) (\w+)", str(caught.value)).groups()
     return int((float(number) + 0.1) * as_bytes(f"1{unit}"))
 
 

@@ -40,7 +40,7 @@ def test_any_path(tmp_path, place):
 
 
 @pytest.mark.parametrize("place", [{}, 3, None, b"it", "", "s3:/bucket/it.npz", "a\0b"])
-def test_other_places_are_refused(place):
+def test_other_places_raise(place):
     error = InvalidParameterError if isinstance(place, str) else TypeError
     for use in (NEW.save, ClassMoments.load, streamgda.load):
         with pytest.raises(error, match="path"):
@@ -276,7 +276,7 @@ def test_offsets_come_back(tmp_path, offset):
 
 
 @pytest.mark.parametrize("offset", [{0: 1}, {10: 1, 9: 2}, (1, 2), {1, 2}, np.nan, np.int64(3)])
-def test_offsets_that_json_does_not_give_back_are_refused(tmp_path, offset):
+def test_offsets_that_json_does_not_give_back_raise(tmp_path, offset):
     with pytest.raises(InvalidParameterError, match=r"offset=.* cannot be saved: "):
         NEW.save(tmp_path / "it.npz", offset=offset)
     assert not names(tmp_path)

@@ -104,7 +104,7 @@ def test_arrays_of_any_kind():
         assert again[name].flags.writeable
 
 
-def test_attributes_that_json_does_not_hold_are_refused():
+def test_attributes_that_json_does_not_hold_raise():
     for value in (np.nan, [np.inf], {1, 2}, np.float32(1)):
         with pytest.raises(InvalidParameterError, match="cannot be saved as JSON"):
             write(io.BytesIO(), "odds", {"a": value})
@@ -200,7 +200,7 @@ FORGED = {
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_forged_files_are_refused_before_they_take_memory(name):
+def test_forged_files_raise_before_they_take_memory(name):
     tracemalloc.start()
     try:
         with pytest.raises(FormatError):
@@ -237,7 +237,7 @@ def test_priors_of_any_kind_are_saved(tmp_path, as_given):
     np.testing.assert_array_equal(loaded.predict_proba(X), fitted.predict_proba(X))
 
 
-def test_estimators_that_are_not_known_are_refused(tmp_path):
+def test_estimators_that_are_not_known_raise(tmp_path):
     class Other(GaussianNB):
         pass
 
