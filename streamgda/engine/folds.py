@@ -19,6 +19,7 @@ from streamgda.rows.labels import code
 from streamgda.rows.source import RowSource, as_source
 from streamgda.runtime.parameters import as_integer, shown
 
+_MOST_FOLDS, _LARGEST_SEED = 1 << 16, (1 << 128) - 1
 NEVER = -1  # Rows of this fold are never held out, as in scikit-learn's `PredefinedSplit`.
 
 
@@ -58,14 +59,14 @@ class HashedFolds(RowSource):
         return np.asarray(self.values(start, stop))
 
 
-def with_folds(cv: Any, seed: int, rows: Rows, first: int = 0) -> Rows:
+def with_folds(cv: Any, seed: Any, rows: Rows, first: int = 0) -> Rows:
     """Return rows whose groups are the folds in which they are held out.
 
     Parameters
     ----------
     cv : int, splitter, array of int or iterable of (train, test)
         See `GaussianDiscriminantCV`.
-    seed : int
+    seed : int or None
         Seed of the folds, if `cv` is an integer.
     rows : Rows
         Sources that this process reads. With an integer `cv`, groups that they have are the folds;
@@ -81,9 +82,10 @@ def with_folds(cv: Any, seed: int, rows: Rows, first: int = 0) -> Rows:
     n_rows = rows.X.shape[0]
     if cv is None or isinstance(cv, Integral):
         expected = "an integer from 2, a splitter as in sklearn.model_selection, the fold of each "
-        n_folds = as_integer("cv", cv, f"{expected}row, or pairs (train, test)", 2)
+        n_folds = as_integer("cv", cv, f"{expected}row, or pairs (train, test)", 2, _MOST_FOLDS)
         if rows.groups is not None:
             return rows
+        seed = as_integer("random_state", seed or 0, "an integer >= 0", 0, _LARGEST_SEED)
         values = partial(_folds_from, first, n_folds, seed)
         hashed = HashedFolds(values, (n_rows,), np.dtype(np.int64), "groups")
         return replace(rows, groups=hashed)

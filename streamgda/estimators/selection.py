@@ -36,7 +36,7 @@ from streamgda.rows.counting import RowRule, Slab, is_plain
 from streamgda.rows.labels import as_labels, find
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes
-from streamgda.runtime.parameters import as_flag, as_integer, refuse, shown
+from streamgda.runtime.parameters import as_flag, refuse, shown
 from streamgda.storage.format import State, check_whole
 
 LIKELIHOOD, ACCURACY, LOG_LOSS = "joint_log_likelihood", "accuracy", "neg_log_loss"
@@ -44,7 +44,6 @@ SCORINGS = (ACCURACY, LOG_LOSS, LIKELIHOOD)
 # The map of rows before the candidates, and their models by their numbers, for each split.
 Models = list[tuple[Lifting | None, dict[int, Gaussians]]]
 
-_LARGEST_SEED = (1 << 128) - 1
 _BLOCK_VALUES, _BLOCK_ROWS = 1 << 18, 1 << 10  # A thread scores a block within its cache.
 _LEAST_LOG = np.log(np.finfo(np.float64).eps)  # There, `sklearn.metrics.log_loss` clips.
 
@@ -140,7 +139,7 @@ class Folded(MomentEstimator):
                 "pass groups= from the first call on"
             )
         self._n_numbered = None if given else (before or 0) + int(rows.X.shape[0])
-        return rows if given else with_folds(self.cv, self.random_state or 0, rows, before or 0)
+        return rows if given else with_folds(self.cv, self.random_state, rows, before or 0)
 
     def _adopt(self, moments: Any) -> None:
         super()._adopt(moments)
@@ -510,7 +509,6 @@ class GaussianDiscriminantCV(ClassifierMixin, Folded):
 
     def _candidates(self) -> list[dict[str, Any]]:
         """Return all combinations of the grids; raise `InvalidParameterError` for invalid ones."""
-        as_integer("random_state", self.random_state, "an integer >= 0", 0, _LARGEST_SEED)
         as_flag("verbose", self.verbose)
         if not isinstance(self.scoring, str) or self.scoring not in SCORINGS:
             expected = f"one of {', '.join(SCORINGS)}; GridSearchCV of scikit-learn takes any score"
