@@ -46,8 +46,6 @@ from streamgda.storage.format import State, check_whole, pack_labels, unpack_lab
 from streamgda.storage.saved import synchronized
 
 _INT64 = np.dtype(np.int64)
-_BLOCK_ELEMENTS = 1 << 20  # So many elements of matrices are unpacked at a time.
-_LEAST_VARIANCE = np.finfo(np.float64).tiny  # It has all its digits, and a finite inverse.
 _MOST_WEIGHT = 1e20  # Rows of larger weights are not added in place.
 _WHOLE = 1 << 53  # float64 holds every integer up to this magnitude.
 
@@ -519,12 +517,9 @@ class ClassMoments(Moments):
             self.changes += 1
             if theirs is not None:
                 mine.add(theirs, at)
-            self._classes, self._sums, self._n_skipped = (
-                classes,
-                mine,
-                self._n_skipped + other._n_skipped,
-            )
+            self._classes, self._sums = classes, mine
             self._feature_names, self._lifting = names, lifting
+            self._n_skipped += other._n_skipped
 
     @synchronized
     def __sub__(self, other: Self) -> Self:
@@ -912,12 +907,6 @@ class ClassMoments(Moments):
             scatter = self.total()[2]
         d = len(scatter)
         n_components = as_integer("n_components", n_components, f"1 to {d}", 1, d)
-        lost = (scatter.diagonal().max() < _LEAST_VARIANCE) & scatter.any(axis=1)
-        if lost.any():
-            raise InvalidDataError(
-                f"the squares of feature {lost.argmax()} underflow float64, as its values differ "
-                f"by less than about 1e-154; scale the data up, or the weights"
-            )
         largest = {"subset_by_index": (d - n_components, d - 1)}
         axes = threads.call_blas(d, partial(linalg.eigh, lower=True, **largest), scatter)[1]
         axes = axes[:, ::-1].T
@@ -972,12 +961,8 @@ class ClassMoments(Moments):
             raise InvalidParameterError(f"offset has shape {shift.shape}, expected ({d},)")
         with np.errstate(over="ignore", invalid="ignore"):
             origin = ((sums.origin - shift) @ components.T, sums.offset @ components.T)
-            scatter = np.empty(self._structure.scatter_shape(len(origin[0]), len(components)))
-            step = max(1, _BLOCK_ELEMENTS // d**2)
-            for start in range(0, len(scatter), step):
-                some = slice(start, start + step)
-                images = components @ symmetric(sums.packed[some]) @ components.T
-                scatter[some] = self._structure.pack(images)
+            images = [components @ symmetric(own) @ components.T for own in sums.packed]
+            scatter = self._structure.pack(np.array(images))
         # Rounding, along directions without variance, may leave less than nothing.
         self._structure.clip_squares(scatter)
         held = sums.count.copy(), sums.weight_squares.copy()
@@ -998,8 +983,7 @@ class ClassMoments(Moments):
         if self._lifting is not None:
             state["feature_map"] = self._lifting.as_json()
         if self._sums is not None:
-            state |= vars(self._sums)
-            del state["structure"]
+            state |= self._sums.arrays()
             state["scatter"] = state.pop("packed")
         return state
 

@@ -64,10 +64,6 @@ class Structure:
 
     # --- groups of classes --------------------------------------------------------------------
 
-    def groups(self, n_classes: int) -> np.ndarray:
-        """Return the group of each class."""
-        return np.arange(n_classes) if self.per_class else np.zeros(n_classes, np.intp)
-
     def group_sums(self, values: np.ndarray) -> np.ndarray:
         """Return the sums over the classes of each group, from one entry a class."""
         return values if self.per_class else np.asarray(values.sum(axis=0, keepdims=True))

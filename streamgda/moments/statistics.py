@@ -111,11 +111,10 @@ def _centred(
     structure: Structure, values: np.ndarray, count: np.ndarray, mean: np.ndarray
 ) -> np.ndarray:
     """Return uncentred sums less those of the means, with one rounding."""
-    out = values.astype(np.longdouble)
-    groups, longer = structure.groups(count.size), mean.astype(np.longdouble)
-    for group, n, m in zip(groups, count, longer, strict=True):
-        out[group] -= n * (m[:, None] * m if structure.matrix else m * m)
-    return out.astype(np.float64)
+    longer = mean.astype(np.longdouble)
+    products = longer[:, :, None] * longer[:, None] if structure.matrix else longer * longer
+    products *= count.reshape(-1, *[1] * (products.ndim - 1))
+    return (values - structure.group_sums(products)).astype(np.float64)
 
 
 def _warn_of_offset(uncentred: np.ndarray, squares: np.ndarray) -> None:
