@@ -100,7 +100,7 @@ def forks() -> Iterator[Any]:
     }
     with dask.config.set(config):
         context = get_mp_context()
-        context.set_forkserver_preload(["distributed", "streamgda.engine.dask", "zarr"])
+        context.set_forkserver_preload(["distributed", "streamgda.engine.dask.accumulate", "zarr"])
         yield context
 
 

@@ -30,7 +30,6 @@ from streamgda.rows.opening import is_table_path, table_files
 from streamgda.rows.source import RowSource
 from streamgda.rows.zarr import StoredRows
 from streamgda.runtime.parameters import refuse
-from streamgda.storage.files import local_path
 from streamgda.storage.opening import (
     MARK,
     WHOLE,
@@ -144,7 +143,9 @@ class Output(Journal):
         self._file = contextlib.ExitStack()
         self._fingerprint: dict[str, Any] | None = None
         self._started = False  # Nothing is written to `out` before.
-        if asked.fingerprint is not None and out is not None:
+        # Attributes in a zip file cannot be updated.
+        replaceable = getattr(getattr(out, "store", out), "supports_deletes", True)
+        if asked.fingerprint is not None and out is not None and replaceable:
             self._fingerprint = {**asked.fingerprint, "X": describe(rows)}
             self._open()
         self._check()
@@ -214,7 +215,7 @@ class Output(Journal):
                     # Fixed-width strings are not in the specification of zarr v3; others are.
                     dtype=str if dtype.kind == "U" else dtype,
                     compressors=zarr.codecs.BloscCodec(**_COMPRESSION),
-                    attributes=self._mark() if _replaceable(self._out) else {},
+                    attributes=self._mark() if self._fingerprint else {},
                     overwrite=False,
                     config=WHOLE,
                 )
@@ -240,8 +241,7 @@ class Output(Journal):
     @property
     def keeps(self) -> bool:
         """True if an attribute of the array keeps how far it has been written."""
-        store = getattr(self.array, "store", None)  # zarr arrays have one.
-        return self._fingerprint is not None and store is not None and _replaceable(store)
+        return self._fingerprint is not None and hasattr(self.array, "store")  # of zarr
 
     def put(self, start: int, scores: np.ndarray, sizes: Sequence[int] = ()) -> None:
         """Write the scores of a slab, or of a round of blocks of these sizes."""
@@ -272,7 +272,7 @@ class Output(Journal):
             "made_of": self._fingerprint,
             "seen": self.seen,
         }
-        return {MARK: mark} if self._fingerprint else {}
+        return {MARK: mark}
 
     def write(self) -> None:
         """Bring the attribute of the array up to date."""
@@ -308,19 +308,12 @@ def _lost(dtype: np.dtype, held: np.dtype, labels: np.ndarray | None) -> str:
     return f"{labels.dtype} labels such as {labels[changed][0]!s}" if changed.any() else ""
 
 
-def _replaceable(store: Any) -> bool:
-    """Return whether attributes there can be updated; in a zip file they cannot."""
-    return bool(getattr(getattr(store, "store", store), "supports_deletes", True))
-
-
 def _existing(out: Any) -> Any:
-    path = local_path(out)
-    if path is not None and not path.exists():
-        return None
-    try:
+    """Return the array or group at a place; None if there is none that can be opened."""
+    # Creating an array reports what is wrong.
+    with contextlib.suppress(SourceError, SourceNotFoundError):
         return open_node(out, mode="r+")
-    except (SourceError, SourceNotFoundError):  # Creating an array reports what is wrong.
-        return None
+    return None
 
 
 def _check_file(path: Path) -> None:

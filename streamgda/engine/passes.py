@@ -31,7 +31,7 @@ import numpy as np
 
 from streamgda.engine.checkpoint import REMEDY, Checkpoint, checksum, describe
 from streamgda.engine.plan import CLASSES_EXPECTED, best_rows, decoded_once, plan_rows
-from streamgda.engine.reading import Progress, on_dask, reading, reporter
+from streamgda.engine.reading import Progress, reading, reporter
 from streamgda.errors import (
     CheckpointError,
     InvalidDataError,
@@ -258,7 +258,7 @@ class Accumulation:
         See `accumulate`.
     feature_names : tuple of str, optional
         Names of the features of the rows.
-    n_bytes : int, optional
+    n_bytes : float
         Bytes that the moments may take, and a model of them afterwards.
     """
 
@@ -271,7 +271,7 @@ class Accumulation:
     checkpoint: Any = None
     checkpoint_every: float = 60.0
     feature_names: tuple[str, ...] | None = None
-    n_bytes: int | None = None
+    n_bytes: float = math.inf
 
     def add(self, moments: Moments, slab: Slab) -> None:
         """Add rows to moments.
@@ -283,25 +283,25 @@ class Accumulation:
         """
         if slab.y is None:
             slab = slab._replace(y=one_class(slab.X))
-        if self.n_bytes is not None:
-            self._check_budget(self.n_bytes, moments, slab)
+        if self.n_bytes < math.inf:
+            self._check_budget(moments, slab)
         moments._update(slab, self.rule, self.expected)
         moments._name_features(self.feature_names)
 
-    def _check_budget(self, allowed: int, moments: Moments, slab: Slab) -> None:
+    def _check_budget(self, moments: Moments, slab: Slab) -> None:
         d, start, grouped = slab.X.shape[1], slab.first_row, slab.groups is not None
-        if not grouped and self.needed(moments.classes.size + len(slab.y), d) <= allowed:
+        if not grouped and self.needed(moments.classes.size + len(slab.y), d) <= self.n_bytes:
             return  # The labels need not be counted.
         n_classes = self.rule.class_labels(slab.y, moments.classes, start).size
         n_groups = 0
         if grouped and isinstance(moments, GroupedMoments):
             n_groups = group_labels(slab.groups, start, known=moments.groups).values.size
         needed = self.needed(n_classes, d, n_groups)
-        if needed > allowed:
+        if needed > self.n_bytes:
             what = f"{n_groups} groups x " if grouped else ""
             raise MemoryBudgetError(
                 f"moments of {what}{n_classes} classes need {readable(needed)}, and max_memory (by "
-                f"default half of what is available) leaves {readable(allowed)} for them "
+                f"default half of what is available) leaves {readable(self.n_bytes)} for them "
                 f"beside the rows. Pass a larger max_memory, or use covariance_type='tied' or "
                 f"'diag', or fewer features or larger groups"
             )
@@ -350,18 +350,17 @@ class Accumulation:
         return replace(self, n_bytes=allowed - labels - in_flight), rows, slab_rows
 
     def started(
-        self, reader: str, counted: str, rows: Rows | None, **description: str
+        self, reader: str, counted: str, sources: list[Any], **description: str
     ) -> Checkpoint | None:
         """Return the checkpoint of the pass, with what its file holds; None without one.
 
-        It compares the parameters of the pass, what reads the rows, and a description of these.
+        It compares the parameters of the pass, what reads the rows, and descriptions of these.
         Whether invalid rows are skipped is not included: it makes no difference before the first
         of them.
         """
         if self.checkpoint is None:
             return None
         empty, unlabelled = self.empty, self.rule.unlabelled
-        sources = [] if rows is None else rows.sources
         description = {
             **{source.name: describe(source) for source in sources},
             **description,
@@ -397,10 +396,12 @@ def _accumulated(asked: Accumulation, rows: Rows) -> Moments:
     rows = rows if asked.empty._takes_sparse else rows.dense()
     asked = replace(asked, feature_names=rows.X.feature_names)
     if rows.executor == "dask":
-        return on_dask().accumulate(asked, rows)
+        from streamgda.engine.dask.accumulate import accumulate_blocks  # noqa: PLC0415
+
+        return accumulate_blocks(asked, rows)
     with placing(*rows.checked().sources):
         asked, rows, slab_rows = asked.planned(rows)
-    moments, kept = asked.empty, asked.started("this process", "rows", rows)
+    moments, kept = asked.empty, asked.started("this process", "rows", rows.sources)
     if kept is not None:
         moments = kept.moments
         slab_rows = kept.resume(slab_rows, lambda *slab: checksum(rows.read(*slab)))
@@ -429,7 +430,9 @@ def _accumulated_batches(asked: Accumulation, rows: Rows, features: Any, columns
     batches = as_batches(rows.X, rows.weight, features=features, columns=columns)
     asked = replace(asked, feature_names=batches.feature_names)
     if batches.executor == "dask":
-        return on_dask().accumulate_partitions(asked, batches)
+        from streamgda.engine.dask.accumulate import accumulate_partitions  # noqa: PLC0415
+
+        return accumulate_partitions(asked, batches)
     numbered, n_rows = enumerate(batches), 0
 
     def checked(_: int, stop: int) -> int:
@@ -441,7 +444,7 @@ def _accumulated_batches(asked: Accumulation, rows: Rows, features: Any, columns
                 return checksum(batch)
         raise IndexError
 
-    moments, kept = asked.empty, asked.started("this process", "batches", None, X="batches")
+    moments, kept = asked.empty, asked.started("this process", "batches", [], X="batches")
     if kept is not None:
         moments = kept.moments
         kept.resume(1, checked)

@@ -1,4 +1,4 @@
-"""The slab loop of every pass in this process, with its progress; and what executes a pass."""
+"""The slab loop of every pass in this process, and its progress."""
 
 from __future__ import annotations
 
@@ -25,13 +25,6 @@ _LINE_EVERY = 10.0  # At least so many seconds pass between two lines in a log.
 always = contextvars.ContextVar("always", default=False)  # The command line shows all progress.
 
 
-def on_dask() -> Any:
-    """Return the package that executes passes on dask, which is imported only then."""
-    from streamgda.engine import dask  # noqa: PLC0415
-
-    return dask
-
-
 def in_process(rows: Rows) -> Rows:
     """Return sources of rows that this process reads.
 
@@ -47,12 +40,14 @@ def in_process(rows: Rows) -> Rows:
     """
     rows = rows.opened()
     if rows.executor == "dask":
+        from streamgda.engine.dask.collections import aligned  # noqa: PLC0415
+
         read: Any = {
             field: as_source(
                 array.copy().compute_chunk_sizes() if math.isnan(array.shape[0]) else array,
                 getattr(rows, field).name,
             )
-            for field, array in on_dask().aligned(rows).items()
+            for field, array in aligned(rows).items()
         }
         rows = replace(rows, **read)
     return rows.checked()
@@ -68,7 +63,9 @@ def with_targets(rows: Rows) -> Rows:
     """
     X, y = as_source(rows.X), rows.y
     if "dask" in (X.executor, y.executor):
-        return replace(rows, X=as_source(on_dask().with_targets(X, y)), y=None)
+        from streamgda.engine.dask.collections import joined_blocks  # noqa: PLC0415
+
+        return replace(rows, X=as_source(joined_blocks(X, y)), y=None)
 
     def joined(X: Any, first_row: int) -> np.ndarray:
         return side_by_side(X, y.read(first_row, first_row + X.shape[0]))
@@ -144,7 +141,7 @@ def reporter(
     elif not (as_flag("progress", progress) or always.get()):
         yield lambda done: None
     elif not sys.stderr.isatty():
-        yield _Lines(total, what, first).report
+        yield _lines(total, what, first)
     else:
         from rich.console import Console  # noqa: PLC0415
         from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn  # noqa: PLC0415
@@ -156,22 +153,20 @@ def reporter(
             yield lambda done: bar.update(task, completed=done)
 
 
-class _Lines:
-    """Lines for a log, the first one after a while: quick work prints none."""
+def _lines(total: int | None, what: str, first: int) -> Callable[[int], None]:
+    """Return a function that prints a line every ten seconds: quick work prints none."""
+    started = shown = time.monotonic()
 
-    def __init__(self, total: int | None, what: str, first: int) -> None:
-        self.total, self.what, self.first = total, what, first
-        self.started = self.shown = time.monotonic()
-
-    def report(self, done: int) -> None:
-        """Print a line if ten seconds have passed since the last one."""
-        now, total = time.monotonic(), self.total
-        if now - self.shown < _LINE_EVERY:
+    def report(done: int) -> None:
+        nonlocal shown
+        now = time.monotonic()
+        if now - shown < _LINE_EVERY:
             return
-        self.shown = now
-        rate = (done - self.first) / (now - self.started)
-        line = f"streamgda: {self.what}: {done:,} rows, {rate:,.0f} rows/s"
+        shown, rate = now, (done - first) / (now - started)
+        line = f"streamgda: {what}: {done:,} rows, {rate:,.0f} rows/s"
         if total is not None and rate:
             left = datetime.timedelta(seconds=round((total - done) / rate))
             line += f", {100 * done // total} % of {total:,}, {left} left"
         print(line, file=sys.stderr, flush=True)
+
+    return report

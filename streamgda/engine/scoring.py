@@ -10,7 +10,7 @@ import numpy as np
 from streamgda.engine.checkpoint import checksum
 from streamgda.engine.outputs import Output, Scoring
 from streamgda.engine.plan import plan_rows
-from streamgda.engine.reading import on_dask, reading
+from streamgda.engine.reading import reading
 from streamgda.rows import Rows
 from streamgda.rows.counting import Slab, is_plain
 from streamgda.rows.opening import table_files
@@ -48,28 +48,28 @@ def score(function: Callable[..., np.ndarray], X: Any, out: Any = None, **option
     InvalidDataError
         If `out` has another shape, or a data type that cannot hold the scores.
     """
-    plain = options.get("max_memory") is options.get("keys") is None
-    if out is None and plain and not options.get("progress"):
-        whole = X if is_plain(X) else Rows(X).at_once
-        if whole is not None:  # There is nothing to read or to plan.
-            scores = function(whole, 0)
-            about = (options.get(each) for each in ("name", "classes", "fill"))
-            return wrapped(X, scores, *about)
     asked = Scoring(function, **options)
-    rows = as_source(X)
-    if out is not None and isinstance(rows, LabelledRows):
-        raise refuse("out", out, "None: write the DataArray that is returned by its own to_zarr")
-    if rows.executor == "dask":
-        return on_dask().score(asked, rows, out)
-    check_rows(rows)
-    scores = _score_source(asked, rows, out)
-    if out is not None:
-        return scores
-    return wrapped(rows, scores, asked.name, asked.classes, asked.fill)
+    whole, rows = None, X
+    if out is None and not asked.keys and asked.max_memory is None and not asked.progress:
+        whole = X if is_plain(X) else Rows(X).at_once
+    if whole is not None:  # There is nothing to read, and no memory to plan.
+        scores = function(whole, 0)
+    else:
+        rows = as_source(X)
+        if out is not None and isinstance(rows, LabelledRows):
+            raise refuse("out", out, "None: write the DataArray that is returned by its to_zarr")
+        scores = _score_source(asked, rows, out)
+    about = asked.name, asked.classes, asked.fill
+    return scores if out is not None else wrapped(rows, scores, *about)
 
 
 def _score_source(asked: Scoring, rows: RowSource, out: Any) -> Any:
-    """Score rows in this process; a slab is written while the next one is scored."""
+    """Score rows on dask, or in this process: a slab is written while the next one is scored."""
+    if rows.executor == "dask":
+        from streamgda.engine.dask.scoring import score_blocks  # noqa: PLC0415
+
+        return score_blocks(asked, rows, out)
+    check_rows(rows)
     keys = table_files(out).keys_of(rows, asked.keys) if asked.keys else None
     held = asked.held + (rows.n_rows * asked.row_bytes if out is None else 0)
     output = Output(out, rows, asked)

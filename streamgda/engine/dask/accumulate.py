@@ -41,7 +41,7 @@ _REPORTS = 64  # Progress is reported about so many times.
 _MANY_BLOCKS, _TINY_BYTES = 1000, 1 << 20
 
 
-def accumulate(asked: Accumulation, rows: Rows) -> Moments:
+def accumulate_blocks(asked: Accumulation, rows: Rows) -> Moments:
     """Accumulate dask collections on the active scheduler or client.
 
     Parameters
@@ -76,7 +76,7 @@ def accumulate(asked: Accumulation, rows: Rows) -> Moments:
             da.PerformanceWarning,
             stacklevel=2,
         )
-    described = {"blocks": f"{sizes.size}, sizes of checksum {zlib.crc32(sizes.tobytes())}"}
+    blocks = f"{sizes.size}, sizes of checksum {zlib.crc32(sizes.tobytes())}"
     ends = np.cumsum(sizes)  # NaN if they are unknown
     places = da.map_blocks(_place, chunks=X.chunks[:1], dtype=object, meta=np.empty(0, object))
     arrays = [value for a in columns.values() for value in (a, "ij"[: a.ndim])]
@@ -94,7 +94,7 @@ def accumulate(asked: Accumulation, rows: Rows) -> Moments:
         (every,) = dask.optimize(every)  # One task makes what a leaf needs.
         return [*every.to_delayed(optimize_graph=False).ravel()]
 
-    moments = _merged(asked, leaves, ends, described, rows)
+    moments = _merged(asked, leaves, ends, rows.sources, blocks=blocks)
     if moments._n_features_in not in (None, X.shape[1]):
         raise InvalidDataError(
             f"X has {X.shape[1]} columns by its shape, and its blocks have "
@@ -106,7 +106,7 @@ def accumulate(asked: Accumulation, rows: Rows) -> Moments:
 def accumulate_partitions(asked: Accumulation, batches: Batches) -> Moments:
     """Accumulate delayed batches.
 
-    Parameters, results and errors are those of `accumulate`.
+    Parameters, results and errors are those of `accumulate_blocks`.
     """
     partitions, columns = batches.values, batches.columns
 
@@ -115,9 +115,8 @@ def accumulate_partitions(asked: Accumulation, batches: Batches) -> Moments:
         leaf = dask.delayed(_of_partition, pure=False)
         return [leaf(held, n, each, columns) for n, each in enumerate(partitions)]
 
-    described = {"X": f"{len(partitions)} partitions"}
     ends = np.full(len(partitions), np.nan)
-    return _merged(asked, leaves, ends, described, None)
+    return _merged(asked, leaves, ends, [], X=f"{len(partitions)} partitions")
 
 
 # --- the tree -------------------------------------------------------------------------------------
@@ -127,8 +126,8 @@ def _merged(
     asked: Accumulation,
     leaves: Callable[[Callable[[Slab], Any]], list[Delayed]],
     ends: np.ndarray,
-    described: dict[str, str],
-    rows: Rows | None,
+    sources: list[Any],
+    **described: str,
 ) -> Moments:
     """Return the moments of all blocks, those that the checkpoint holds included.
 
@@ -139,19 +138,18 @@ def _merged(
         Called with a function of a `Slab`; returns its delayed results.
     ends : ndarray
         Number of the rows up to each block; NaN if it is unknown.
-    described : dict
+    sources : list of RowSource
+    **described : str
         Description of the rows, for the checkpoint.
-    rows : Rows, optional
     """
     n_blocks = len(ends)
-    n_bytes = None
+    task = replace(asked, progress=False, checkpoint=None)
     if asked.max_memory is not None:  # Moments wait to be merged while others are summed.
         held = min(n_blocks, SPLIT + ROUND // SPLIT + dask.system.CPU_COUNT)
-        n_bytes = allowed_bytes(asked.max_memory) // held
-    task = replace(asked, progress=False, checkpoint=None, n_bytes=n_bytes)
+        task = replace(task, n_bytes=allowed_bytes(asked.max_memory) // held)
     sums = leaves(partial(_moments_of, task))
     done, moments = 0, asked.empty
-    kept = asked.started("dask", "blocks", rows, **described)
+    kept = asked.started("dask", "blocks", sources, **described)
     if kept is not None:
         checksums = leaves(checksum)
         kept.resume(1, lambda start, stop: compute(checksums[start])[0])
@@ -180,7 +178,7 @@ def _merged(
                 kept.replace(moments, stop, first, last)
             done = stop
             report(n_rows())
-    weighted = rows is not None and rows.weight is not None
+    weighted = any(source.name == "sample_weight" for source in sources)
     if moments.n_features is None and not weighted and not asked.rule.selects:
         raise InvalidDataError("X has 0 rows (0 sample(s)); at least one is needed")
     return moments

@@ -82,7 +82,7 @@ def beside(X: Any, source: RowSource) -> Any:
     return y
 
 
-def with_targets(X: RowSource, y: RowSource) -> Any:
+def joined_blocks(X: RowSource, y: RowSource) -> Any:
     """Return rows with their targets as further columns, as a dask array."""
     rows = as_rows(X)
     if y.executor == "dask" or not y.in_memory:

@@ -14,13 +14,12 @@ from streamgda.engine.reading import reporter
 from streamgda.errors import InvalidDataError
 from streamgda.rows.counting import Slab
 from streamgda.rows.source import RowSource, how_to_count
-from streamgda.rows.xarray import wrapped
 
 _ROUND = 64  # So many blocks are computed before their scores are written.
 _ROUND_BYTES = 1 << 28  # Their scores have at most so many bytes.
 
 
-def score(asked: Scoring, rows: RowSource, out: Any = None) -> Any:
+def score_blocks(asked: Scoring, rows: RowSource, out: Any = None) -> Any:
     """Score a dask collection lazily, block by block; with `out`, compute the scores into it.
 
     Rounds of blocks are computed, and written by this process; those that are written are not
@@ -35,7 +34,7 @@ def score(asked: Scoring, rows: RowSource, out: Any = None) -> Any:
     """
     scores = as_rows(rows.map(asked.function, asked.dtype, asked.columns))
     if out is None:
-        return wrapped(rows, scores, asked.name, asked.classes, asked.fill)
+        return scores
     if np.isnan(scores.shape[0]):
         raise InvalidDataError(
             f"X has row chunks of unknown size, and out needs their number: {how_to_count('X')}"
