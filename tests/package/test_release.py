@@ -1,11 +1,9 @@
 """Versions, dependencies and Pythons agree in all files that name them."""
 
-import runpy
 import sys
 import tomllib
 from pathlib import Path
 
-import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.version import Version
@@ -43,14 +41,6 @@ def test_the_version_is_the_same_everywhere():
     assert citation["version"] == streamgda.__version__
     released = f"## {streamgda.__version__} - {citation['date-released']}"
     assert released in text_of("CHANGELOG.md").splitlines()
-
-
-def test_the_module_is_the_command(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["streamgda", "--version"])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_module("streamgda", run_name="__main__")
-    assert not ended.value.code
-    assert capsys.readouterr().out == f"streamgda {streamgda.__version__}\n"
 
 
 # --- dependencies -------------------------------------------------------------------------------

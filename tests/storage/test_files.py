@@ -124,14 +124,6 @@ def test_modes(tmp_path, umask):
         os.umask(before)
 
 
-def test_a_file_is_on_the_disk_before_it_replaces_another(tmp_path, monkeypatch):
-    events, fsync, replace = [], os.fsync, os.replace
-    monkeypatch.setattr(os, "fsync", lambda file: events.append("fsync") or fsync(file))
-    monkeypatch.setattr(os, "replace", lambda *paths: events.append("replace") or replace(*paths))
-    NEW.save(tmp_path / "it.npz")
-    assert events == ["fsync", "replace"]
-
-
 @pytest.mark.parametrize("step", ["fsync", "replace", "chmod"])
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 def test_failures_leave_the_old_file(tmp_path, monkeypatch, step, error):
