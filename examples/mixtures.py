@@ -44,8 +44,8 @@ rows = pca.transform(X).astype(np.float32)
 chosen = {}
 for n_components in (1, most // 4, most):
     mda = MixtureDiscriminantAnalysis(n_components).fit(rows[:-held], y[:-held])
-    for pooling in (0.02, 0.05, 0.2):
-        for var_smoothing in (0.003, 0.01, 0.03):
+    for pooling in (0.01, 0.05):
+        for var_smoothing in (0.005, 0.02):
             mda.set_params(pooling=pooling, var_smoothing=var_smoothing)
             score = mda.score(rows[-held:], y[-held:])
             if score > chosen.get(n_components, (0,))[0]:
