@@ -21,6 +21,7 @@ from samples import (
     make,
     results,
 )
+from scipy.special import log_softmax, softmax
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -164,6 +165,27 @@ def test_parameters_count_at_once():
     assert not np.array_equal(nb.predict_proba(X), before)
     expected = GaussianNB().fit(X, Y).set_params(var_smoothing=0.5)
     assert np.array_equal(nb.predict_proba(X), expected.predict_proba(X))
+
+
+@EVERY_ESTIMATOR
+def test_temperatures_make_labels_of_other_rows_most_probable(name):
+    fitted, weights = make(name).fit(X[::4], Y[::4]), np.arange(len(X)) % 3
+    joint = fitted.predict_joint_log_proba(X)
+
+    def loss(temperature):
+        logs = log_softmax(joint / temperature, axis=1)
+        return -weights @ logs[np.arange(len(X)), Y]
+
+    for kind in KINDS:
+        fitted.calibrate(held(X, kind), held(Y, kind), held(weights, kind))
+        best = fitted.temperature
+        assert loss(best) <= min(loss(best * 0.999), loss(best * 1.001))
+    proba = softmax(joint / best, axis=1)
+    np.testing.assert_allclose(fitted.predict_proba(X), proba, atol=1e-12)
+    for labels, message in ((Y + 1, "is 3, which is not one of the classes"), (Y[1:], "359")):
+        with pytest.raises(ValueError, match=message):
+            fitted.calibrate(X, labels)
+    assert fitted.temperature == best
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pytest
 from grids import in_turn, pairs
 from samples import DIVIDES_BY_N, NEEDS_1_9, blobs, held
 from sklearn import covariance, datasets, discriminant_analysis, naive_bayes
+from sklearn.decomposition import PCA
 
 from streamgda import (
     GaussianDiscriminantAnalysis,
@@ -229,6 +230,11 @@ def test_covariance_estimators_need_all_rows_without_weights(make, tmp_path):
         ({"shrinkage": 0.1}, NotImplementedError, "shrinkage is not supported with"),
         ({"solver": "other"}, InvalidParameterError, "solver='other'; expected one of 'svd'"),
         ({"solver": "eigen", "covariance_estimator": 3}, InvalidParameterError, "a method fit"),
+        (
+            {"solver": "eigen", "covariance_estimator": PCA(2)},
+            InvalidParameterError,
+            "does not have a covariance_ attribute",
+        ),
     ):
         with pytest.raises(error, match=match):
             make(**options).fit(X, Y)
