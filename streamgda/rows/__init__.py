@@ -38,7 +38,7 @@ from streamgda.rows.source import (
     refuse_others,
 )
 from streamgda.rows.sparse import SparseRows
-from streamgda.rows.xarray import LabelledRows, along, is_labelled
+from streamgda.rows.xarray import LabelledRows, along
 from streamgda.rows.zarr import StoredRows
 from streamgda.runtime import threads
 from streamgda.runtime.parameters import refuse, shown
@@ -203,9 +203,9 @@ def _recognised(values: Any, name: str) -> Any:
     refuse_others(values, name)
     if isinstance(values, list | tuple):
         return values
-    if name != "X" and (np.isscalar(values) or is_labelled(values)):
-        return values
     adapter = adapter_of(values, name)
+    if name != "X" and (np.isscalar(values) or adapter is LabelledRows):
+        return values
     return as_slab(values, name) if adapter is ArrayRows else adapter.of(values, name)
 
 

@@ -22,6 +22,7 @@ from sklearn.utils import gen_batches
 
 from streamgda import GaussianNB, GroupedMoments, accumulate, open_store
 from streamgda.errors import InvalidDataError, InvalidParameterError
+from streamgda.rows.source import as_source
 
 pa = pytest.importorskip("pyarrow")
 dd = pytest.importorskip("dask.dataframe")
@@ -371,6 +372,20 @@ def test_rows_and_labels_of_different_kinds(kind, labels, tmp_path):
         return
     same(accumulate(rows, y, covariance_type="diag", sample_weight=WEIGHTS), expected)
     assert GaussianNB().fit(rows, y).score(rows, y) == GaussianNB().fit(X, TEXTS).score(X, TEXTS)
+
+
+PLACES = {
+    "array": "X",
+    "zarr": ": chunk (1, 1)",
+    "dask": "X: block 1",
+    "DataArray": "X: (row=17)",
+    "parquet": ".parquet, column 'c'",
+}
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_the_place_of_a_value(kind, tmp_path):
+    assert as_source(CONTAINERS[kind].make(X, tmp_path)).place(17, 2).endswith(PLACES[kind])
 
 
 def test_changes_of_a_private_memory_map_are_kept(tmp_path):

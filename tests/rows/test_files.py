@@ -323,15 +323,6 @@ def test_files_that_are_damaged_or_change(tmp_path):
         open_store(path, label="y")[0][:]
 
 
-def test_files_elsewhere(tmp_path):
-    data = text(tmp_path / "rows.csv").read_bytes()
-    pytest.importorskip("fsspec").filesystem("memory").pipe_file("/tables/rows.csv", data)
-    rows, y = open_store("memory://tables/rows.csv", label="y", features=ABC)
-    np.testing.assert_array_equal(np.c_[rows[:], y[:]], np.c_[X, Y])
-    with pytest.raises(SourceNotFoundError, match=r"memory://tables/none.csv does not exist"):
-        open_store("memory://tables/none.csv", label="y")
-
-
 @pytest.fixture(scope="module")
 def model():
     return GaussianNB().fit(X, NAMES)
