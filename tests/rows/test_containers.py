@@ -392,7 +392,8 @@ def test_changes_of_a_private_memory_map_are_kept(tmp_path):
     np.save(tmp_path / "X.npy", X)
     rows = np.load(tmp_path / "X.npy", mmap_mode="c")
     rows[5] = 7
-    same(accumulate(rows, Y), accumulate(np.array(rows), Y))
+    expected = accumulate(np.array(rows), Y)
+    same(accumulate(rows, Y), expected)
 
 
 PARTS = list(gen_batches(N, 35))
