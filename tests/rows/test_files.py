@@ -101,6 +101,7 @@ def test_columns_by_name(tmp_path):
     path = parquet(tmp_path / "rows.parquet")
     rows, y = open_store(path, label="name", features=["c", "a"])
     np.testing.assert_array_equal(rows[:], X[:, [2, 0]])
+    assert accumulate(rows, y).feature_names == ("c", "a")
     assert y[:3].tolist() == NAMES[:3].tolist()
     rows, y = open_store(path, y=None, features="b")
     assert (rows.shape, y) == ((N, 1), None)

@@ -46,12 +46,6 @@ def write(path, way="zstd", fill_value=0):
     return X, y[...]
 
 
-def flip(path):
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 0xFF
-    path.write_bytes(data)
-
-
 def truncate(path):
     path.write_bytes(path.read_bytes()[:-7])
 
