@@ -118,6 +118,16 @@ def test_invalid_rows_have_numbers_and_old_rows_fade(name):
 
 
 GROUPS = np.arange(len(Y)) % 5
+
+
+def test_groups_whose_rows_have_faded_are_not_held_out():
+    ridge = Ridge(alphas=ALPHAS).partial_fit(X, Y, groups=GROUPS)
+    ridge.partial_fit(X[:1], Y[:1], groups=[9], half_life=1e-3)
+    ridge.partial_fit(X, Y, groups=GROUPS + 5)
+    expected = Ridge(alphas=ALPHAS).partial_fit(X, Y, groups=GROUPS)
+    assert_same_choice(ridge, expected.partial_fit(X[:1], Y[:1], groups=[4]), X)
+
+
 BY_GROUP = Ridge(alphas=ALPHAS).partial_fit(X, Y, groups=GROUPS)
 BY_NUMBER = Ridge(alphas=ALPHAS).partial_fit(X, Y)
 
