@@ -79,14 +79,6 @@ class TestBlocks:
         rows = bytes_of(X)  # Sums of bytes are exact.
         assert bits(accumulate(*in_blocks(chunks, rows, y))) == bits(ClassMoments().update(rows, y))
 
-    def test_skipped_rows_of_all_blocks_are_counted(self):
-        X, y = blobs(N_ROWS)
-        X[::7, 1] = np.nan
-        found = accumulate(*in_blocks("a hundred", X, y), on_invalid="skip")
-        assert found.n_skipped == 43
-        expected = accumulate(X, y, on_invalid="skip")
-        np.testing.assert_allclose(found.means, expected.means, rtol=1e-12)
-
     def test_errors_of_blocks_that_do_not_fit(self):
         X, y = blobs(N_ROWS)
         blocks, labels = in_blocks("three", X, y)
@@ -187,17 +179,6 @@ def test_delayed_partitions(scheduler):
         accumulate(in_partitions((X, y), (np.full_like(X, np.nan), y)))
     with pytest.raises(InvalidDataError, match="hold their own weights"):
         accumulate(in_partitions((X, y)), sample_weight=y)
-
-
-def test_missing_values(scheduler):
-    X, y = blobs(N_ROWS, 4)
-    X[np.random.default_rng(0).random(X.shape) < 0.3] = np.nan
-    X[7, 1] = -9999
-    options = {"on_invalid": "pairwise", "nodata": -9999}
-    expected = accumulate(X, y, **options)
-    found = accumulate(da.from_array(X, (64, 2)), da.from_array(y, 64), **options)
-    np.testing.assert_array_equal(found.pair_count, expected.pair_count)
-    np.testing.assert_allclose(found.covariance(), expected.covariance(), rtol=0, atol=1e-12)
 
 
 @pytest.mark.soak

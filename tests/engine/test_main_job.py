@@ -7,19 +7,16 @@ a store, too, and chunks of rows and labels end at different rows.
 import functools
 import subprocess
 import sys
-import uuid
 
 import dask
 import dask.array as da
 import dask.dataframe as dd
-import fsspec
 import numpy as np
 import obstore.store
 import pandas as pd
 import pytest
 import zarr
 from distributed import worker_client
-from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 from grids import pairs
 from servers import Server, serving
 from stops import slabs_of
@@ -79,11 +76,6 @@ def in_memory(place):
     )
 
 
-def of_fsspec(path):
-    files = AsyncFileSystemWrapper(fsspec.filesystem("file"), asynchronous=True)
-    return FsspecStore(files, path=path, read_only=True)
-
-
 def from_zarr(name="v3", **options):
     return lambda place: (
         da.from_zarr(f"{place}/{name}/X", **options),
@@ -93,13 +85,6 @@ def from_zarr(name="v3", **options):
 
 def from_array(chunks):
     return lambda place: (da.from_array(X, chunks=chunks), from_zarr()(place)[1])
-
-
-def of_memory_url(place):
-    url = f"memory://{uuid.uuid4()}"
-    for name, data in (("X", X), ("y", y)):
-        zarr.create_array(f"{url}/{name}", data=data, chunks=(CHUNK, *data.shape[1:]))
-    return da.from_zarr(f"{url}/X"), da.from_zarr(f"{url}/y")
 
 
 def computed(place):
@@ -130,7 +115,6 @@ STORES = {
         zarr.open_array(f"{place}/tiles/{name}", mode="r") for name in "Xy"
     ),
     "zarr in memory": in_memory,
-    "zarr of fsspec": of_store(of_fsspec),
     "zarr of obstore": of_store(
         lambda path: ObjectStore(obstore.store.LocalStore(path), read_only=True)
     ),
@@ -166,7 +150,6 @@ DASK = {
     "frame in memory": frame_in_memory,
     "frame of Parquet": frame_of_parts,
 }
-ALONE = {"memory url": of_memory_url}  # Other processes do not see it.
 
 # --- uses -----------------------------------------------------------------------------------------
 
@@ -227,9 +210,9 @@ every_use = pytest.mark.parametrize("use", USES, ids=[use.__name__ for use in US
 
 
 @every_use
-@pytest.mark.parametrize("name", [*STORES, *DASK, *ALONE])
+@pytest.mark.parametrize("name", [*STORES, *DASK])
 def test_containers(folder, tmp_path, name, use):
-    make = (STORES | DASK | ALONE)[name]
+    make = (STORES | DASK)[name]
     check(use, make, folder, tmp_path / "found.zarr")
 
 
