@@ -94,7 +94,7 @@ def plot_decision_boundary(
     >>> from matplotlib.figure import Figure
     >>> from streamgda import LinearDiscriminantAnalysis, plots
     >>> lda = LinearDiscriminantAnalysis().fit([[0.0, 0], [0, 1], [3, 0], [4, 1]], [0, 0, 1, 1])
-    >>> len(plots.plot_decision_boundary(lda, ax=Figure().subplots()).patches)  # ellipses
+    >>> len(plots.plot_decision_boundary(lda, ax=Figure().subplots()).patches)
     4
     """
     if isinstance(parts, str) or not set(parts) <= set(_PARTS):

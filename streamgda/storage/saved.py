@@ -280,7 +280,7 @@ def _read(file: BinaryIO, name: Any, base: type[Saved] = Saved) -> Any:
         raise
     except FormatError as error:
         raise FormatError(f"{name}: {error}") from None
-    except Exception as error:  # zipfile, NumPy and the classes raise any kind for such contents.
+    except Exception as error:  # Zip files, NumPy and the classes raise any kind.
         raise FormatError(f"{name}: it is damaged or incomplete: {brief(error)}") from None
     if "position" in state:
         saved.offset_ = state["position"]

@@ -127,16 +127,6 @@ def test_nothing_is_replaced(tmp_path):
         convert(X, Y, store)
 
 
-def test_an_interrupted_conversion_leaves_nothing(tmp_path):
-    def batches():
-        yield X, Y
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        convert(batches(), None, tmp_path / "out", chunk_rows=2)
-    assert not list(tmp_path.iterdir())
-
-
 def test_chunks_are_of_four_mebibytes_and_memory_does_not_grow(tmp_path):
     batch = np.ones((1000, 20), np.uint8), np.zeros(1000, int)
     n_rows = (9 << 20) // 20

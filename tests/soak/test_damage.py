@@ -12,9 +12,11 @@ from streamgda import (
     DriftMonitor,
     GaussianNB,
     GroupedMoments,
+    MixtureDiscriminantAnalysis,
     PairwiseMoments,
     QuadraticDiscriminantAnalysis,
     Ridge,
+    RidgeClassifier,
     SlidingWindow,
 )
 from streamgda.errors import FormatError
@@ -32,6 +34,8 @@ SAVED = [
     QuadraticDiscriminantAnalysis().fit(X, Y),
     Ridge().fit(X, Y),
     PCA(2).fit(X),
+    MixtureDiscriminantAnalysis(2, random_state=0).fit(X, Y),
+    RidgeClassifier(alphas=[0.1, 1.0]).partial_fit(X, Y),
 ]
 NAMES = [type(saved).__name__ for saved in SAVED]
 FEW_AND_MANY = pytest.mark.parametrize("n", [40, pytest.param(1100, marks=pytest.mark.soak)])

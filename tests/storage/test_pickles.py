@@ -13,9 +13,11 @@ from streamgda import (
     ClassMoments,
     DriftMonitor,
     GaussianDiscriminantAnalysis,
+    GaussianDiscriminantCV,
     GaussianNB,
     GroupedMoments,
     LinearDiscriminantAnalysis,
+    MixtureDiscriminantAnalysis,
     PairwiseMoments,
     QuadraticDiscriminantAnalysis,
     RandomFeatures,
@@ -38,6 +40,7 @@ def watching(monitor):
     return monitor
 
 
+SCORING, IN_FOLDS = "joint_log_likelihood", (RidgeClassifier, GaussianDiscriminantCV)
 LEARNED = {
     **{name: moments(ClassMoments, covariance_type=name) for name in ("full", "tied", "diag")},
     **{f"exact {name}": moments(ClassMoments, BYTES, covariance_type=name) for name in ("full",)},
@@ -55,6 +58,9 @@ LEARNED = {
     "Ridge": Ridge().fit(X, Y),
     "RidgeClassifier": RidgeClassifier().fit(X, Y),
     "PCA": PCA(1).fit(X),
+    "mixtures": MixtureDiscriminantAnalysis(2, random_state=0).fit(X, Y),
+    "penalties": RidgeClassifier(alphas=[0.1, 1.0]).partial_fit(X, Y),
+    "choice": GaussianDiscriminantCV({"reg_param": [0.1, 0.5]}, scoring=SCORING).partial_fit(X, Y),
 }
 
 
@@ -64,7 +70,7 @@ def learn_on(learned):
     groups = (LABELS,) if isinstance(learned, GroupedMoments) else ()
     for n in (60, 1, 3):
         learn(MORE[:n], LABELS[:n], *(each[:n] for each in groups))
-    if hasattr(learned, "forget"):
+    if hasattr(learned, "forget") and not isinstance(learned, IN_FOLDS):
         learned.forget(MORE[:2], LABELS[:2])
     return learned
 
