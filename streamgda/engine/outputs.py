@@ -241,7 +241,7 @@ class Output(Journal):
     @property
     def keeps(self) -> bool:
         """True if an attribute of the array keeps how far it has been written."""
-        return self._fingerprint is not None and hasattr(self.array, "store")  # of zarr
+        return self._fingerprint is not None and hasattr(self.array, "store")  # zarr has stores.
 
     def put(self, start: int, scores: np.ndarray, sizes: Sequence[int] = ()) -> None:
         """Write the scores of a slab, or of a round of blocks of these sizes."""
