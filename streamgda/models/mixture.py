@@ -157,16 +157,16 @@ class MixtureMoments(GroupedMoments):
 
     def _groups_of(self, slab: Slab, rows: Counted, known: np.ndarray) -> CodedLabels:
         """Return the number of the component of each row that counts, within its class."""
-        X, codes = as_matrix(rows.X), find(rows.y, self.partition.classes)
+        X, codes, maps = as_matrix(rows.X), find(rows.y, self.partition.classes), self._lifting
         numbers = np.zeros(codes.size, np.int64)
         if codes.min(initial=0) < 0:
             label = rows.y.values[rows.y.codes[codes.argmin()]]
             raise InvalidDataError(f"class {label!s} has no centres; partial_fit finds them")
-        if self._lifting is not None:
-            lifting = self._lifting.bound(X.shape[1])
-            X = lifted(X, lifting, slab.first_row, rows.numbers)
-        for k in np.unique(codes):
-            parts, at = self.partition.parts[k], np.flatnonzero(codes == k)
+        X = lifted(X, maps and maps.bound(X.shape[1]), slab.first_row, rows.numbers)
+        order = np.argsort(codes.astype(np.min_scalar_type(codes.max(initial=0))), kind="stable")
+        found, starts = np.unique(codes[order], return_index=True)
+        for k, at in zip(found, np.split(order, starts[1:]), strict=False):
+            parts = self.partition.parts[k]
             if X.shape[1] != (d := parts.centres.shape[1]):
                 raise InvalidDataError(f"X has {X.shape[1]} features, and these moments have {d}")
             numbers[at] = parts.components_of(X, at)
