@@ -74,15 +74,6 @@ def test_forgetting_in_any_chunks_is_weighting_by_age(name, cuts, half_life, wei
     assert_equal_to_rounding(forgetting, expected, X, 1e-10)
 
 
-def test_forgetting_may_begin_at_any_time():
-    X, y = blobs()
-    model = GaussianNB().fit(X[:200], y[:200]).partial_fit(X[200:], y[200:], half_life=50)
-    weights = np.append(np.full(200, 0.25), 0.5 ** (np.arange(99, -1, -1) / 50))
-    expected = GaussianNB.from_moments(GaussianNB().fit(X, y, weights).moments_)
-    assert_equal_to_rounding(model, expected, X)
-    assert model.class_count_.sum() == pytest.approx(weights.sum())
-
-
 def test_a_class_that_is_forgotten_becomes_one_without_rows():
     X, y = blobs(900, 3)
     gone, rest = y == 0, y > 0
