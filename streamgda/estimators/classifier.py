@@ -817,11 +817,12 @@ class GaussianClassifier(MomentClassifier):
         for g in np.unique(groups):
             at, S = np.flatnonzero(groups == g), covariances[g]
             scales = np.sqrt(S if S.ndim == 1 else S.diagonal())
-            if S.ndim == 1:
-                z = random.standard_normal((at.size, scales.size))
-            else:  # Scaled to unit variances, it may be singular.
-                S = S / np.where(scales > 0, np.outer(scales, scales), 1.0)
-                z = random.multivariate_normal(np.zeros(len(S)), S, at.size, "ignore")
+            z = random.standard_normal((at.size, scales.size))
+            if S.ndim == 2:  # The symmetric root of the correlations, of any rank, has no signs.
+                R = S / np.where(scales > 0, np.outer(scales, scales), 1.0)
+                values, axes = np.linalg.eigh(R)
+                values[values <= len(R) * np.finfo(float).eps * values[-1]] = 0.0
+                z = z @ (axes * np.sqrt(values)) @ axes.T
             X[at] += z * scales
         return X
 
