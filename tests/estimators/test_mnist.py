@@ -6,9 +6,11 @@ import pytest
 import zarr
 
 from streamgda import (
+    PCA,
     GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
+    MixtureDiscriminantAnalysis,
     accumulate,
     open_store,
 )
@@ -63,3 +65,12 @@ def test_accuracies(moments, images, kind, params, candidates, accuracy):
     best = max(values, key=score) if len(values) > 1 else values[0]
     chosen = kind.from_moments(moments[0] + moments[1], **params, **{name: best})
     assert chosen.score(X_test, y_test) >= accuracy
+
+
+def test_mixtures_of_principal_components(images):
+    """Parameters were chosen on the last 10,000 training images, as examples/mixtures.py does."""
+    X, y, X_test, y_test = images
+    pca = PCA(60).fit(X)
+    mda = MixtureDiscriminantAnalysis(40, pooling=0.01, var_smoothing=0.005)
+    mda.fit(pca.transform(X), y)
+    assert mda.score(pca.transform(X_test), y_test) > 0.983
