@@ -85,7 +85,7 @@ def accumulate(
 ) -> GroupedMoments: ...
 
 
-def accumulate(  # type: ignore[misc]  # the overloads name only what distinguishes them
+def accumulate(  # type: ignore[misc]  # The overloads name only what distinguishes them.
     X: Any,
     y: Any = None,
     *,

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 
-class Lock(RLock):  # type: ignore[misc]  # it can be subclassed
+class Lock(RLock):  # type: ignore[misc]  # It can be subclassed.
     """A reentrant lock that is left out of copies and pickles: they get another one."""
 
     def __reduce__(self) -> Any:

@@ -102,7 +102,7 @@ def test_errors_reach_the_caller_and_stop_the_rest(use_threads, n, ahead):
 FORK = """
 import os, sys, warnings
 from streamgda.runtime import threads
-threads._cores = threads._blas_threads = lambda: 2  # whatever the environment says
+threads._cores = threads._blas_threads = lambda: 2  # The environment does not matter.
 threads.numba.config.NUMBA_NUM_THREADS = 2
 assert threads.run(abs, [(-i,) for i in range(9)]) == list(range(9))
 with warnings.catch_warnings():
