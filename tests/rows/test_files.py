@@ -1,5 +1,6 @@
 """Tables in files: every format is read as the same rows, and predictions are written as tables."""
 
+import contextlib
 import datetime
 import pickle
 import sys
@@ -11,6 +12,7 @@ from streamgda import GaussianNB, accumulate, open_store
 from streamgda.errors import (
     InvalidDataError,
     InvalidParameterError,
+    MemoryBudgetError,
     MissingLibraryError,
     ReadError,
     SourceError,
@@ -322,6 +324,16 @@ def test_files_that_are_damaged_or_change(tmp_path):
     path.write_text("a,y\n" + "1,2\n" * 500_000 + "oops,3\n")
     with pytest.raises(ReadError, match=r"rows .* cannot be read: ArrowInvalid: .*'oops'"):
         open_store(path, label="y")[0][:]
+
+
+def test_the_budget_holds_two_of_the_largest_row_groups(tmp_path):
+    n, path = 400_000, tmp_path / "rows.parquet"
+    table = pa.table({name: np.zeros(n) for name in "abcdefgh"} | {"y": np.arange(n) % 2})
+    for group, error in ((10_000, contextlib.nullcontext()), (n, pytest.raises(MemoryBudgetError))):
+        pq.write_table(table, path, row_group_size=group)
+        rows, y = open_store(path, label="y")
+        with error:
+            accumulate(rows, y, covariance_type="diag", max_memory="100MB")
 
 
 @pytest.fixture(scope="module")
