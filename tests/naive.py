@@ -365,14 +365,12 @@ def box_m(X: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None) -> fl
 
 
 def manova(X: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None) -> list[float]:
-    """Wilks's lambda, the traces of Pillai and of Hotelling and Lawley, Roy's root: matrices."""
+    """Wilks's lambda and Pillai's trace, of matrices."""
     m = effective_moments(X, y, weights)
     gaps = m.means - m.count @ m.means / m.count.sum()
     W, B = m.scatter.sum(axis=0), (m.count * gaps.T) @ gaps
     wilks = np.linalg.det(W) / np.linalg.det(W + B)
-    product = np.linalg.solve(W, B)
-    pillai = np.trace(np.linalg.solve(W + B, B))
-    return [wilks, pillai, np.trace(product), np.linalg.eigvals(product).real.max()]
+    return [wilks, np.trace(np.linalg.solve(W + B, B))]
 
 
 # --- zeros and ones ---------------------------------------------------------------------------
