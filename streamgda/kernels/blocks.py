@@ -137,7 +137,12 @@ def meet(k, n, square, start, mean, count, squares, origin, offset, gap):
         return 0.0
     for j in range(gap.shape[0]):
         gap[j] = (start[j] - origin[k, j]) + (mean[j] - offset[k, j])
-        offset[k, j] += share * gap[j]
+    if n > before:  # As in `merge`, the mean of the heavier part is moved.
+        for j in range(gap.shape[0]):
+            origin[k, j], offset[k, j] = start[j], mean[j] - (before / both) * gap[j]
+    else:
+        for j in range(gap.shape[0]):
+            offset[k, j] += share * gap[j]
     return before * share
 
 

@@ -193,6 +193,17 @@ def test_variances_of_streams_of_small_batches(name):
     assert np.abs(variances(moments) / in_long_double(X, y) - 1).max() < 1e-13
 
 
+@pytest.mark.parametrize("name", ["full", "diag"])
+@pytest.mark.parametrize("d", [3, 90])
+def test_a_light_row_far_away_costs_no_digits(name, d):
+    X, y = np.random.default_rng(0).normal(size=(900, d)), np.zeros(900, int)
+    moments = ClassMoments(name).update(np.full((1, d), 1e9), [0], [1e-100])
+    for rows in np.split(X, 3):
+        moments.update(rows, y[:300], np.ones(300))
+    np.testing.assert_allclose(moments.means[0], X.mean(axis=0), rtol=0, atol=1e-15)
+    assert np.abs(variances(moments) / in_long_double(X, y) - 1).max() < 5e-15
+
+
 def test_origin_and_offset_centre_rows_exactly():
     X, y = np.array([[1e15 + 1, 3.0], [1e15 + 2, 5.0], [7.0, 7.0]]), [0, 0, 1]
     sums = ClassMoments().update(X, y).centred()
