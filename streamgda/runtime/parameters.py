@@ -19,7 +19,6 @@ BELOW_ONE = math.nextafter(1.0, 0.0)
 
 _LONGEST = 200  # Messages show so many characters of a value.
 _MOST_ROWS = 12  # A table in a notebook has at most so many rows.
-_NOTHING = ("", "-", "no")
 
 
 def shown(value: Any) -> str:
@@ -198,7 +197,7 @@ def html_table(
     """
     lines = [f"<b>{escape(title)}</b>"]
     texts = {name: in_words(value) for name, value in facts.items()}
-    told = [f"{name} {text}" for name, text in texts.items() if text not in _NOTHING]
+    told = [f"{name} {text}" for name, text in texts.items() if text not in ("", "-", "no")]
     if told:
         lines.append("<br>" + escape(" · ".join(told)))
     body = [[in_words(value) for value in row] for row in rows]
