@@ -122,8 +122,8 @@ GOOD = {
     "reference": HELD, "window": 20, "level": 0.1, "calibration": 5, "least_rows": 3, "keep": 3,
     "batches": [(X, Y)], "model": FITTED, "priors": None, "shrinkage": None, "fitted": FITTED,
     "label": 0, "a": 0, "b": 1, "method": "bhattacharyya", "pooling": 0.1, "reg_param": 0.1,
-    "var_smoothing": 0.1, "n": 2, "estimator": FITTED, "feature": None, "deviations": (1,),
-    "resolution": 5, "max_points": 100, "n_features": 2, "n_classes": 2, "seed": 0, "dtype": None,
+    "var_smoothing": 0.1, "n": 2, "estimator": FITTED, "feature": None,
+    "resolution": 5, "n_features": 2, "n_classes": 2, "seed": 0, "dtype": None,
     "separation": 1.0, "period": None, "source": X, "n_rows": None, "chunk_rows": None,
     "overwrite": True,
 }  # fmt: skip
