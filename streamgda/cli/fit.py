@@ -66,10 +66,8 @@ def fit(
     held = getattr(held, "moments_", held)
     if held is not None and not isinstance(held, streamgda.ClassMoments):
         raise FormatError(f"{add_to} holds {type(held).__name__}; expected an estimator")
-    read = None
     if data is not None:
         X, y, weight = cli.open_rows(data, label, features, drop, weights)
-        read = X.shape[0]
         about = cli.counting(y, on_invalid, unlabelled) | {"max_memory": max_memory}
         if in_parts:
             structure = estimator._covariance_type() if held is None else held.covariance_type
@@ -81,7 +79,7 @@ def fit(
     if in_parts:
         estimator = estimator.from_moments(held, **estimator.get_params())
     estimator.save(out)
-    screen.show({"out": out, "data": data, "read": read} | estimator._description(), json)
+    screen.show({"out": out, "data": data} | estimator._description(), json)
 
 
 def select(

@@ -138,7 +138,7 @@ def test_fit_reads_every_store(done, store, tmp_path):
     expected = streamgda.QuadraticDiscriminantAnalysis().fit(X, Y)
     saved = streamgda.load(tmp_path / "m")
     np.testing.assert_array_equal(saved.means_, expected.means_)
-    assert (told["read"], told["rows"], told["features"]) == (240, 240, 3)
+    assert (told["rows"], told["features"]) == (240, 3)
     assert list(getattr(saved, "feature_names_in_", COLUMNS)) == COLUMNS
     shown = done("fit", *store, *chosen, "--out", tmp_path / "n")
     assert "QuadraticDiscriminantAnalysis" in shown
