@@ -543,7 +543,7 @@ class GaussianClassifier(MomentClassifier):
         """Return the amounts of shrinkage of the classes, or their covariances."""
         needed, source = self._needs_all_rows(), as_source(rows.X)
         size = source.shape[0] * source.shape[1] * 8
-        if not size <= allowed_bytes(None):
+        if not size <= allowed_bytes(max_memory):
             raise InvalidParameterError(
                 f"{needed} needs all rows in memory, and these would take {readable(size)}; use "
                 f"shrinkage='oas', which follows from sums over the rows"

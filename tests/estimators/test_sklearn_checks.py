@@ -47,6 +47,13 @@ _PARTIAL_FIT = {
 }
 NO_SECOND_READING = dict.fromkeys(_PARTIAL_FIT, InvalidParameterError)
 
+# Ledoit and Wolf's estimate of scikit-learn takes no weights.
+_WEIGHTED = {f"check_sample_weights_{kind}" for kind in ("pandas_series", "not_an_array", "list")}
+NO_WEIGHTS = {
+    **dict.fromkeys(_WEIGHTED | _SHAPES, ValueError),
+    "check_classifiers_one_label_sample_weights": AssertionError,
+}
+
 # Weights change what k-means draws, as in scikit-learn, which expects that of KMeans.
 _EQUIVALENCE = {f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")}
 RANDOM_CENTRES = dict.fromkeys(_EQUIVALENCE, AssertionError)
@@ -64,7 +71,7 @@ CHECKED = [
     (LinearDiscriminantAnalysis("eigen", shrinkage=0.1), {}),
     (  # Ledoit and Wolf find no noise, and shrink nothing
         QuadraticDiscriminantAnalysis(solver="eigen", shrinkage="auto"),
-        dict.fromkeys(_SINGULAR, SingularCovarianceError) | NO_SECOND_READING,
+        dict.fromkeys(_SINGULAR, SingularCovarianceError) | NO_SECOND_READING | NO_WEIGHTS,
     ),
     (
         GaussianDiscriminantAnalysis(
@@ -111,6 +118,7 @@ _LATER = "partial_fit takes any labels if it is not passed classes"
 # The reason for each test that must fail, by its name with its parameters.
 LEFT_OUT = {
     "test_lda_dtype_match[float32-float32]": "all answers are float64",
+    "test_qda_covariance_estimator": "expects the words of QDA for an error that LDA has in others",
     "test_qda_regularization[svd]": _CONSTANT,
     "test_qda_regularization[eigen]": _CONSTANT,
     "test_gnb_partial_fit[float32]": "all answers are float64",
