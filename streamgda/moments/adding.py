@@ -276,11 +276,10 @@ def sums_of(structure: Structure, rows: Rows, n_classes: int) -> Sums | ExactSum
             total.add(sums_of(structure, part, n_classes), np.arange(n_classes))
             del values, part  # They go before the next ones are lifted.
         return total
-    sums: Any = Sums.zeros(structure, n_classes, d)
     whole = kernel_type(X.dtype).kind in "iu"
     exact = whole and not weights.size and len(codes) < EXACT_ROWS
-    if exact:
-        sums = ExactSums.zeros(structure, n_classes, d)
+    kind: Any = ExactSums if exact else Sums
+    sums = kind.zeros(structure, n_classes, d)
     with np.errstate(over="ignore", invalid="ignore"):
         adding_of(structure, n_classes, d, X.dtype, exact).add(rows, sums)
     return sums
