@@ -138,7 +138,10 @@ class Folded(MomentEstimator):
                 else "groups were given, and the folds of the rows so far are not their groups; "
                 "pass groups= from the first call on"
             )
-        self._n_numbered = None if given else (before or 0) + int(rows.X.shape[0])
+        n_rows = int(rows.X.shape[0])
+        if method == "fit" and whole and not given and n_rows < self.cv:
+            raise refuse("cv", self.cv, f"at most the number of rows (n_samples={n_rows})")
+        self._n_numbered = None if given else (before or 0) + n_rows
         return rows if given else with_folds(self.cv, self.random_state, rows, before or 0)
 
     def _adopt(self, moments: Any) -> None:

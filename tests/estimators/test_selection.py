@@ -316,6 +316,7 @@ NAN = np.where(np.arange(N)[:, None] == 217, np.nan, X)
             for params, groups, match in [
                 ({"cv": [(np.arange(N), [])]}, None, "1 fold has rows"),
                 ({"cv": 1}, None, "cv=1; expected an integer from 2"),
+                ({"cv": 241}, None, "cv=241; expected at most the number of rows .n_samples=240"),
                 ({"cv": "5"}, None, "cv='5' does not split 240 rows"),
                 ({"cv": None}, None, "cv=None; expected an integer .*, a splitter"),
                 ({"cv": []}, None, "there are no splits"),
