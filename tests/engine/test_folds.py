@@ -56,10 +56,10 @@ def test_folds_and_pairs_are_a_predefined_split(make):
         np.testing.assert_array_equal(folds_of(cv, y), np.where(given < 0, -1, given // 10))
 
 
-def tiled(values, *chunks):
-    """A DataArray of pixels in tiles."""
+def pixels(values, *chunks):
+    """A DataArray of pixels, in memory or in tiles."""
     dims = ("band", "y", "x")[3 - values.ndim :]
-    return xarray.DataArray(da.from_array(values, chunks), dims=dims)
+    return xarray.DataArray(da.from_array(values, chunks) if chunks else values, dims=dims)
 
 
 @pytest.mark.parametrize("cv", [5, GroupKFold(3), BLOCKS % 4], ids=["5", "groups", "given"])
@@ -70,11 +70,11 @@ def test_pixels_in_tiles_have_the_folds_of_pixels_in_rows(cv, slabs_of):
         CUBE.reshape(3, -1).T, LABELS.ravel(), groups=BLOCKS.ravel() if grouped else None
     )
     slabs_of(1 << 12)
-    for labels, groups in (
-        (tiled(LABELS, 9, 60), tiled(BLOCKS, 10, 10)),
-        (xarray.DataArray(LABELS, dims=("y", "x")), xarray.DataArray(BLOCKS, dims=("y", "x"))),
+    for labels, groups, cube in (
+        (pixels(LABELS, 9, 60), pixels(BLOCKS, 10, 10), pixels(CUBE, 2, 13, 17)),
+        (pixels(LABELS), pixels(BLOCKS), pixels(CUBE)),
     ):
         found = GaussianDiscriminantCV(cv=given).fit(
-            tiled(CUBE, 2, 13, 17), labels, groups=groups if grouped else None, features="band"
+            cube, labels, groups=groups if grouped else None, features="band"
         )
         assert found.best_score_ == pytest.approx(expected.best_score_, rel=1e-12)

@@ -28,7 +28,7 @@ from scipy.sparse import csr_array
 from sklearn import decomposition
 from sklearn.datasets import load_digits
 
-from streamgda import ClassMoments, GroupedMoments, PairwiseMoments, accumulate
+from streamgda import ClassMoments, GroupedMoments, PairwiseMoments
 from streamgda.errors import InvalidDataError, InvalidParameterError, MergeError
 
 EVERY_TYPE = pytest.mark.parametrize("covariance_type", TYPES)
@@ -190,13 +190,6 @@ def test_rows_that_were_never_there_cannot_be_subtracted(covariance_type, dtype,
     grouped = GroupedMoments(covariance_type).update(X, y, ["a"] * 4, w)
     other = GroupedMoments(covariance_type).update(never[0][:2], [0, 0], ["a", "a"], w and w[1:3])
     fails(MergeError, "these rows were never added", lambda a, b: a - b, grouped, other)
-
-
-def test_skipped_rows_are_counted_through_the_algebra():
-    X = np.array([[1.0], [np.nan], [3.0], [np.nan]])
-    a, b = (accumulate(X[:n], np.zeros(n, int), on_invalid="skip") for n in (4, 2))
-    assert (a + b).n_skipped == 3
-    assert (a + b - b).n_skipped == a.n_skipped == 2
 
 
 # --- views ------------------------------------------------------------------------------------

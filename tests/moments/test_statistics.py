@@ -5,33 +5,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from moment_checks import assert_close, sample
 
 from streamgda import ClassMoments, QuadraticDiscriminantAnalysis, accumulate
 from streamgda.errors import InvalidDataError, InvalidParameterError, PrecisionWarning
 
 
-def rows(n=90, d=4, offset=0.0):
-    rng = np.random.default_rng(5)
-    return rng.normal(size=(n, d)) @ rng.normal(size=(d, d)) + offset, np.arange(n) % 3
-
-
-def assert_equal_moments(found, expected, **limits):
-    assert found.covariance_type == expected.covariance_type
-    np.testing.assert_array_equal(found.classes, expected.classes)
-    np.testing.assert_allclose(found.class_count, expected.class_count, rtol=1e-14)
-    assert found.class_count.dtype == expected.class_count.dtype
-    np.testing.assert_allclose(found.means, expected.means, **limits)
-    np.testing.assert_allclose(found.covariance(), expected.covariance(), **limits)
-
-
 @pytest.mark.parametrize("covariance_type", naive.COVARIANCE_TYPES)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_there_and_back(covariance_type, weighted):
-    X, y = rows()
+    X, y = sample(90, 4)
     weights = np.random.default_rng(1).uniform(0.5, 2, 90) if weighted else None
     whole = accumulate(X, y, covariance_type=covariance_type, sample_weight=weights)
     found = ClassMoments.from_statistics(**whole.to_statistics())
-    assert_equal_moments(found, whole, rtol=1e-14)
+    assert_close(found, whole, 1e-14)
+    assert found.class_count.dtype == whole.class_count.dtype
     part, rest = np.arange(90) < 40, np.arange(90) >= 40
     some, others = (
         accumulate(
@@ -43,20 +31,20 @@ def test_there_and_back(covariance_type, weighted):
         for these in (part, rest)
     )
     merged = ClassMoments.from_statistics(**some.to_statistics()) + others
-    assert_equal_moments(merged, whole, rtol=1e-12, atol=1e-13)
-    assert_equal_moments(merged - others, some, rtol=1e-9, atol=1e-9)
+    assert_close(merged, whole, 1e-12)
+    assert_close(merged - others, some, 1e-9)
 
 
 def test_names_and_classes_without_rows():
     pd = pytest.importorskip("pandas")
-    X, y = rows(d=2)
+    X, y = sample(90, 2)
     moments = accumulate(pd.DataFrame(X, columns=["length", "width"]), y, classes=[0, 1, 2, 7])
     statistics = moments.to_statistics()
     assert statistics["feature_names"] == ["length", "width"]
     assert np.isnan(statistics["means"][3]).all()
     found = ClassMoments.from_statistics(**statistics)
     assert found.feature_names == moments.feature_names
-    assert_equal_moments(found, moments)
+    assert_close(found, moments, 1e-14)
 
 
 @pytest.mark.filterwarnings("ignore::streamgda.errors.PrecisionWarning")  # Two rows may be close.
@@ -85,7 +73,7 @@ def test_every_form_has_the_same_moments(seed, covariance_type):
         {"second_moments": of_type(products)},
     ):
         found = ClassMoments.from_statistics(*given, **form, covariance_type=covariance_type)
-        assert_equal_moments(found, expected, rtol=1e-10, atol=1e-11)
+        assert_close(found, expected)
 
 
 @pytest.mark.parametrize(("exponent", "digits"), [(0, None), (2, 4), (4, 8), (6, 12), (9, 16)])
@@ -109,7 +97,7 @@ def test_offsets_of_uncentred_sums_are_told(exponent, digits, recwarn):
 
 @pytest.mark.parametrize("name", naive.COVARIANCE_TYPES)
 def test_covariances_of_every_type(name):
-    X, y = rows(d=3)  # There are as many classes as features.
+    X, y = sample(90, 3)  # There are as many classes as features.
     moments = accumulate(X, y)
     covariances = moments.reduce(name).covariance()
     given = moments.classes, moments.class_count, moments.means
@@ -171,7 +159,7 @@ def test_statistics_that_no_rows_have(change, match):
 
 
 def test_sums_in_float32():
-    X, y = rows(3000, d=20)
+    X, y = sample(3000, 20)
     X = X.astype(np.float32)
     count = np.bincount(y)
     means = np.array([X[y == k].mean(axis=0) for k in range(3)])

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from moment_checks import assert_close
 from samples import blobs
 from scipy import sparse
 
@@ -28,13 +29,6 @@ X[7, 2] = np.inf
 y[RNG.random(len(X)) < 0.1] = np.nan
 COUNTING = {"on_invalid": "skip", "nodata": NODATA, "unlabelled": [0]}
 GOOD, SKIPPED = naive.rows_that_count(X, y.tolist(), nodata=NODATA, unlabelled=[0])
-
-
-def same(found, expected, rtol=1e-08):
-    np.testing.assert_allclose(found.class_count, expected.class_count, rtol=1e-12)
-    np.testing.assert_array_equal(found.classes, expected.classes)
-    np.testing.assert_allclose(found.means, expected.means, rtol=1e-10)
-    np.testing.assert_allclose(found.covariance(), expected.covariance(), rtol=rtol, atol=1e-10)
 
 
 @settings(deadline=None, max_examples=40)
@@ -62,7 +56,7 @@ def test_rows_that_count_are_those_of_a_plain_loop(data):
         return
     weights = None if weights is None else np.array(weights)[numbers]
     expected = ClassMoments(kind).update(rows[numbers], kept, weights)
-    same(found, expected, rtol=1e-5 if dtype == "f4" else 1e-8)
+    assert_close(found, expected, 1e-5 if dtype == "f4" else 1e-10)
     assert found.exact == expected.exact
 
 
@@ -103,12 +97,7 @@ NULLS = np.array([1, None, 2], object)
 @pytest.mark.parametrize(
     ("weights", "match"),
     [
-        ([1, -1, 1], r"sample_weight\[1\] is -1.0; weights are finite and >= 0"),
-        ([1, np.inf, 1], r"sample_weight\[1\] is inf"),
         (NULLS, r"sample_weight\[1\] is nan"),
-        ([1, 2], r"3.*2|shape \(2,\), expected .*\(3,\)"),
-        (["a", "b", "c"], "sample_weight has dtype"),
-        ([1e308, 1e308, 1], "sums to infinity"),
         (np.ma.array([1, 2, 1], mask=[0, 1, 0]), "sample_weight is a masked array"),
     ],
 )
@@ -138,12 +127,12 @@ def test_an_invalid_row_is_named():
 def test_empty_batches_and_windows_are_no_rows():
     nothing = CLEAN[:0], TRUTH[:0]
     whole = ClassMoments().update(CLEAN, TRUTH)
-    same(accumulate([nothing, (CLEAN, TRUTH), nothing]), whole)
-    same(ClassMoments().update(*nothing).update(CLEAN, TRUTH).update(CLEAN[:0], []), whole)
+    assert_close(accumulate([nothing, (CLEAN, TRUTH), nothing]), whole)
+    assert_close(ClassMoments().update(*nothing).update(CLEAN, TRUTH).update(CLEAN[:0], []), whole)
     pairs = PairwiseMoments().update(*nothing).update(CLEAN, TRUTH).update(*nothing)
     assert pairs.class_count.tolist() == whole.class_count.tolist()
     window = SlidingWindow(2).update(CLEAN, TRUTH).update(*nothing)
-    same(window.moments, whole)
+    assert_close(window.moments, whole)
     assert window.update(*nothing).moments.n_features is None  # The window has no rows.
     with pytest.raises(InvalidDataError, match=r"every row|no rows"):
         GaussianNB().fit(CLEAN, TRUTH, unlabelled=[0, 1, 2])
@@ -152,5 +141,6 @@ def test_empty_batches_and_windows_are_no_rows():
 def test_the_count_goes_where_the_rows_go():
     found = accumulate(X, y, **COUNTING)
     assert (found + found).n_skipped == 2 * SKIPPED
+    assert (found + found - found).n_skipped == SKIPPED
     assert ClassMoments.from_bytes(found.to_bytes()).n_skipped == SKIPPED
     assert found.copy().n_skipped == SKIPPED

@@ -7,7 +7,6 @@ import rioxarray  # noqa: F401  (adds `rio` to arrays)
 import xarray as xr
 
 from streamgda import (
-    GaussianDiscriminantCV,
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
@@ -112,18 +111,6 @@ def test_features_may_be_the_first_of_two_dimensions(kind):
     fitted = GaussianNB().fit(table, xr.DataArray(y.values.ravel(), dims="row"))
     assert fitted.predict(table.T, **BAND).dims == ("row",)
     np.testing.assert_array_equal(fitted.predict(table.T, **BAND), fitted.predict(table))
-
-
-@EITHER
-def test_folds_go_by_the_number_of_the_row(kind):
-    """Tiles of dask are no order of rows."""
-    X, y = scene()
-    rows = held(X, kind)
-    found, expected = (
-        GaussianDiscriminantCV({"covariance_type": ["diag"]}, cv=3).fit(*given, **options)
-        for given, options in (((rows, y), BAND), ((pixels(X), y.values.ravel()), {}))
-    )
-    assert found.best_score_ == pytest.approx(expected.best_score_, rel=1e-12)
 
 
 @EITHER
