@@ -36,7 +36,6 @@ WEIGHTS = np.random.default_rng(1).uniform(0, 2, N_ROWS)
 BYTES = (10 * (X - X.min())).astype(np.uint8)
 GAPS = np.where(np.arange(N_ROWS)[:, None] % 7 == np.arange(4), np.nan, X)
 SITES = np.array(["east", "north", "south"])[np.arange(N_ROWS) % 3]
-NAMES = np.array(["ant", "bee", "a long name"])[Y]
 
 
 def stopped(path, at=150, error=KeyboardInterrupt, X=X, y=Y, **options):

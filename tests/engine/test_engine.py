@@ -13,7 +13,7 @@ from grids import in_turn
 from moment_checks import assert_close, assert_moments
 from samples import METHODS, assert_same_bits, bits, blobs, bytes_of, held, make, results
 
-from streamgda import ClassMoments, GaussianNB, GroupedMoments, accumulate, engine
+from streamgda import ClassMoments, GaussianNB, accumulate, engine
 from streamgda.engine import reading
 from streamgda.errors import InvalidDataError, InvalidParameterError
 
@@ -114,27 +114,10 @@ def test_one_slab_is_read_ahead(small_slabs):
     assert len(done) == 10
 
 
-@pytest.mark.parametrize("kind", ["frame", "zarr", "dask"])
-def test_a_half_life_counts_rows_as_those_of_an_array(small_slabs, kind):
-    def learned(rows):
-        nb = GaussianNB().partial_fit(X[:100], y[:100])
-        return nb.partial_fit(rows, y[100:], half_life=50).moments_
-
-    assert_close(learned(held(X[100:], kind)), learned(X[100:]))
-
-
 # --- groups -----------------------------------------------------------------------------------
 
 TEXTS = NAMES[y]
 GROUPS = np.array(["east", "north", "south"])[np.random.default_rng(0).integers(0, 3, N_ROWS)]
-
-
-@in_turn("kind, covariance_type", ["numpy", "zarr", "dask"], ["full", "tied", "diag", "tied_diag"])
-def test_bytes_of_groups_are_exact(small_slabs, kind, covariance_type):
-    expected = GroupedMoments(covariance_type).update(bytes_of(X), TEXTS, GROUPS)
-    rows, labels = held(bytes_of(X), kind, 30), held(TEXTS, kind, 50)
-    found = accumulate(rows, labels, groups=GROUPS, covariance_type=covariance_type)
-    assert bits(found) == bits(expected)
 
 
 @pytest.mark.parametrize("kind", ["numpy", "zarr", "dask"])

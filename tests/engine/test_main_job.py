@@ -1,7 +1,7 @@
-"""The main job: rows in any container, of several slabs and blocks, give what an array gives.
+"""The main job: rows in stores and dask, of several slabs and blocks, give what an array gives.
 
-Every use meets every container, those of dask on every scheduler and inside of tasks. Labels are in
-a store, too, and chunks of rows and labels end at different rows.
+Every use meets every one of them, on every scheduler of dask and inside of tasks. Labels are in a
+store, too, and chunks of rows and labels end at different rows.
 """
 
 import functools
@@ -20,7 +20,7 @@ from distributed import worker_client
 from grids import pairs
 from servers import Server, serving
 from stops import slabs_of
-from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore
+from zarr.storage import FsspecStore, ObjectStore
 
 from streamgda import QuadraticDiscriminantAnalysis, accumulate, open_store
 
@@ -67,24 +67,11 @@ def of_store(make, **options):
     )
 
 
-def in_memory(place):
-    arrays = {"X": (X, (CHUNK, 4)), "y": (y, (LABEL_CHUNK,))}
-    store = MemoryStore()
-    return tuple(
-        zarr.create_array(store, name=name, data=data, chunks=chunks)
-        for name, (data, chunks) in arrays.items()
-    )
-
-
 def from_zarr(name="v3", **options):
     return lambda place: (
         da.from_zarr(f"{place}/{name}/X", **options),
         da.from_zarr(f"{place}/{name}/y", **options),
     )
-
-
-def from_array(chunks):
-    return lambda place: (da.from_array(X, chunks=chunks), from_zarr()(place)[1])
 
 
 def computed(place):
@@ -97,24 +84,11 @@ def frame_of_parts(place):
     return frame.drop(columns="label"), frame["label"]
 
 
-def frame_in_memory(place):
-    frame = dd.from_pandas(pd.DataFrame(X, columns=[*"abcd"]).assign(label=y), npartitions=6)
-    return frame[[*"abcd"]], frame["label"]
-
-
 STORES = {
     "zarr of a path": lambda place: open_store(f"{place}/v3", X="X", y="y"),
-    "zarr of a local store": of_store(LocalStore),
     "zarr in version 2": lambda place: tuple(
         zarr.open_array(f"{place}/v2/{name}", mode="r") for name in "Xy"
     ),
-    "zarr in shards": lambda place: tuple(
-        zarr.open_array(f"{place}/sharded/{name}", mode="r") for name in "Xy"
-    ),
-    "zarr in tiles": lambda place: tuple(
-        zarr.open_array(f"{place}/tiles/{name}", mode="r") for name in "Xy"
-    ),
-    "zarr in memory": in_memory,
     "zarr of obstore": of_store(
         lambda path: ObjectStore(obstore.store.LocalStore(path), read_only=True)
     ),
@@ -143,11 +117,12 @@ DASK = {
     "from_zarr of obstore": lambda place: tuple(
         map(da.from_zarr, STORES["zarr of obstore"](place))
     ),
-    "uneven blocks": from_array(((1, 299, 100, 0, 200), 4)),
-    "blocks of features": from_array((CHUNK, 3)),
+    "uneven blocks": lambda place: (
+        da.from_array(X, ((1, 299, 100, 0, 200), 4)),
+        from_zarr()(place)[1],
+    ),
     "computed blocks": computed,
     "persisted blocks": lambda place: tuple(lazy.persist() for lazy in computed(place)),
-    "frame in memory": frame_in_memory,
     "frame of Parquet": frame_of_parts,
 }
 
@@ -273,12 +248,9 @@ def test_tasks_of_dask_on_its_own_threads(folder, tmp_path, use):
     task.compute(scheduler="threads")
 
 
-def learned(place, number):
-    return accumulate(*from_zarr()(place)).class_count
-
-
 def test_as_many_tasks_as_threads_that_learn_from_dask(client, folder):
-    futures = client.map(functools.partial(learned, folder), range(6), pure=False)
+    learn = dask.delayed(lambda: accumulate(*from_zarr()(folder)).class_count, pure=False)
+    futures = client.compute([learn() for _ in range(6)])
     for found in client.gather(futures):
         np.testing.assert_array_equal(found, np.bincount(y))
 

@@ -78,17 +78,6 @@ def test_slabs_are_cut_to_the_budget():
     slab_of(X, allowed=int(float(required.removesuffix(" MB")) + 1) * MB)  # It is what helps.
 
 
-def test_moments_and_labels_in_memory_leave_less_for_rows():
-    # The labels are one chunk of 80 MB.
-    X, y = Stored((10**7, 500), (100, 500)), labels_of(10**7, np.int64)
-    assert slab_of(X, allowed=150 * MB) < slab_of(X, allowed=150 * MB, structure="diag")
-    asked = Accumulation(ClassMoments("diag"), max_memory=700 * MB)
-    plans = [asked.planned(Rows(X, labels).opened()) for labels in (y, y[slice(0, 10**7)])]
-    # The labels are decoded once.
-    assert all(isinstance(rows.y.values, np.ndarray) for _, rows, _ in plans)
-    assert plans[0][0].n_bytes <= plans[1][0].n_bytes - 80 * MB
-
-
 def test_moments_of_more_classes_than_expected_raise_before_they_are_allocated():
     X, y = zarr.array(np.zeros((4000, 300), np.float32), chunks=(100, 300)), np.arange(4000) % 200
     least = Accumulation(ClassMoments()).needed(200, 300)

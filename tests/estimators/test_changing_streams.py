@@ -57,7 +57,10 @@ def assert_same_moments(found, expected, rtol=0.0):
     weighted=st.booleans(),
     kind=st.sampled_from(KINDS),
 )
-def test_forgetting_in_any_chunks_is_weighting_by_age(name, cuts, half_life, weighted, kind):
+def test_forgetting_in_any_chunks_is_weighting_by_age(
+    name, cuts, half_life, weighted, kind, slabs_of
+):
+    slabs_of(1)
     X, y = blobs(150, 3)
     weights = np.random.default_rng(0).uniform(0, 2, 150) if weighted else np.ones(150)
     forgetting = make(name)
