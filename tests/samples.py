@@ -117,6 +117,11 @@ def assert_equal_to_rounding(found, expected, X, rtol=1e-12):
     np.testing.assert_array_equal(found.predict(X), expected.predict(X))
 
 
+def assert_close(a, b, rtol=1e-10):
+    """Check that they agree within `rtol` of the largest entry."""
+    np.testing.assert_allclose(a, b, rtol=0, atol=rtol * np.abs(b).max(), strict=True)
+
+
 def state_of(saved, state=None, path=""):
     """The values of the state of an object as nested dicts, and its arrays by their paths."""
     values, arrays = {}, {}

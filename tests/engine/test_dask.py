@@ -95,28 +95,23 @@ class TestBlocks:
 
 
 @pytest.mark.usefixtures("in_this_thread")
-class TestUnknownSizes:
-    @pytest.fixture
-    def some(self):
-        """Rows in blocks whose sizes dask does not know, and the rows themselves."""
-        X, y = blobs(N_ROWS)
-        kept = X[:, 0] > np.median(X[:, 0])
-        blocks, labels, mask = in_blocks("thirty", X, y, kept)
-        return blocks[mask], labels[mask], X[kept], y[kept]
-
-    def test_weights_and_the_remedy_of_labels_that_cannot_be_matched(self, some):
-        blocks, labels, X, y = some
-        weights = da.ones_like(labels, dtype=float)
-        found = GaussianNB().fit(blocks, labels, weights)
-        assert_equal_to_rounding(found, GaussianNB().fit(X, y), X)
-        match = r"row chunks of unknown size, so y must be a dask array.*compute_chunk_sizes\(\)"
-        with pytest.raises(InvalidDataError, match=match):
-            accumulate(blocks, y)
-        match = r"X has 30 row blocks and y has 1, .*: call X.compute_chunk_sizes\(\)"
-        with pytest.raises(InvalidDataError, match=match):
-            accumulate(blocks, da.from_array(y))
-        blocks.compute_chunk_sizes()
-        assert_equal_to_rounding(GaussianNB().fit(blocks, y), GaussianNB().fit(X, y), X)
+def test_blocks_of_unknown_size():
+    """Labels that cannot be matched raise an error that names the remedy."""
+    X, y = blobs(N_ROWS)
+    kept = X[:, 0] > np.median(X[:, 0])
+    blocks, labels, mask = in_blocks("thirty", X, y, kept)
+    blocks, labels, X, y = blocks[mask], labels[mask], X[kept], y[kept]
+    weights = da.ones_like(labels, dtype=float)
+    found = GaussianNB().fit(blocks, labels, weights)
+    assert_equal_to_rounding(found, GaussianNB().fit(X, y), X)
+    match = r"row chunks of unknown size, so y must be a dask array.*compute_chunk_sizes\(\)"
+    with pytest.raises(InvalidDataError, match=match):
+        accumulate(blocks, y)
+    match = r"X has 30 row blocks and y has 1, .*: call X.compute_chunk_sizes\(\)"
+    with pytest.raises(InvalidDataError, match=match):
+        accumulate(blocks, da.from_array(y))
+    blocks.compute_chunk_sizes()
+    assert_equal_to_rounding(GaussianNB().fit(blocks, y), GaussianNB().fit(X, y), X)
 
 
 def test_columns_of_a_partition_are_those_of_its_frame(scheduler):

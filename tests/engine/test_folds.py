@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 import xarray
 from grids import in_turn
-from samples import held
-from sklearn.model_selection import GroupKFold, PredefinedSplit
+from sklearn.model_selection import GroupKFold
 
 from streamgda import GaussianDiscriminantCV
 from streamgda.engine.folds import fold_of, with_folds
@@ -43,17 +42,6 @@ def test_folds_of_rows_sorted_by_class_have_equal_shares_of_each():
         for label in "abc":
             assert np.ptp(np.bincount(folds[y == label], minlength=n_folds)) <= 2
         assert np.ptp(np.bincount(folds)) <= 1
-
-
-@pytest.mark.parametrize("make", [np.asarray, lambda f: held(f, "zarr")])
-def test_folds_and_pairs_are_a_predefined_split(make):
-    y = rng.integers(0, 3, 240)
-    given = np.where(y == 1, -1, np.arange(240) % 4 * 10)  # -1 is never held out
-    pairs = [*PredefinedSplit(given).split()]
-    rows = np.arange(240)
-    masks = [(np.isin(rows, a), np.isin(rows, b)) for a, b in pairs]
-    for cv in (PredefinedSplit(given), make(given), pairs, iter(pairs), masks):
-        np.testing.assert_array_equal(folds_of(cv, y), np.where(given < 0, -1, given // 10))
 
 
 def pixels(values, *chunks):

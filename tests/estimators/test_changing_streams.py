@@ -16,9 +16,9 @@ from samples import (
     assert_equal_to_rounding,
     blobs,
     bytes_of,
+    fails,
     held,
     make,
-    snapshot,
     state_of,
 )
 
@@ -100,10 +100,8 @@ def test_a_class_that_is_forgotten_becomes_one_without_rows():
 def test_half_lives_that_are_none(half_life):
     X, y = blobs()
     model = GaussianNB().fit(X, y)
-    before = snapshot(model)
-    with pytest.raises(InvalidParameterError, match="expected a number of rows above 0"):
-        model.partial_fit(X, y, half_life=half_life)
-    assert snapshot(model) == before
+    message = "expected a number of rows above 0"
+    fails(InvalidParameterError, message, model, "partial_fit", X, y, half_life=half_life)
 
 
 # --- sliding windows --------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 import inspect
 import pickle
-from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 
 import numpy as np
@@ -44,7 +43,6 @@ from streamgda.errors import (
 
 X, Y = blobs(360)
 FRESH, _ = blobs(50, seed=1)
-NAMES = ["a", "b", "c", "d"]
 LABELS = {
     "int": Y,
     "text": np.array(["ant", "bee", "cat"])[Y],
@@ -64,7 +62,7 @@ def batches(estimator, rows=X, labels=Y, step=53, **options):
 
 @EVERY_ESTIMATOR
 @pytest.mark.parametrize("labels", LABELS)
-def test_batches_merges_and_forgotten_rows(name, labels):
+def test_batches_and_merges(name, labels):
     y = LABELS[labels]
     fitted = make(name).fit(X, y)
     assert_equal_to_rounding(batches(make(name), X, y), fitted, FRESH)
@@ -73,9 +71,6 @@ def test_batches_merges_and_forgotten_rows(name, labels):
     moments = first.moments_ + second.moments_
     again = type(fitted).from_moments(moments, **fitted.get_params())
     assert_equal_to_rounding(again, fitted, FRESH)
-    some = np.random.default_rng(7).random(len(X)) < 0.4
-    left = make(name).fit(X, y).forget(X[some], y[some])
-    assert_equal_to_rounding(left, make(name).fit(X[~some], y[~some]), FRESH, rtol=1e-11)
     assert fitted.score(X, y) == pytest.approx((fitted.predict(X) == y).mean())
 
 
@@ -224,7 +219,7 @@ def test_parameters_out_of_range_change_nothing(estimator, params):
     assert not hasattr(fitted, "model_")
 
 
-# --- errors and threads -----------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------
 
 
 @EVERY_ESTIMATOR
@@ -266,17 +261,6 @@ def test_the_model_follows_moments_that_are_changed_elsewhere():
     before = alone.predict_proba(X)
     moments.update(X[:50] + 5, Y[:50])
     assert np.array_equal(alone.predict_proba(X), before)
-
-
-def test_threads_add_rows_to_one_estimator_while_others_predict():
-    nb = GaussianNB().partial_fit(X[:90], Y[:90])
-    parts = [slice(start, start + 3) for start in range(90, 360, 3)]
-    with ThreadPoolExecutor(4) as pool:
-        jobs = [pool.submit(nb.partial_fit, X[part], Y[part]) for part in parts]
-        jobs += [pool.submit(nb.predict_proba, X) for _ in range(20)]
-        for job in jobs:
-            job.result()
-    assert_equal_to_rounding(nb, GaussianNB().fit(X, Y), FRESH)
 
 
 @EVERY_ESTIMATOR

@@ -15,7 +15,6 @@ from sklearn.model_selection import GridSearchCV, PredefinedSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Binarizer, FunctionTransformer, StandardScaler
 
-import streamgda
 from streamgda import (
     PCA,
     BernoulliNB,
@@ -84,14 +83,6 @@ def test_all_that_adds_rows_maps_them(in_this_thread):
     ):
         assert found.feature_map == RELU
         np.testing.assert_allclose(found.covariance(), wanted.covariance(), atol=1e-10)
-
-
-def test_a_checkpoint_is_of_one_map(tmp_path):
-    options = {"checkpoint": tmp_path / "c.zip", "feature_map": RELU}
-    wanted = accumulate(X, Y, **options)
-    assert np.array_equal(accumulate(X, Y, **options).means, wanted.means)
-    with pytest.raises(streamgda.errors.CheckpointError, match="feature_map"):
-        accumulate(X, Y, **options | {"feature_map": RandomFeatures(12)})
 
 
 def test_rows_are_binarised_behind_the_map():

@@ -6,7 +6,7 @@ import naive
 import numpy as np
 import pandas as pd
 import pytest
-from samples import held
+from samples import assert_close, held
 from sklearn import linear_model
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.exceptions import UndefinedMetricWarning
@@ -25,11 +25,6 @@ BOTH = np.column_stack([Y, X[:, 0] + RANDOM.normal(size=len(Y))])
 FOLDS = RANDOM.integers(0, 5, len(Y))
 ALPHAS = [1e-3, 1e-2, 0.1, 1.0, 10.0]
 MOMENTS = accumulate(X, FOLDS)
-
-
-def assert_close(a, b, rtol=1e-10):
-    """Check that they agree within `rtol` of the largest entry."""
-    np.testing.assert_allclose(a, b, rtol=0, atol=rtol * np.abs(b).max(), strict=True)
 
 
 # --- scikit-learn ---------------------------------------------------------------------------------

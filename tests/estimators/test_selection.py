@@ -103,7 +103,11 @@ def test_single_rows_and_splits_of_one_s_own_are_held_out():
 
     assert_alike(LeaveOneOut(), "accuracy", X[:40], Y[:40])
     assert_alike([*ByRows().split(X)], "accuracy")
-    assert GaussianDiscriminantCV(FEW, cv=ByRows()).fit(X, Y).n_splits_ == 1
+    for cv in (ByRows(), ByRows().split(X)):
+        assert GaussianDiscriminantCV(FEW, cv=cv).fit(X, Y).n_splits_ == 1
+    folds = np.arange(N) % 4
+    found = GaussianDiscriminantCV(FEW, cv=held(folds, "zarr")).fit(X, Y)
+    assert found.best_score_ == assert_alike(PredefinedSplit(folds), "accuracy").best_score_
     with pytest.raises(InvalidParameterError, match="does not split 240 rows"):
         GaussianDiscriminantCV(FEW, cv=ByRows()).fit(held(X, "zarr"), held(Y, "zarr"))
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from grids import in_turn, pairs
-from samples import DIVIDES_BY_N, NEEDS_1_9, blobs, held
+from samples import DIVIDES_BY_N, NEEDS_1_9, assert_close, blobs, held
 from sklearn import covariance, datasets, discriminant_analysis, naive_bayes
 from sklearn.decomposition import PCA
 
@@ -57,11 +57,6 @@ REGULAR = ["blobs", "two classes", "iris", "wine", "breast_cancer", "digits"]
 
 def priors_of(y, given):
     return np.random.default_rng(1).dirichlet(np.full(np.unique(y).size, 9)) if given else None
-
-
-def assert_close(a, b, rtol=1e-10):
-    """Check that they agree within `rtol` of the largest entry."""
-    np.testing.assert_allclose(a, b, rtol=0, atol=rtol * np.abs(b).max(), strict=True)
 
 
 def assert_same_columns(a, b, rtol=1e-9):

@@ -88,22 +88,6 @@ def test_integers_are_exact(covariance_type):
     )
 
 
-@EVERY_TYPE
-@pytest.mark.parametrize("dtype", ["float64", "float32", "uint8"])
-def test_large_moments_change_in_place(covariance_type, dtype):
-    rows, y = sample(700, 130, 3, dtype=dtype)
-    groups = np.arange(700) % 7
-    grouped = GroupedMoments(covariance_type).update(rows[:600], y[:600], groups[:600])
-    grouped.without(3)
-    grouped.update(rows[600:], y[600:], groups[600:])
-    for group in grouped:
-        own = groups == group
-        others = ClassMoments(covariance_type).update(rows[~own], y[~own])
-        assert_close(grouped.without(group), others, 1e-4 if dtype == "float32" else 1e-10)
-        reference = ClassMoments(covariance_type).update(rows[own], y[own])
-        assert_close(grouped[group], reference, 1e-4 if dtype == "float32" else 1e-10)
-
-
 @given(batches(), st.integers(1, 5), st.randoms(use_true_random=False))
 def test_chunks_and_order_do_not_matter(case, n_groups, random):
     covariance_type, parts = case

@@ -23,15 +23,9 @@ def test_there_and_back(covariance_type, weighted):
     given = whole.classes, whole.class_count, whole.means
     options = {"covariances": whole.covariance(), "covariance_type": covariance_type}
     assert_close(ClassMoments.from_statistics(*given, **options), whole, 1e-14)
-    part, rest = np.arange(90) < 40, np.arange(90) >= 40
     some, others = (
-        accumulate(
-            X[these],
-            y[these],
-            covariance_type=covariance_type,
-            sample_weight=None if weights is None else weights[these],
-        )
-        for these in (part, rest)
+        ClassMoments(covariance_type).update(X[at], y[at], weights[at] if weighted else None)
+        for at in (slice(40), slice(40, None))
     )
     merged = ClassMoments.from_statistics(**some.to_statistics()) + others
     assert_close(merged, whole, 1e-12)

@@ -56,7 +56,6 @@ SAVED = {
     "components": MixtureDiscriminantAnalysis(2, "diag").fit(X, Y).moments_,
     "ridge": Ridge().fit(X, Y),
     "PCA": PCA(2).fit(X),
-    "mixtures": MixtureDiscriminantAnalysis(2, random_state=0).fit(X, Y),
     "penalties": Ridge(alphas=[0.1, 1.0]).partial_fit(X, X[:, 0]),
 }
 BYTES = {name: saved.to_bytes() for name, saved in SAVED.items()}
