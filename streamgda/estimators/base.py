@@ -787,6 +787,7 @@ class MomentEstimator(Saved, BaseEstimator):
         out, fill = given.pop("out", None), given.pop("fill", None)
         planned = {key: given.pop(key) for key in ("keys", "max_memory") if key in given}
         on_missing = given.pop("on_missing", "raise")
+        self._check_options(given)
         rows = Rows.of(X, actions=SCORING, **given)
         source = validated_rows(self, rows.X) if of_features else as_source(rows.X)
         marginal, filled = on_missing == "marginal", rows.rule.action == "fill"
@@ -842,11 +843,15 @@ class MomentEstimator(Saved, BaseEstimator):
 
     # --- validation ---------------------------------------------------------------------------
 
+    def _check_options(self, given: Mapping[str, Any]) -> None:
+        """Raise `TypeError` for options that are none of reading rows."""
+        for name in sorted(given.keys() - self._reads):
+            raise TypeError(f"{type(self).__name__} got an unexpected keyword argument {name!r}")
+
     def _read(self, X: Any, y: Any, weight: Any, reading: Any = (), *, reset: bool = False) -> Rows:
         """Return labelled rows that fit the estimator."""
         given = {name: value for name, value in dict(reading).items() if name != "max_memory"}
-        if unknown := given.keys() - self._reads:
-            raise TypeError(f"{type(self).__name__} got an unexpected keyword argument {unknown}")
+        self._check_options(given)
         rows = Rows.of(X, y, weight, **given)
         y = rows.y
         if y is None and get_tags(self).target_tags.required:

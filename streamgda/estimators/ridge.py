@@ -255,6 +255,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         given.pop("max_memory", None)
         if given.get("unlabelled") is not None:
             raise refuse("unlabelled", given["unlabelled"], "None: targets are not labels")
+        self._check_options(given)
         rows = Rows.of(X, y, weight, **given)
         if rows.y is None:
             raise InvalidParameterError(

@@ -239,7 +239,8 @@ def test_errors_leave_the_estimator_unchanged(name):
     fails(MergeError, "only rows that were", fitted, "forget", np.vstack([X, X]), np.tile(Y, 2))
     fails(MergeError, "subtracting 3 rows of class 9", fitted, "forget", X[:3], [9, 9, 9])
     fails(InvalidDataError, "NaN", fitted, "predict", holes)
-    fails(TypeError, "unexpected keyword", fitted, "fit", X, Y, colour="red")
+    fails(TypeError, "unexpected keyword argument 'colour'", fitted, "fit", X, Y, colour="red")
+    fails(TypeError, "unexpected keyword argument 'colour'", fitted, "predict", X, colour="red")
     for method in ("predict", "predict_proba", "score_samples", "forget"):
         with pytest.raises(NotFittedError):
             getattr(make(name), method)(X)
