@@ -263,7 +263,7 @@ def adapter_of(X: Any, name: str = "X") -> type[RowSource]:
 
 
 def refuse_others(values: Any, name: str) -> None:
-    """Raise `InvalidDataError` for objects of dask.delayed, paths, and lists of dicts."""
+    """Raise `InvalidDataError` for objects of dask.delayed, paths, iterators and lists of dicts."""
     if type(values).__module__ == "dask.delayed":  # It has every attribute.
         raise InvalidDataError(
             f"{name} is an object of dask.delayed; pass an array of it, "
@@ -273,6 +273,11 @@ def refuse_others(values: Any, name: str) -> None:
         raise InvalidDataError(
             f"{name} is the path {str(values)!r}; open its rows and labels first: "
             f"X, y = open_store(path)"
+        )
+    if isinstance(values, Iterator):
+        raise InvalidDataError(
+            f"{name} is an iterator ({type(values).__name__}); expected an array. Pass batches one "
+            f"by one, partial_fit(X, y) or predict(X), or sum them: accumulate(batches)"
         )
     if isinstance(values, list) and values and isinstance(values[0], Mapping):
         raise InvalidDataError(

@@ -129,11 +129,15 @@ def test_groups_in_place_of_arrays(fitted, made):
 
 
 @pytest.mark.parametrize("learn", [LinearDiscriminantAnalysis().fit, accumulate])
-@pytest.mark.parametrize(("X", "y"), [("rows.csv", CLASSES), (ROWS, "rows.csv")])
-def test_a_path_in_place_of_rows_or_labels_is_to_be_opened(learn, X, y):
-    name = "X" if isinstance(X, str) else "y"
-    with pytest.raises(
-        InvalidDataError,
-        match=rf"{name} is the path 'rows.csv'; open .* first: X, y = open_store\(path\)",
-    ):
-        learn(X, y)
+@pytest.mark.parametrize("name", ["X", "y"])
+@pytest.mark.parametrize(
+    ("made", "match"),
+    [
+        (lambda _: "rows.csv", r"the path 'rows.csv'; open .* first: X, y = open_store\(path\)"),
+        (lambda rows: (row for row in rows), r"an iterator \(generator\); expected an array"),
+    ],
+)
+def test_paths_and_iterators_in_place_of_rows_or_labels(learn, name, made, match):
+    arguments = {"X": ROWS, "y": CLASSES}
+    with pytest.raises(InvalidDataError, match=f"{name} is {match}"):
+        learn(**arguments | {name: made(arguments[name])})
