@@ -84,7 +84,7 @@ def evaluate(
 
     from streamgda.engine.reading import reading  # noqa: PLC0415
     from streamgda.rows import Rows  # noqa: PLC0415
-    from streamgda.rows.counting import refuse_not_finite  # noqa: PLC0415
+    from streamgda.rows.counting import raise_not_finite  # noqa: PLC0415
 
     estimator, X, y = cli.open_both(model, "predict_proba", data, label, features)
     rows = Rows.of(X, y, **cli.counting(y, on_invalid, unlabelled)).opened().checked()
@@ -100,7 +100,7 @@ def evaluate(
             if not len(counted.X):
                 continue
             if not np.isfinite(np.asarray(counted.X)).all():
-                refuse_not_finite(counted.X, slab.first_row, counted.numbers)
+                raise_not_finite(counted.X, slab.first_row, counted.numbers)
             proba, labels = estimator.predict_proba(counted.X), np.asarray(counted.y)
             known = np.isin(labels, classes).all()
             loss += metrics.log_loss(labels, proba, **summed) if known else math.inf

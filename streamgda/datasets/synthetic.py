@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.runtime.parameters import LEAST, as_integer, as_number, as_numbers, refuse
+from streamgda.runtime.parameters import LEAST, as_integer, as_number, as_numbers, unexpected
 
 _BLOCK_VALUES = 1 << 16  # A block of half a MiB of float64 fits in the cache of a core.
 _N_FACTORS = 4
@@ -91,7 +91,9 @@ class GaussianStream:
         self.seed = as_integer("seed", seed, "an integer >= 0", 0, (1 << 128) - 1)
         self.dtype = np.dtype(dtype)
         if self.dtype.kind not in "iuf" or (self.dtype.kind != "f" and self.dtype.itemsize > 4):
-            raise refuse("dtype", dtype, "a floating type, or an integer type of at most 32 bits")
+            raise unexpected(
+                "dtype", dtype, "a floating type, or an integer type of at most 32 bits"
+            )
         self._limits = None if self.dtype.kind == "f" else np.iinfo(self.dtype)
         middle = (self._limits.min + self._limits.max + 1) / 2 if self._limits else 0.0
         self._loc = middle if loc is None else as_number("loc", loc, "a finite number")
@@ -105,7 +107,7 @@ class GaussianStream:
         )
         good = self.priors.shape == (k,) and (self.priors >= 0).all()
         if not good or not np.isclose(self.priors.sum(), 1):
-            raise refuse("priors", priors, expected)
+            raise unexpected("priors", priors, expected)
         self._thresholds = np.cumsum(self.priors) / self.priors.sum()
         self._block_rows = max(1, _BLOCK_VALUES // d)
         rng, scale = self._generator(0), 16.0 if self._limits else 1.0

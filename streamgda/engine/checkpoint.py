@@ -28,7 +28,7 @@ from streamgda.errors import (
 from streamgda.moments import Moments
 from streamgda.rows.counting import Slab
 from streamgda.rows.source import RowSource, as_array
-from streamgda.runtime.parameters import as_number, refuse, shown
+from streamgda.runtime.parameters import as_number, shown, unexpected
 from streamgda.storage.files import check_place, local_path
 from streamgda.storage.format import check_whole
 from streamgda.storage.saved import load
@@ -46,7 +46,7 @@ def describe(source: RowSource) -> str:
     return f"shape {source.shape}, {source.dtype or 'columns of several types'}"
 
 
-def refuse_others(held: Mapping[str, Any], now: Mapping[str, Any], where: str) -> None:
+def check_same(held: Mapping[str, Any], now: Mapping[str, Any], where: str) -> None:
     """Raise `CheckpointError` that names the first entry in which two descriptions differ."""
     for name in {**now, **held}:
         if held.get(name) != now.get(name):
@@ -242,7 +242,7 @@ class Checkpoint(Journal):
         self._description, self._adding = description, False
         file = local_path(path)
         if file is None:
-            raise refuse("checkpoint", path, "a path on this machine")
+            raise unexpected("checkpoint", path, "a path on this machine")
         if file.is_dir():
             raise InvalidParameterError(f"checkpoint={shown(path)} is a directory; expected a file")
         self._file = file.resolve()
@@ -260,7 +260,7 @@ class Checkpoint(Journal):
             raise CheckpointError(
                 f"{file} is not a checkpoint of a pass over rows, or is damaged. {REMEDY}"
             ) from None
-        refuse_others(description, self._description, file)
+        check_same(description, self._description, file)
         try:  # A transformer is not saved: it comes from the moments without rows.
             self.moments = moments + self.moments
         except MergeError as error:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.engine.checkpoint import REMEDY, Journal, checksum, describe, refuse_others
+from streamgda.engine.checkpoint import REMEDY, Journal, check_same, checksum, describe
 from streamgda.engine.reading import Progress
 from streamgda.errors import (
     CheckpointError,
@@ -29,7 +29,7 @@ from streamgda.rows.counting import Slab
 from streamgda.rows.opening import is_table_path, table_files
 from streamgda.rows.source import RowSource
 from streamgda.rows.zarr import StoredRows
-from streamgda.runtime.parameters import refuse
+from streamgda.runtime.parameters import unexpected
 from streamgda.storage.opening import (
     MARK,
     WHOLE,
@@ -86,7 +86,7 @@ class Scoring:
         keys = () if self.keys is None else self.keys
         keys = (keys,) if isinstance(keys, str) else keys
         if not isinstance(keys, Sequence) or not all(isinstance(name, str) for name in keys):
-            raise refuse("keys", keys, "names of columns of X, such as keys='id'")
+            raise unexpected("keys", keys, "names of columns of X, such as keys='id'")
         object.__setattr__(self, "keys", tuple(keys))
 
     @property
@@ -168,7 +168,7 @@ class Output(Journal):
             self.done = self._written = 0
             self.seen = {}
             return  # The caller's array is filled again.
-        refuse_others(fingerprint, self._fingerprint or {}, self.title)
+        check_same(fingerprint, self._fingerprint or {}, self.title)
         self.array, self._started = found, True
 
     def _check(self) -> None:

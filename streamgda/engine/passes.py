@@ -52,7 +52,7 @@ from streamgda.rows.labels import as_labels
 from streamgda.rows.source import RowSource, as_source, placing
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes, readable
-from streamgda.runtime.parameters import refuse
+from streamgda.runtime.parameters import unexpected
 
 _MATRICES = 5  # A thread that factorises a covariance holds so many matrices.
 
@@ -426,7 +426,7 @@ def _accumulated_batches(asked: Accumulation, rows: Rows, features: Any, columns
             "each of them"
         )
     if rows.y is not None:
-        raise refuse("columns", columns, "None, because y is given, and X holds no batches")
+        raise unexpected("columns", columns, "None, because y is given, and X holds no batches")
     batches = as_batches(rows.X, rows.weight, features=features, columns=columns)
     asked = replace(asked, feature_names=batches.feature_names)
     if batches.executor == "dask":

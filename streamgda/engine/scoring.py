@@ -18,7 +18,7 @@ from streamgda.rows.source import RowSource, as_slab, as_source, check_rows
 from streamgda.rows.xarray import LabelledRows, wrapped
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes
-from streamgda.runtime.parameters import refuse
+from streamgda.runtime.parameters import unexpected
 
 
 def score(function: Callable[..., np.ndarray], X: Any, out: Any = None, **options: Any) -> Any:
@@ -57,7 +57,9 @@ def score(function: Callable[..., np.ndarray], X: Any, out: Any = None, **option
     else:
         rows = as_source(X)
         if out is not None and isinstance(rows, LabelledRows):
-            raise refuse("out", out, "None: write the DataArray that is returned by its to_zarr")
+            raise unexpected(
+                "out", out, "None: write the DataArray that is returned by its to_zarr"
+            )
         scores = _score_source(asked, rows, out)
     about = asked.name, asked.classes, asked.fill
     return scores if out is not None else wrapped(rows, scores, *about)

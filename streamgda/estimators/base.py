@@ -45,14 +45,14 @@ from streamgda.rows.counting import (
     RowRule,
     as_matrix,
     as_weights,
-    refuse_not_finite,
+    raise_not_finite,
 )
 from streamgda.rows.labels import as_labels, find, with_label
 from streamgda.rows.names import restored_names
-from streamgda.rows.source import RowSource, as_source, check_lengths, refuse_shape
+from streamgda.rows.source import RowSource, as_source, check_lengths, raise_for_shape
 from streamgda.rows.sparse import with_values
 from streamgda.runtime.interruption import Lock
-from streamgda.runtime.parameters import LEAST, as_number, as_numbers, check_type, refuse, shown
+from streamgda.runtime.parameters import LEAST, as_number, as_numbers, check_type, shown, unexpected
 from streamgda.storage.format import State, check_whole, pack_labels, unpack_labels
 from streamgda.storage.saved import Saved
 
@@ -157,7 +157,7 @@ class Answer:
         if invalid.any() and self.rule.action == "raise":
             at = int(invalid.argmax())
             if not self.marginal:
-                refuse_not_finite(X, first_row, nodata=self.rule.nodata)
+                raise_not_finite(X, first_row, nodata=self.rule.nodata)
             raise InvalidDataError(
                 f"row {first_row + at} of X has infinity, or no feature that the model uses: gaps "
                 f"are NaN or nodata; on_invalid='fill' gives such rows a result of your own",
@@ -303,7 +303,7 @@ class MomentEstimator(Saved, BaseEstimator):
         maps, standardized = before_standardize(self.feature_map)
         if standardized and not self._scales:
             expected = "Standardize(moments): the rows of this estimator are counted behind it"
-            raise refuse("feature_map", self.feature_map, expected)
+            raise unexpected("feature_map", self.feature_map, expected)
         found = Lifting.of(maps)
         try:
             pickle.dumps(found)
@@ -792,7 +792,7 @@ class MomentEstimator(Saved, BaseEstimator):
         source = validated_rows(self, rows.X) if of_features else as_source(rows.X)
         marginal, filled = on_missing == "marginal", rows.rule.action == "fill"
         if not marginal and on_missing != "raise":
-            raise refuse("on_missing", on_missing, "'raise' or 'marginal'")
+            raise unexpected("on_missing", on_missing, "'raise' or 'marginal'")
         if marginal and (feature_map is not None or not hasattr(model, "marginal")):
             raise InvalidParameterError(
                 "on_missing='marginal' needs densities of the features as they are, which this "
@@ -810,7 +810,7 @@ class MomentEstimator(Saved, BaseEstimator):
         if filled and labels is None:
             value = as_numbers("fill", np.nan if fill is None else fill, "one number, or NaN")
             if value.ndim:
-                raise refuse("fill", fill, "one number, or NaN")
+                raise unexpected("fill", fill, "one number, or NaN")
         elif labels is not None and filled:
             labels = with_label(labels, "fill", fill, model.classes)
             value = labels[-1:].reshape(())
@@ -988,7 +988,7 @@ def validated_rows(estimator: Any, X: Any, *, reset: bool = False) -> Any:
         except OverflowError as error:
             raise InvalidDataError(f"X holds integers that no float can hold: {error}") from None
     elif len(X.shape) != 2 or np.isnan(X.shape[1]):
-        refuse_shape(X.shape)
+        raise_for_shape(X.shape)
     elif reset:
         estimator.n_features_in_ = int(X.shape[1])
         vars(estimator).pop("feature_names_in_", None)

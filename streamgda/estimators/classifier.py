@@ -49,8 +49,8 @@ from streamgda.runtime.parameters import (
     as_flag,
     as_integer,
     as_number,
-    refuse,
     shown,
+    unexpected,
 )
 
 
@@ -375,7 +375,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         ((1000, 4), np.True_)
         """
         self._scored()  # It is kept, and its errors come first.
-        self._refuse_map("sample draws rows, and a feature map has no inverse")
+        self._check_no_map("sample draws rows, and a feature map has no inverse")
         n_samples = as_integer("n_samples", n_samples, "at least 1 row, an integer", 1)
         random = check_random_state(random_state)
         held = self._copied(vars(self))
@@ -433,7 +433,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         ('sklearn.discriminant_analysis', array([0, 0]))
         """
         check_is_fitted(self)
-        self._refuse_map("to_sklearn returns an estimator of features as they are")
+        self._check_no_map("to_sklearn returns an estimator of features as they are")
         if self.temperature != 1:
             raise UnsupportedError(
                 f"temperature={shown(self.temperature)}, and scikit-learn's estimators have no "
@@ -459,7 +459,7 @@ class MomentClassifier(ClassifierMixin, MomentEstimator):
         """Return attributes that scikit-learn's estimator has with other values."""
         raise NotImplementedError
 
-    def _refuse_map(self, why: str) -> None:
+    def _check_no_map(self, why: str) -> None:
         """Raise `UnsupportedError` if rows are behind a feature map."""
         if self.feature_map is not None:
             raise UnsupportedError(
@@ -516,9 +516,11 @@ class GaussianClassifier(MomentClassifier):
         self._regularisation().check(self._model_type)
         solver, estimator = getattr(self, "solver", None), self.covariance_estimator
         if self._solvers and not (isinstance(solver, str) and solver in self._solvers):
-            raise refuse("solver", solver, f"one of {', '.join(map(repr, self._solvers))}")
+            raise unexpected("solver", solver, f"one of {', '.join(map(repr, self._solvers))}")
         if estimator is not None and not hasattr(estimator, "fit"):
-            raise refuse("covariance_estimator", estimator, "an object with a method fit, or None")
+            raise unexpected(
+                "covariance_estimator", estimator, "an object with a method fit, or None"
+            )
         if estimator is not None and self.shrinkage not in (None, 0):
             raise InvalidParameterError(
                 "covariance_estimator and shrinkage parameters are not None. Only one of the two "
@@ -913,7 +915,7 @@ class GaussianClassifier(MomentClassifier):
     def _log_proba_without(self, X: Any, y: Any, priors: str) -> tuple[np.ndarray, np.ndarray]:
         """Return log-probabilities by the model without each row, and codes of the classes."""
         if priors not in ("counted", "fixed"):
-            raise refuse("priors", priors, "'counted' or 'fixed'")
+            raise unexpected("priors", priors, "'counted' or 'fixed'")
         (model, lifting), how = self._scored(), self._regularisation()
         changed = isinstance(how.shrinkage, str) or how.pooling or self._needs_all_rows()
         changed = changed or self._weighted or model.rank < model.features.size

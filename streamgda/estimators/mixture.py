@@ -29,7 +29,7 @@ from streamgda.rows import Rows
 from streamgda.rows.labels import find
 from streamgda.rows.source import as_source, placing
 from streamgda.runtime.memory import allowed_bytes
-from streamgda.runtime.parameters import as_integer, refuse
+from streamgda.runtime.parameters import as_integer, unexpected
 from streamgda.runtime.threads import serial_blas
 
 _ROWS_EACH = 100  # The sample of a class has so many rows for each of its components.
@@ -167,7 +167,7 @@ class MixtureDiscriminantAnalysis(GaussianDiscriminantAnalysis):
         as_integer("n_iter", self.n_iter, "a number of further passes, at least 0", 0)
         as_integer("random_state", self.random_state, "an integer below 2**32", 0, 2**32 - 1)
         if isinstance(self.shrinkage, str) and self.shrinkage == "auto":
-            raise refuse("shrinkage", self.shrinkage, "a number between 0 and 1, or 'oas'")
+            raise unexpected("shrinkage", self.shrinkage, "a number between 0 and 1, or 'oas'")
         super()._check_parameters()
 
     # --- learning -----------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from streamgda.moments.feature_maps import Binarize, Lifting
 from streamgda.rows import Rows
 from streamgda.rows.source import as_source
 from streamgda.rows.sparse import SparseRows
-from streamgda.runtime.parameters import LEAST, as_flag, as_number, as_numbers, refuse, shown
+from streamgda.runtime.parameters import LEAST, as_flag, as_number, as_numbers, shown, unexpected
 
 _LEAST_ALPHA = 1e-10
 
@@ -264,7 +264,7 @@ class BernoulliNB(MomentClassifier):
         if lifting is not None:
             return rows
         if rule.nodata == 0 and isinstance(X, SparseRows):
-            raise refuse("nodata", rule.nodata, "another value: sparse rows do not store zeros")
+            raise unexpected("nodata", rule.nodata, "another value: sparse rows do not store zeros")
         marked: float | None = None
         dtype: Any = np.uint8  # Bad values are errors at once, or NaN.
         if not rule.checks_sums or rows.weight is not None:

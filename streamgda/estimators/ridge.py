@@ -34,7 +34,7 @@ from streamgda.moments.feature_maps import Lifting
 from streamgda.rows import Rows, targets_of
 from streamgda.rows.names import feature_numbers
 from streamgda.rows.source import as_source
-from streamgda.runtime.parameters import as_flag, as_numbers, check_type, refuse, shown
+from streamgda.runtime.parameters import as_flag, as_numbers, check_type, shown, unexpected
 from streamgda.storage.format import State, check_whole
 from streamgda.storage.saved import synchronized
 
@@ -78,13 +78,13 @@ class PenalisedLeastSquares(Folded):
         as_flag("fit_intercept", self.fit_intercept)
         if as_flag("positive", self.positive):
             expected = "False: coefficients of one sign need sklearn.linear_model.Ridge"
-            raise refuse("positive", True, expected)
+            raise unexpected("positive", True, expected)
         for name, given in (("alpha", self.alpha), ("alphas", self.alphas)):
             if given is not None or name == "alpha":
                 expected = "a number >= 0, or a list of numbers >= 0"
                 values = as_numbers(name, given, expected, finite=True)
                 if values.ndim > 1 or not values.size or (values < 0).any():
-                    raise refuse(name, given, expected)
+                    raise unexpected(name, given, expected)
 
     # --- learning -----------------------------------------------------------------------------
 
@@ -254,7 +254,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         given = dict(reading)
         given.pop("max_memory", None)
         if given.get("unlabelled") is not None:
-            raise refuse("unlabelled", given["unlabelled"], "None: targets are not labels")
+            raise unexpected("unlabelled", given["unlabelled"], "None: targets are not labels")
         self._check_options(given)
         rows = Rows.of(X, y, weight, **given)
         if rows.y is None:
@@ -379,7 +379,7 @@ class Ridge(RegressorMixin, PenalisedLeastSquares):
         features = np.setdiff1d(np.arange(width), targets)
         if not 0 < targets.size == width - features.size < width:
             expected = f"the name or the number of a column, 0 to {width - 1}, or a list of them"
-            raise refuse("target", target, f"{expected}, fewer than all {width} columns")
+            raise unexpected("target", target, f"{expected}, fewer than all {width} columns")
         if lifting and (targets.size != lifting.n_targets or features[-1] >= features.size):
             raise InvalidParameterError(
                 f"target={shown(target)} of moments of rows behind {lifting}; give the moments of "
@@ -567,7 +567,7 @@ class RidgeClassifier(ClassifierMixin, PenalisedLeastSquares):
             count = moments.class_count[seen]
             factors[seen] = count.sum() / (count.size * count)
         if (factors < 0).any():
-            raise refuse("class_weight", self.class_weight, "numbers >= 0")
+            raise unexpected("class_weight", self.class_weight, "numbers >= 0")
         return Columns.of_classes(moments, factors)
 
     def _check_fit(self, model: RidgeModel) -> None:

@@ -36,7 +36,7 @@ from streamgda.rows.counting import RowRule, Slab, is_plain
 from streamgda.rows.labels import as_labels, find
 from streamgda.runtime import threads
 from streamgda.runtime.memory import allowed_bytes
-from streamgda.runtime.parameters import as_flag, refuse, shown
+from streamgda.runtime.parameters import as_flag, shown, unexpected
 from streamgda.storage.format import State, check_whole
 
 LIKELIHOOD, ACCURACY, LOG_LOSS = "joint_log_likelihood", "accuracy", "neg_log_loss"
@@ -140,7 +140,7 @@ class Folded(MomentEstimator):
             )
         n_rows = int(rows.X.shape[0])
         if method == "fit" and whole and not given and n_rows < self.cv:
-            raise refuse("cv", self.cv, f"at most the number of rows (n_samples={n_rows})")
+            raise unexpected("cv", self.cv, f"at most the number of rows (n_samples={n_rows})")
         self._n_numbered = None if given else (before or 0) + n_rows
         return rows if given else with_folds(self.cv, self.random_state, rows, before or 0)
 
@@ -515,7 +515,7 @@ class GaussianDiscriminantCV(ClassifierMixin, Folded):
         as_flag("verbose", self.verbose)
         if not isinstance(self.scoring, str) or self.scoring not in SCORINGS:
             expected = f"one of {', '.join(SCORINGS)}; GridSearchCV of scikit-learn takes any score"
-            raise refuse("scoring", self.scoring, expected)
+            raise unexpected("scoring", self.scoring, expected)
         try:
             candidates = list(ParameterGrid(GRID if self.param_grid is None else self.param_grid))
             models = [GaussianDiscriminantAnalysis(**params) for params in candidates]

@@ -13,7 +13,7 @@ from streamgda.errors import InvalidDataError
 from streamgda.models.covariance import check_priors
 from streamgda.models.scoring import ClassModel
 from streamgda.moments import ClassMoments
-from streamgda.rows.counting import as_matrix, refuse_not_finite
+from streamgda.rows.counting import as_matrix, raise_not_finite
 from streamgda.rows.sparse import rows_with, with_values
 
 
@@ -47,7 +47,7 @@ def binarise(X: Any, first_row: int, threshold: float | None, marked: Any = None
     if marked is not None:
         bad = bad | np.equal(values, marked)
     elif bad.any():
-        refuse_not_finite(X, first_row)
+        raise_not_finite(X, first_row)
     if is_sparse and threshold is not None and threshold < 0:
         raise InvalidDataError(
             f"X is sparse, and with binarize={threshold:g} its zeros would be ones, which would "

@@ -12,7 +12,7 @@ from streamgda.errors import InvalidDataError, InvalidParameterError, SingularCo
 from streamgda.moments import ClassMoments, held_sums
 from streamgda.moments.covariance_types import structure_of
 from streamgda.runtime import threads
-from streamgda.runtime.parameters import as_number, as_numbers, refuse
+from streamgda.runtime.parameters import as_number, as_numbers, unexpected
 
 _MATRICES = ("full", "tied")
 
@@ -55,7 +55,7 @@ class Regularisation:
         if not isinstance(rule, str):
             as_number("shrinkage", 0 if rule is None else rule, expected, 0, 1)
         elif rule not in ("auto", "oas"):
-            raise refuse("shrinkage", rule, expected)
+            raise unexpected("shrinkage", rule, expected)
         elif covariance_type not in _MATRICES or (self.pooling and covariance_type == "full"):
             raise InvalidParameterError(
                 f"shrinkage={rule!r} is computed from the covariances between features of a class "

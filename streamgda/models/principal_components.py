@@ -16,7 +16,7 @@ from streamgda.models.scoring import ClassModel
 from streamgda.moments import ClassMoments
 from streamgda.rows.counting import as_matrix
 from streamgda.runtime import threads
-from streamgda.runtime.parameters import as_integer, as_number, refuse
+from streamgda.runtime.parameters import as_integer, as_number, unexpected
 
 _EPS = np.finfo(np.float64).eps
 
@@ -127,6 +127,6 @@ def _number_of_components(wanted: Any, shares: np.ndarray, most: int) -> int:
     if isinstance(wanted, Real) and not isinstance(wanted, Integral):
         share = as_number("n_components", wanted, expected, 0, 1)
         if not 0 < share < 1:
-            raise refuse("n_components", wanted, expected)
+            raise unexpected("n_components", wanted, expected)
         return min(int(np.searchsorted(np.cumsum(shares), share, side="right")) + 1, shares.size)
     return as_integer("n_components", wanted, expected, 1, most)

@@ -13,7 +13,7 @@ from scipy import sparse
 from streamgda.errors import InvalidDataError
 from streamgda.kernels.panels import largest
 from streamgda.moments.feature_maps import LiftedRows
-from streamgda.rows.counting import as_kernel_rows, as_matrix, kernel_type, refuse_not_finite
+from streamgda.rows.counting import as_kernel_rows, as_matrix, kernel_type, raise_not_finite
 from streamgda.runtime import threads
 
 # Values of the rows and scores of a block; blocks of many features have some rows, for the sake of
@@ -50,7 +50,7 @@ def check_finite(block: Any, first_row: int) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
             finite = np.isfinite(values.sum()) or np.isfinite(values).all()
         if not finite:
-            refuse_not_finite(block, first_row)
+            raise_not_finite(block, first_row)
 
 
 class ClassModel(ABC):

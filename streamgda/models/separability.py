@@ -18,7 +18,7 @@ from streamgda.models.covariance import (
 from streamgda.models.gaussian import Gaussians
 from streamgda.moments import ClassMoments
 from streamgda.runtime import threads
-from streamgda.runtime.parameters import check_type, refuse
+from streamgda.runtime.parameters import check_type, unexpected
 from streamgda.storage.saved import synchronized
 
 _EPS = np.finfo(np.float64).eps
@@ -107,7 +107,7 @@ def separability(model_or_moments: Any, method: str = "jeffries_matusita") -> np
            [2.   , 1.729, 0.   ]])
     """
     if not isinstance(method, str) or method not in METHODS:
-        raise refuse("method", method, f"one of {', '.join(METHODS)}")
+        raise unexpected("method", method, f"one of {', '.join(METHODS)}")
     if isinstance(model_or_moments, ClassMoments):
         alive, centres, roots = _of_moments(model_or_moments)
         n_classes = model_or_moments.classes.size
@@ -265,7 +265,7 @@ def distance(a: ClassMoments, b: ClassMoments, kind: str = _FRECHET, *, ddof: in
         check_type(name, moments, ClassMoments, "ClassMoments")
         Summary.of(moments)  # It raises an error for moments without rows.
     if not isinstance(kind, str) or kind not in (_FRECHET, *METHODS):
-        raise refuse("kind", kind, f"one of {', '.join((_FRECHET, *METHODS))}")
+        raise unexpected("kind", kind, f"one of {', '.join((_FRECHET, *METHODS))}")
     how = Regularisation(ddof).check(a.covariance_type)
     both = a._in_one_class("a") + b._in_one_class("b")  # `+` raises for different maps of rows
     if kind != _FRECHET:

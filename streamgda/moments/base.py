@@ -210,7 +210,7 @@ class Moments(Saved):
         labels = np.unique(as_labels(classes, "classes"))
         with self._lock:
             if self.n_features is None:
-                self._refuse_empty()
+                self._raise_empty()
             self._declare(labels)
         return self
 
@@ -331,7 +331,7 @@ class Moments(Saved):
         if names is not None and self.n_features is not None:
             self._feature_names = self._names_with(names)
 
-    def _refuse_empty(self) -> NoReturn:
+    def _raise_empty(self) -> NoReturn:
         raise InvalidDataError("these moments hold no rows; call update(X, y) first")
 
 
@@ -341,5 +341,5 @@ def held_sums(moments: Moments) -> Any:
     Other modules ask for them where `ClassMoments.centred` would copy.
     """
     if moments._sums is None or not np.count_nonzero(moments._sums.count):
-        moments._refuse_empty()
+        moments._raise_empty()
     return moments._sums

@@ -29,7 +29,7 @@ from streamgda.rows.counting import (
     RowRule,
     Slab,
     kernel_type,
-    refuse_not_finite,
+    raise_not_finite,
 )
 from streamgda.rows.names import (
     Names,
@@ -41,7 +41,7 @@ from streamgda.rows.names import (
 )
 from streamgda.runtime import threads
 from streamgda.runtime.interruption import deferred_interrupts
-from streamgda.runtime.parameters import as_integer, as_number, as_numbers, check_type, refuse
+from streamgda.runtime.parameters import as_integer, as_number, as_numbers, check_type, unexpected
 from streamgda.storage.format import State, check_whole, pack_labels, unpack_labels
 from streamgda.storage.saved import synchronized
 
@@ -207,7 +207,7 @@ class ClassMoments(Moments):
         labels = label_codes.as_labels(classes, "classes")
         found, at = np.unique(labels, return_inverse=True)
         if not found.size or found.size < labels.size:
-            raise refuse("classes", labels.tolist(), "each label once")
+            raise unexpected("classes", labels.tolist(), "each label once")
         given = {
             "covariances": covariances,
             "scatters": scatters,
@@ -218,7 +218,7 @@ class ClassMoments(Moments):
         if feature_names is not None:
             made._feature_names = as_names(feature_names)
             if made._feature_names is None or len(made._feature_names) != sums.n_features:
-                raise refuse("feature_names", feature_names, f"{sums.n_features} texts")
+                raise unexpected("feature_names", feature_names, f"{sums.n_features} texts")
         return made
 
     @synchronized
@@ -437,7 +437,7 @@ class ClassMoments(Moments):
         try:
             self._add(added, owned=True)
         except MergeError:  # It is an overflow: widths and names have been checked.
-            refuse_not_finite(X if lifting is None else X.values, first_row, numbers)
+            raise_not_finite(X if lifting is None else X.values, first_row, numbers)
 
     def _add_at_once(self, X: np.ndarray, y: np.ndarray) -> bool:
         """Add a few rows that need no conversion, with labels that are classes already.
@@ -716,7 +716,7 @@ class ClassMoments(Moments):
         array([[3., 2.]])
         """
         if self._sums is None:
-            self._refuse_empty()
+            self._raise_empty()
         d, names = self._sums.n_features, self._feature_names if self._lifting is None else None
         index = feature_numbers(index, names, d, "index")
         try:

@@ -24,10 +24,10 @@ from streamgda.rows.counting import (
     WINDOW_BYTES,
     as_matrix,
     kernel_type,
-    refuse_not_finite,
+    raise_not_finite,
 )
 from streamgda.runtime import threads
-from streamgda.runtime.parameters import LEAST, as_integer, as_number, refuse, shown
+from streamgda.runtime.parameters import LEAST, as_integer, as_number, shown, unexpected
 from streamgda.storage.format import check_whole
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -154,10 +154,10 @@ class RandomFeatures(FeatureMap):
     random_state: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse invalid parameters."""
+        """Raise an error for invalid parameters."""
         n = as_integer("n", self.n, "a number of features, at least 1", 1)
         if self.kind not in ("relu", "fourier"):
-            raise refuse("kind", self.kind, "'relu' or 'fourier'")
+            raise unexpected("kind", self.kind, "'relu' or 'fourier'")
         expected = "a number above 0, in units of one over the squared features"
         if isinstance(self.gamma, str):
             expected += (
@@ -165,7 +165,7 @@ class RandomFeatures(FeatureMap):
             )
         gamma = as_number("gamma", self.gamma, expected, LEAST)
         if self.kind == "relu" and gamma != 1.0:
-            raise refuse("gamma", self.gamma, "it with kind='fourier' only")
+            raise unexpected("gamma", self.gamma, "it with kind='fourier' only")
         expected = "an integer from 0 to 2**64 - 1: the same seed gives the same features"
         seed = as_integer("random_state", self.random_state, expected, 0, 2**64 - 1)
         for name, value in {"n": n, "gamma": gamma, "random_state": seed}.items():
@@ -255,7 +255,7 @@ class Standardize(FeatureMap):
         if moments is None:
             self._set((), ())
         elif "spherical" in kind or not hasattr(moments, "centred"):
-            raise refuse("moments", moments, "ClassMoments with a variance for each feature")
+            raise unexpected("moments", moments, "ClassMoments with a variance for each feature")
         else:
             self._set(*self._parameters(moments))
 
@@ -306,7 +306,7 @@ class Binarize(FeatureMap):
     threshold: float
 
     def __post_init__(self) -> None:
-        """Refuse invalid thresholds."""
+        """Raise an error for invalid thresholds."""
         object.__setattr__(self, "threshold", as_number("threshold", self.threshold, "a number"))
 
     def _apply(self, rows: np.ndarray, out: np.ndarray) -> None:
@@ -503,7 +503,7 @@ class Lifting:
             return feature_map
         maps = feature_map if isinstance(feature_map, list | tuple) else [feature_map]
         if not maps or any(isinstance(m, type) or not hasattr(m, "transform") for m in maps):
-            raise refuse("feature_map", feature_map, f"None, {_EXPECTED}")
+            raise unexpected("feature_map", feature_map, f"None, {_EXPECTED}")
         if Standardize() in maps:
             raise InvalidParameterError(
                 "Standardize() without moments is the last map of an estimator, which has them; "
@@ -668,10 +668,10 @@ def lifted(
     Raises
     ------
     InvalidDataError
-        For NaN and infinity; see `refuse_not_finite`.
+        For NaN and infinity; see `raise_not_finite`.
     """
     if lifting is None:
         return X
     if X.dtype.kind == "f" and not np.isfinite(X).all():
-        refuse_not_finite(X, first_row, numbers)
+        raise_not_finite(X, first_row, numbers)
     return LiftedRows(X, lifting)

@@ -10,7 +10,7 @@ import numpy as np
 from streamgda.errors import InvalidDataError, InvalidParameterError, PrecisionWarning
 from streamgda.moments.covariance_types import Structure, structure_of
 from streamgda.moments.sums import Sums
-from streamgda.runtime.parameters import as_number, as_numbers, refuse
+from streamgda.runtime.parameters import as_number, as_numbers, unexpected
 
 _SLACK = 1e-6  # Matrices may be asymmetric, and squares negative, by this share of deviations.
 _NOTHING = 2.0**-43  # This share of uncentred sums of squares is rounding.
@@ -56,7 +56,7 @@ def statistics_of(
     values[structure.group_sums(count) == 0] = 0
     labels = classes.tolist() if structure.per_class else None
 
-    def refuse_where(wrong: np.ndarray, what: str) -> None:
+    def fail_where(wrong: np.ndarray, what: str) -> None:
         if wrong.any():
             group, *features = np.argwhere(wrong)[0].tolist()
             of = "" if labels is None else f" of class {labels[group]!r}"
@@ -67,7 +67,7 @@ def statistics_of(
         weight = structure.group_weights(count, as_number("ddof", ddof, "a number >= 0", 0))
         values[(weight <= 0) & (structure.group_sums(np.maximum(count - 1, 0)) == 0)] = 0  # 0 / 0
         values *= np.maximum(weight, 0).reshape(-1, *[1] * (values.ndim - 1))
-    refuse_where(~np.isfinite(values), "are not finite numbers")
+    fail_where(~np.isfinite(values), "are not finite numbers")
     uncentred = structure.diagonal(values).copy()
     if name == "second_moments":
         values = _centred(structure, values, count, mean)
@@ -76,12 +76,12 @@ def statistics_of(
         values[nothing[:, :, None] | nothing[:, None] if structure.matrix else nothing] = 0
         _warn_of_offset(uncentred, left)
     diagonal = structure.diagonal(values)
-    refuse_where(diagonal < -_SLACK * np.abs(uncentred), "hold negative sums of squares")
+    fail_where(diagonal < -_SLACK * np.abs(uncentred), "hold negative sums of squares")
     np.maximum(diagonal, 0, out=diagonal)
     if structure.matrix:
         deviation = np.sqrt(diagonal)
         most = _SLACK * deviation[:, :, None] * deviation[:, None]
-        refuse_where(np.abs(values - values.swapaxes(1, 2)) > most, "are not symmetric")
+        fail_where(np.abs(values - values.swapaxes(1, 2)) > most, "are not symmetric")
         values = (values + values.swapaxes(1, 2)) / 2
     packed = np.ascontiguousarray(structure.pack(values))
     sums: Sums = Sums(structure, count, squares.copy(), mean, np.zeros((k, d)), packed).checked()
@@ -92,7 +92,7 @@ def _counts(name: str, values: Any, n_classes: int) -> np.ndarray:
     expected = f"a number >= 0 for each of the {n_classes} classes"
     numbers = as_numbers(name, values, expected, finite=True)
     if numbers.shape != (n_classes,) or (numbers < 0).any():
-        raise refuse(name, values, expected)
+        raise unexpected(name, values, expected)
     return numbers.astype(np.float64)
 
 

@@ -25,7 +25,7 @@ from streamgda.plots.figures import (
     points,
     project,
 )
-from streamgda.runtime.parameters import as_integer, refuse
+from streamgda.runtime.parameters import as_integer, unexpected
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,7 +98,7 @@ def plot_decision_boundary(
     4
     """
     if isinstance(parts, str) or not set(parts) <= set(_PARTS):
-        raise refuse("parts", parts, f"a list of some of {', '.join(_PARTS)}")
+        raise unexpected("parts", parts, f"a list of some of {', '.join(_PARTS)}")
     resolution = as_integer("resolution", resolution, "an integer from 2 to 10000", 2, 10_000)
     plane = project(estimator, 2, features, directions)
     positions, codes = np.empty((0, 2)), None

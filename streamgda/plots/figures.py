@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamgda.errors import InvalidParameterError, UnsupportedError
 from streamgda.estimators.classifier import GaussianClassifier
-from streamgda.runtime.parameters import as_integer, as_numbers, check_type, refuse, require
+from streamgda.runtime.parameters import as_integer, as_numbers, check_type, require, unexpected
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -130,7 +130,7 @@ def _unit_vectors(
         for feature in np.ravel(np.asarray(features, object))
     ]
     if len(set(chosen)) != n or len(chosen) != n:
-        raise refuse("features", features, expected)
+        raise unexpected("features", features, expected)
     return np.eye(width)[chosen], [held[j] for j in chosen]
 
 
@@ -210,7 +210,7 @@ def colours_of(colors: Any, n: int) -> np.ndarray:
         colors = mpl.colormaps["gist_rainbow"](np.linspace(0, 1, n))
     palette = to_rgba_array(colors)[:, :3]
     if len(palette) != n:
-        raise refuse("colors", colors, f"a colour of matplotlib for each of the {n} classes")
+        raise unexpected("colors", colors, f"a colour of matplotlib for each of the {n} classes")
     return palette
 
 

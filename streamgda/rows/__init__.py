@@ -33,15 +33,15 @@ from streamgda.rows.source import (
     adapter_of,
     as_slab,
     as_source,
+    check_container,
     check_lengths,
     check_rows,
-    refuse_others,
 )
 from streamgda.rows.sparse import SparseRows
 from streamgda.rows.xarray import LabelledRows, along
 from streamgda.rows.zarr import StoredRows
 from streamgda.runtime import threads
-from streamgda.runtime.parameters import refuse, shown
+from streamgda.runtime.parameters import shown, unexpected
 
 _PLANNED_BYTES = 1 << 30  # Smaller arrays in memory are summed at once.
 _COPIED_BYTES = 1 << 26  # Other rows in memory are summed at once if they are smaller.
@@ -200,7 +200,7 @@ def _recognised(values: Any, name: str) -> Any:
         return values
     if isinstance(values, RowSource):  # Columns that were opened as labels may be weights.
         return values if values.name == name else replace(values, name=name)
-    refuse_others(values, name)
+    check_container(values, name)
     if isinstance(values, list | tuple):
         return values
     adapter = adapter_of(values, name)
@@ -240,7 +240,7 @@ def as_batches(
         For other `columns`, and for `features`.
     """
     if features is not None:
-        raise refuse("features", features, "None: batches are arrays of rows x features")
+        raise unexpected("features", features, "None: batches are arrays of rows x features")
     batches = Batches(X, columns)
     if sample_weight is not None:
         raise InvalidDataError(

@@ -15,7 +15,7 @@ import numpy as np
 from streamgda.errors import InvalidDataError, InvalidParameterError
 from streamgda.rows.counting import Slab
 from streamgda.rows.frames import FrameRows
-from streamgda.rows.source import as_array, as_numpy, as_slab, refuse_others
+from streamgda.rows.source import as_array, as_numpy, as_slab, check_container
 from streamgda.rows.zarr import is_group
 
 _EXPECTED = "columns=('image', 'label'), columns=(['a', 'b'], 'label'), or a third name of weights"
@@ -40,7 +40,7 @@ class Batches:
         """Raise errors for rows without labels, and for columns that are not names."""
         X, columns = self.values, self.columns
         if isinstance(X, str | os.PathLike):
-            refuse_others(X, "X")
+            check_container(X, "X")
         group = is_group(X)
         if group or not isinstance(X, Iterable) or hasattr(X, "dtype") or FrameRows.accepts(X):
             names = f" of {', '.join(sorted(map(str, X))):.500}" if group else ""

@@ -13,14 +13,14 @@ from streamgda.rows.labels import (
     NONE,
     CodedLabels,
     as_labels,
+    check_not_missing,
     code,
     family,
     find,
-    refuse_missing,
 )
-from streamgda.rows.source import as_array, refuse_shape, refuse_type
+from streamgda.rows.source import as_array, raise_for_shape, raise_for_type
 from streamgda.rows.sparse import as_csr, rows_with
-from streamgda.runtime.parameters import as_numbers, refuse, shown
+from streamgda.runtime.parameters import as_numbers, shown, unexpected
 
 # Actions on invalid rows that functions take.
 LEARNING = ("raise", "skip")
@@ -126,9 +126,9 @@ def as_matrix(X: Any, first_row: int = 0, sparse: bool = False) -> Any:
     if X.dtype.kind == "b":
         X = X.view(np.uint8)
     if X.dtype.kind not in "iuf":
-        refuse_type(X.dtype)
+        raise_for_type(X.dtype)
     if X.ndim != 2:
-        refuse_shape(X.shape)
+        raise_for_shape(X.shape)
     return X
 
 
@@ -187,7 +187,7 @@ def as_weights(
     return weights
 
 
-def refuse_not_finite(
+def raise_not_finite(
     X: Any, first_row: int = 0, numbers: np.ndarray | None = None, nodata: float | None = None
 ) -> NoReturn:
     """Raise an error that names the first value of `X` that is NaN, infinite or `nodata`.
@@ -287,7 +287,7 @@ class RowRule:
         """Return labels by their codes; missing ones are an error unless such rows are skipped."""
         labels = code(y, known, "y", first_row)
         if self.action != "skip":
-            refuse_missing(labels, "y", first_row)
+            check_not_missing(labels, "y", first_row)
         return labels
 
     def class_labels(self, y: Any, known: np.ndarray = NONE, first_row: int = 0) -> np.ndarray:
@@ -396,7 +396,7 @@ class RowRule:
             bad = bad if rows is X else numbers[bad]
             bad = bad[counts[bad]]
             if bad.size and self.action == "raise":
-                refuse_not_finite(X[bad[:1]], start, bad[:1], self.nodata)
+                raise_not_finite(X[bad[:1]], start, bad[:1], self.nodata)
             counts[bad] = False
             n_skipped += bad.size
             numbers = np.flatnonzero(counts)
@@ -427,7 +427,7 @@ def row_rule(
         For other values.
     """
     if not isinstance(on_invalid, str) or on_invalid not in actions:
-        raise refuse("on_invalid", on_invalid, " or ".join(map(repr, actions)))
+        raise unexpected("on_invalid", on_invalid, " or ".join(map(repr, actions)))
     if nodata is None and unlabelled is None and on_invalid == "raise":
         return CHECK_SUMS
     if nodata is not None:
@@ -435,7 +435,7 @@ def row_rule(
         as_numbers("nodata", nodata, expected)
         value = np.asarray(nodata)
         if value.ndim or value.dtype.kind not in "iuf":
-            raise refuse("nodata", nodata, expected)
+            raise unexpected("nodata", nodata, expected)
         nodata = value.item()  # Rows compare it in their own type.
     if unlabelled is not None:
         try:

@@ -179,7 +179,7 @@ def _distinct(labels: np.ndarray, what: str, first_row: int) -> CodedLabels:
         codes = np.searchsorted(found, labels)  # It is faster than the inverse of `np.unique`.
     present = np.array([not _is_missing(value) for value in found], bool)
 
-    def refuse(number: int, why: str) -> NoReturn:
+    def fail(number: int, why: str) -> NoReturn:
         row = int((codes == np.flatnonzero(present)[number]).argmax())
         raise InvalidDataError(
             f"Unknown label type: {why}: {what}[{first_row + row}] is "
@@ -189,34 +189,34 @@ def _distinct(labels: np.ndarray, what: str, first_row: int) -> CodedLabels:
             *(what, first_row + row),
         )
 
-    values, at = np.unique(_in_one_type(found[present], refuse), return_inverse=True)
+    values, at = np.unique(_in_one_type(found[present], fail), return_inverse=True)
     of_value = np.full(present.size, -1)
     of_value[present] = at
     return CodedLabels(of_value[codes], values)
 
 
-def _in_one_type(found: np.ndarray, refuse: Callable[[int, str], NoReturn]) -> np.ndarray:
-    """Return different labels as an array of one kind; call `refuse` for the first other one."""
+def _in_one_type(found: np.ndarray, fail: Callable[[int, str], NoReturn]) -> np.ndarray:
+    """Return different labels as an array of one kind; call `fail` for the first other one."""
     if not found.size:
         return NONE
     if found.dtype.kind == "O":
         kind = next((kind for kind in _KINDS if isinstance(found[0], kind)), ())
         for number, value in enumerate(found):
             if not isinstance(value, kind):
-                refuse(number, "labels of several kinds" if kind else _why(value))
+                fail(number, "labels of several kinds" if kind else _why(value))
             if getattr(value, "tzinfo", None) is not None:
-                refuse(number, "a time with a zone (convert times to UTC)")
+                fail(number, "a time with a zone (convert times to UTC)")
         objects, found = found, np.array(found.tolist(), "M8" if kind is _DATES else None)
         for number, (held, value) in enumerate(zip(found.tolist(), objects, strict=True)):
             if held != value and not isinstance(value, np.datetime64):
-                refuse(number, "no array holds these labels exactly")
+                fail(number, "no array holds these labels exactly")
     if found.dtype.kind == "f":
         other = np.flatnonzero(~_is_whole(found))
         if other.size:
-            refuse(int(other[0]), "continuous")
+            fail(int(other[0]), "continuous")
         return found.astype(np.float64) if found.dtype.itemsize > 8 else found
     if found.dtype.kind not in "biuUM":
-        refuse(0, _why(found[0]))
+        fail(0, _why(found[0]))
     return found
 
 
@@ -233,7 +233,7 @@ def _is_missing(label: Any) -> bool:
     return isinstance(label, (float, np.floating, *_DATES)) and label != label  # noqa: PLR0124
 
 
-def refuse_missing(labels: CodedLabels, what: str = "y", first_row: int = 0) -> None:
+def check_not_missing(labels: CodedLabels, what: str = "y", first_row: int = 0) -> None:
     """Raise `InvalidDataError` that names the first missing label, if there is one."""
     missing = np.flatnonzero(labels.codes < 0)
     if missing.size:
@@ -251,7 +251,7 @@ def as_labels(y: Any, what: str = "y", first_row: int = 0) -> np.ndarray:
     if type(y) is np.ndarray and y.dtype.kind in "biu" and y.ndim == 1:
         return y
     coded = code(y, NONE, what, first_row)
-    refuse_missing(coded, what, first_row)
+    check_not_missing(coded, what, first_row)
     return np.asarray(coded)
 
 

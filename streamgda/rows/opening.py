@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from streamgda.errors import InvalidParameterError, SourceError, raised_as
-from streamgda.runtime.parameters import refuse, require
+from streamgda.runtime.parameters import require, unexpected
 from streamgda.storage.files import local_path
 from streamgda.storage.opening import TABLES, named, open_node
 
@@ -134,7 +134,7 @@ def open_store(
     """
     for argument, name in (("X", X), ("y", "y" if y is None else y)):
         if not isinstance(name, str):
-            raise refuse(argument, name, "the name of an array")
+            raise unexpected(argument, name, "the name of an array")
     tables = {"label": label, "features": features, "drop": drop or None, "format": format}
     given = {name: value for name, value in tables.items() if value is not None}
     if format is not None or is_table(path):

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Self
 import numpy as np
 
 from streamgda.errors import InvalidDataError
-from streamgda.storage.opening import refuse_half_written
+from streamgda.storage.opening import check_complete
 
 _PLURALS = {"y": "labels", "sample_weight": "weights"}
 _OBJECT_BYTES = 64  # A label that is a Python object takes about so many bytes.
@@ -61,8 +61,8 @@ class RowSource:
     executor: str = "process"
 
     def __post_init__(self) -> None:
-        """Refuse scores that are half-written: the only place where any rows pass."""
-        refuse_half_written(self.values, self.name)
+        """Raise an error for scores that are half-written: all rows pass this place."""
+        check_complete(self.values, self.name)
 
     # --- what an adapter implements -----------------------------------------------------------
 
@@ -258,11 +258,11 @@ def adapter_of(X: Any, name: str = "X") -> type[RowSource]:
     """Return the adapter for a container."""
     if isinstance(X, RowSource):
         return type(X)
-    refuse_others(X, name)
+    check_container(X, name)
     return next(adapter for adapter in ADAPTERS if adapter.accepts(X))
 
 
-def refuse_others(values: Any, name: str) -> None:
+def check_container(values: Any, name: str) -> None:
     """Raise `InvalidDataError` for objects of dask.delayed, paths, iterators and lists of dicts."""
     if type(values).__module__ == "dask.delayed":  # It has every attribute.
         raise InvalidDataError(
@@ -340,17 +340,17 @@ def placing(*sources: RowSource) -> Iterator[None]:
 def check_rows(rows: RowSource, *companions: RowSource) -> None:
     """Raise `InvalidDataError` unless all have shape (n_rows,) and X (n_rows, n_features)."""
     if len(rows.shape) != 2:
-        refuse_shape(rows.shape)
+        raise_for_shape(rows.shape)
     check_lengths(rows, *companions)
 
 
-def refuse_type(dtype: np.dtype) -> NoReturn:
+def raise_for_type(dtype: np.dtype) -> NoReturn:
     """Raise `InvalidDataError` for rows that are not real numbers."""
     what = "Complex data not supported: X" if dtype.kind == "c" else "X"
     raise InvalidDataError(f"{what} has dtype {dtype}; real numbers are expected")
 
 
-def refuse_shape(shape: tuple[int, ...]) -> NoReturn:
+def raise_for_shape(shape: tuple[int, ...]) -> NoReturn:
     """Raise `InvalidDataError` for another shape than that of rows, (n_rows, n_features)."""
     raise InvalidDataError(
         f"X has shape {shape}; expected a 2D array of rows x features (one row: X.reshape(1, -1), "

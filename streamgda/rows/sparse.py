@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 
 from streamgda.errors import InvalidDataError
-from streamgda.rows.source import RowSource, refuse_type
+from streamgda.rows.source import RowSource, raise_for_type
 
 
 class CheckedRows(csr_array):
@@ -29,7 +29,7 @@ def as_csr(X: Any) -> CheckedRows:
     if X.ndim != 2:
         raise InvalidDataError(f"X has shape {X.shape}; expected a 2D array of rows x features")
     if X.dtype.kind not in "biuf":
-        refuse_type(X.dtype)
+        raise_for_type(X.dtype)
     try:
         if hasattr(X, "check_format"):
             X.check_format(full_check=True)

@@ -16,7 +16,7 @@ from streamgda.rows.arrays import ArrayRows
 from streamgda.rows.dask import DaskRows
 from streamgda.rows.names import as_names
 from streamgda.rows.source import RowSource
-from streamgda.runtime.parameters import refuse, shown
+from streamgda.runtime.parameters import shown, unexpected
 
 # Attributes that describe the values of the rows, and not those of their scores.
 _OF_VALUES = ("_FillValue", "scale_factor", "add_offset", "units", "long_name", "standard_name")
@@ -68,7 +68,7 @@ class LabelledRows(RowSource):
         if features is None and X.ndim == 2:
             features = X.dims[-1]
         if features not in X.dims and (features is not None or X.ndim > 2):
-            raise refuse("features", features, f"one of the dimensions of {name}: {X.dims}")
+            raise unexpected("features", features, f"one of the dimensions of {name}: {X.dims}")
         fill = X.attrs.get("_FillValue")
         found = X if features is None or fill is None else X.where(fill != X)
         values = _stacked(found, features)

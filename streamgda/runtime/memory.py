@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 import psutil
 
-from streamgda.runtime.parameters import as_integer, refuse
+from streamgda.runtime.parameters import as_integer, unexpected
 
 _CGROUPS = Path("/sys/fs/cgroup")
 
@@ -77,7 +77,7 @@ def as_bytes(size: int | str | None) -> int | None:
     if isinstance(size, str):
         match = re.fullmatch(r"\s*(\d{1,18}(?:\.\d+)?)\s*([KMGT]?I?)B?\s*", size.upper())
         if not match or match[2] not in _UNITS:
-            raise refuse("max_memory", size, _EXPECTED)
+            raise unexpected("max_memory", size, _EXPECTED)
         return int(float(match[1]) * _UNITS[match[2]])
     return as_integer("max_memory", size, _EXPECTED, 1)
 

@@ -36,7 +36,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 50]}...{text[-50:]}"
 
 
-def refuse(name: str, value: Any, expected: str) -> InvalidParameterError:
+def unexpected(name: str, value: Any, expected: str) -> InvalidParameterError:
     """Return the error for a parameter that has another value than what is expected."""
     return InvalidParameterError(f"{name}={shown(value)}; expected {expected}")
 
@@ -75,7 +75,7 @@ def as_number(
     else:
         number = value
     if not low <= number <= high or math.isinf(number):
-        raise refuse(name, value, expected)
+        raise unexpected(name, value, expected)
     return number
 
 
@@ -97,14 +97,14 @@ def as_integer(
     if number > high:
         expected += f", at most {high}"
     if isinstance(value, bool) or not low <= number <= high:
-        raise refuse(name, value, expected)
+        raise unexpected(name, value, expected)
     return number
 
 
 def as_flag(name: str, value: Any) -> bool:
     """Return a parameter that is True or False, or one or zero in its place."""
     if not isinstance(value, bool | np.bool_ | Integral) or value not in (0, 1):
-        raise refuse(name, value, "True or False")
+        raise unexpected(name, value, "True or False")
     return bool(value)
 
 
@@ -134,10 +134,10 @@ def as_numbers(name: str, value: Any, expected: str, finite: bool = False) -> np
     except (TypeError, ValueError, OverflowError):
         values = np.empty(0, "V")
     if values.dtype.kind not in "biuf" or np.ma.is_masked(values):
-        raise refuse(name, value, expected)
+        raise unexpected(name, value, expected)
     numbers = np.array(values, np.float64)
     if finite and not np.isfinite(numbers).all():
-        raise refuse(name, value, f"{expected}, all finite")
+        raise unexpected(name, value, f"{expected}, all finite")
     return numbers
 
 

@@ -178,7 +178,7 @@ def mark_of(values: Any) -> dict[str, Any] | None:
     return mark if isinstance(mark, dict) else None
 
 
-def refuse_half_written(values: Any, what: str) -> None:
+def check_complete(values: Any, what: str) -> None:
     """Raise `SourceError` if this is an array of scores that is not complete."""
     mark = mark_of(values)
     if mark and not mark.get("complete"):

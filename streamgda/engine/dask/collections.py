@@ -22,7 +22,7 @@ from streamgda.rows.source import (
     as_source,
     check_lengths,
     how_to_count,
-    refuse_shape,
+    raise_for_shape,
 )
 from streamgda.runtime import threads
 
@@ -46,7 +46,7 @@ def as_rows(source: RowSource) -> Any:
         return map_blocks(source, as_rows(source.rows))
     X = _as_array(source)
     if X.ndim != 2:
-        refuse_shape(X.shape)
+        raise_for_shape(X.shape)
     if np.isnan(X.shape[1]):
         raise InvalidDataError("X has an unknown number of features; call X.compute_chunk_sizes()")
     return X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
